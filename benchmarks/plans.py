@@ -12,8 +12,7 @@ import argparse
 from pathlib import Path
 
 from instruct.config import load_config, packaged_configs
-from instruct.phases.machines import machine
-from instruct.phases.plan import plan, time_words
+from instruct.phases.plan import machine, plan, time_words
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 BEGIN, END = "<!-- python -m benchmarks.plans -->", "<!-- end of the plans -->"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from instruct.base.models import model_path
     from instruct.objectives import linear_objective_loss
-    from instruct.phases.compare_answers import compare_answers
+    from instruct.phases.judge import compare_answers
     from instruct.reporting.report import Report
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
@@ -19,7 +19,7 @@ _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
     "Report": "instruct.reporting.report",
-    "compare_answers": "instruct.phases.compare_answers",
+    "compare_answers": "instruct.phases.judge",
     "linear_objective_loss": "instruct.objectives",
     "model_path": "instruct.base.models",
 }

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.base.cards import nearest, packaged_folder, read_yaml, wholly_validated
+from instruct.base.cards import nearest, packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.files import valid_name
 from instruct.base.options import Affects, Options, flag_value, key_type, kinds_of
@@ -258,7 +258,7 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
         _set(content, key.split("."), value)
     if numbered:
         content["judges"] = list(content["judges"].values())
-    config = wholly_validated(ExperimentConfig, content, where)
+    config = validated(ExperimentConfig, content, where, whole=True)
     check_train_arguments(config.train, where)
     check_lora_arguments(config.lora, where)
     return config

@@ -150,31 +150,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
+def validated(model: type[Model], content: dict[str, Any], where: object, whole: bool = False) -> Model:
     """`content` as a pydantic model that refuses unknown keys.
+
+    Args:
+        whole: report everything that is wrong at once.
 
     Raises:
         InputError: one line with the place (`where`), the field and the values that it accepts.
+        InputErrors: a line for each field.
     """
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{where}: {_problem(model, error.errors()[0])}") from None
-
-
-def wholly_validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
-    """The same, but everything that is wrong is reported at once.
-
-    Raises:
-        InputErrors: as InputError above, a line for each field.
-    """
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        problems = Problems()
-        problems.found += [f"{where}: {_problem(model, each)}" for each in error.errors()]
-        problems.refuse()
-        raise
+        found = error.errors() if whole else error.errors()[:1]
+        problems = Problems([f"{where}: {_problem(model, each)}" for each in found])
+    problems.refuse()
+    raise AssertionError("pydantic names what it refuses")
 
 
 def _problem(model: type[BaseModel], found: ErrorDetails) -> str:

@@ -41,8 +41,8 @@ class InputErrors(InputError):
 class Problems:
     """What is wrong, collected from checks that each raise InputError, so that all of it is reported at once."""
 
-    def __init__(self) -> None:
-        self.found: list[str] = []
+    def __init__(self, found: Sequence[str] = ()) -> None:
+        self.found = list(found)
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:

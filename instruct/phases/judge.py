@@ -1,15 +1,22 @@
-"""The judge phase: the judges compare the systems' answers; the report tells what they found."""
+"""The judge phase: the judges compare the systems' answers; the report tells what they found.
+
+`compare_answers` does so from Python, as `instruct judge --candidate A --baseline B` does on the command line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from instruct.base.errors import InstructError
+from instruct.base.errors import InputError, InstructError
 from instruct.phases.report import written_report
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
+    from instruct.judging.answer_files import GivenAnswers
     from instruct.judging.asking import Judge
     from instruct.judging.judge import JudgingMode
     from instruct.reporting.length_control import Difficulty
@@ -48,3 +55,94 @@ def judge_and_report(
     """
     failure = judge_run(run, judges, comparisons, mode)
     return written_report(run.folder, difficulty, failure), failure
+
+
+def compare_answers(
+    candidate: GivenAnswers,
+    baseline: GivenAnswers,
+    judge: str | Path | Sequence[str | Path] = "smollm2_score",
+    output: str | Path | None = None,
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    engine: Literal["vllm", "transformers", "server"] | None = None,
+    orders: Literal["both", "one"] | None = None,
+    trim: bool = False,
+    concurrency: int = 64,
+    timeout: float = 300.0,
+    budget_usd: float | None = None,
+    stop_when: str | None = None,
+    samples: int = 1,
+    retry_failed: bool = False,
+    common_prompts: bool = False,
+    prompt_column: str | None = None,
+    response_column: str | None = None,
+    encoding: str | None = None,
+) -> Report:
+    """Let a judge compare two systems' answers to the same prompts, and report who won.
+
+    Args:
+        candidate, baseline: a file of answers, or rows with `instruction`, `output` and maybe `generator`,
+            `dataset` and `id`, as in AlpacaEval's model_outputs.json. A file's system is called like the file, that of
+            rows like their generator.
+        judge: a name from `instruct list judges`, a judge's folder, or several of either (a panel).
+        output: the run directory to create or continue: it keeps every reply, so that none is asked for twice, and has
+            the report as files. None: nothing is kept, for judges that cost nothing.
+        model: ask this model with the judge's prompt, under a name of its own.
+        base_url: an OpenAI-compatible server to ask.
+        engine: what runs the model; None: what is installed.
+        orders: show each pair in both orders or in one; None: as the judge's card says.
+        trim: cut answers that exceed the judge's context, both equally.
+        concurrency: requests to a server at a time.
+        timeout: seconds for a server's reply, of each attempt.
+        budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
+        stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
+        samples: ask so many times about each pair, for the judge's own noise; a pair's score is the mean.
+        retry_failed: ask again what failed in an earlier call.
+        common_prompts: compare on the prompts that both have, and say how many were left out.
+        prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
+        encoding: of files that are not UTF-8, such as cp1252.
+
+    Returns:
+        The report: `print(report)` shows its summary, `report.judges` has every figure.
+
+    Raises:
+        InputError: answers that do not fit together, an unknown judge, or one that cannot be asked.
+        StoppedError: the budget or too many failures; what was judged is in `output`, with its report.
+    """
+    from instruct.base.cards import validated
+    from instruct.data.evaluation import AnswerForm
+    from instruct.judging.answer_files import run_of_answers
+    from instruct.judging.asking import Judge
+    from instruct.judging.judge import JudgingMode
+    from instruct.judging.options import JudgeOptions
+
+    given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
+    given |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
+    given |= {"samples": samples}
+    names = [judge] if isinstance(judge, str | Path) else list(judge)
+    if not names:
+        raise InputError("judge: is empty; name one (see `instruct list judges`)")
+    judges = [Judge(validated(JudgeOptions, {"card": str(name), **given}, "compare_answers")) for name in names]
+    for one in judges:
+        if output is None and one.costs_money:
+            raise InputError(f"judge {one.card.name}: costs money; give output, the folder that keeps its replies")
+        one.check()
+    with _folder(output) as folder:
+        run, pairs = run_of_answers(
+            folder, [candidate], baseline, AnswerForm(prompt_column, response_column, encoding), common_prompts
+        )
+        report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
+    if failure:
+        raise failure
+    return report
+
+
+@contextlib.contextmanager
+def _folder(output: str | Path | None) -> Iterator[Path]:
+    """The run directory; without one, a place that is removed afterwards."""
+    if output is not None:
+        yield Path(output).expanduser()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "comparison"

@@ -7,32 +7,146 @@ peak bandwidth, times what is usually reached of them. Nothing is asked of the h
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from instruct.base.cards import nearest, packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.cards import DatasetCard, load_dataset_card
 from instruct.data.evaluation import named_sets
 from instruct.data.rows import raw_rows
-from instruct.engines.memory import GIB
+from instruct.engines.memory import GIB, available_gib
 from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.asking import Judge
 from instruct.judging.money import SECONDS_PER_REQUEST
-from instruct.phases.machines import FOLDER, READ_EFFICIENCY, Machine, known_shape, machine, sizes, this_machine
 from instruct.training.estimate import (
     STEP_EFFICIENCY,
     ModelShape,
+    copy_speed,
+    matrix_flops,
     model_shape,
+    shape_of,
     training_operations,
 )
 from instruct.training.memory import QUANTIZED_BYTES, Sharding, disk_gib, memory_gib
 from instruct.training.options import TrainingOptions
 from instruct.training.train import DEFAULT_MAX_LENGTH, train_options
+
+FOLDER = "data/plans"
+# The fraction of the peak bandwidth with which weights are read while a text is written.
+READ_EFFICIENCY = {"cpu": 0.4, "cuda": 0.6}
+
+
+class Machine(BaseModel):
+    """A machine, its speed and its price; an entry of data/plans/machines.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpus: int = Field(ge=0)
+    memory_gib: float = Field(gt=0)
+    tflops: float = Field(gt=0)
+    bandwidth: float = Field(gt=0)
+    usd_per_hour: float = Field(ge=0)
+    source: str = ""
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]:
+        return "cuda" if self.gpus else "cpu"
+
+    @property
+    def operations(self) -> float:
+        """FLOP per second of one GPU that are reached."""
+        return self.tflops * 1e12 * STEP_EFFICIENCY[self.kind]
+
+    @property
+    def reads(self) -> float:
+        """Bytes per second of one GPU's memory that are reached."""
+        return self.bandwidth * 1e9 * READ_EFFICIENCY[self.kind]
+
+    def words(self) -> str:
+        """Its hardware for people."""
+        gpus = f"{counted(self.gpus, 'GPU')} of" if self.gpus else "no GPU,"
+        return f"{gpus} {self.memory_gib:g} GiB, {self.tflops:g} TFLOP/s, {self.bandwidth:,.0f} GB/s"
+
+
+@functools.cache
+def _table(name: str, folder: Path) -> dict[str, Any]:
+    """A file of data/plans, with that of the working directory over it."""
+    table = read_yaml(packaged_folder("data") / "plans" / name)
+    own = folder / FOLDER / name
+    if own.is_file() and own.resolve() != (packaged_folder("data") / "plans" / name).resolve():
+        for key, value in read_yaml(own).items():
+            table[key] = {**table.get(key, {}), **value} if isinstance(value, dict) else value
+    return table
+
+
+def sizes() -> dict[str, Any]:
+    """What is assumed of models, rows and answers that are not here."""
+    return _table("sizes.yaml", Path.cwd())
+
+
+def machines() -> dict[str, Machine]:
+    """The machines that can be planned for, by name."""
+    place = f"{FOLDER}/machines.yaml"
+    return {
+        name: validated(Machine, content, f"{place}: {name}")
+        for name, content in _table("machines.yaml", Path.cwd()).items()
+    }
+
+
+def machine(name: str) -> Machine:
+    """A machine by its name.
+
+    Raises:
+        InputError: no such machine.
+    """
+    known = machines()
+    if name not in known:
+        raise InputError(f"--on {name}: unknown machine{nearest(name, known)}; add it to ./{FOLDER}/machines.yaml")
+    return known[name]
+
+
+def known_config(name: str) -> Any:
+    """The transformers config of a model that data/plans/sizes.yaml has; None: it has none."""
+    from transformers import AutoConfig
+
+    models = sizes()["models"]
+    content = models.get(name)
+    while content and "like" in content:
+        content = models[content["like"]]
+    return AutoConfig.for_model(**content) if content else None
+
+
+@functools.cache
+def known_shape(name: str) -> ModelShape | None:
+    """The sizes of a model that data/plans/sizes.yaml has; None: it has none."""
+    config = known_config(name)
+    return None if config is None else shape_of(config, name)
+
+
+def this_machine() -> Machine:
+    """This machine, by its measured speed."""
+    import torch
+
+    gpu = torch.cuda.is_available()
+    return Machine(
+        gpus=int(gpu),
+        memory_gib=available_gib(),
+        tflops=matrix_flops() / 1e12,
+        bandwidth=copy_speed() / 1e9,
+        usd_per_hour=0,
+        source="measured",
+    )
+
 
 MOST_SEQUENCES = 256  # that vLLM writes at a time
 WORDS = 1.3  # tokens of an English word
@@ -94,8 +208,7 @@ def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
         say(f"            {phase.formula}")
     hours = [phase.hours for phase in phases if phase.hours is not None]
     left_out = "" if len(hours) == len(phases) else "; without the phases that are not estimated"
-    if large := [phase.name for phase in phases if not phase.fits(on)]:
-        large = list(dict.fromkeys(large))
+    if large := list(dict.fromkeys(phase.name for phase in phases if not phase.fits(on))):
         left_out += f"; {' and '.join(large)} {'does' if len(large) == 1 else 'do'} not fit this machine"
     dollars = sum(phase.dollars(on) for phase in phases)
     say(f"total     {time_words(sum(hours))}, ${dollars:,.2f}{left_out}")
@@ -129,43 +242,29 @@ def time_words(hours: float | None) -> str:
 
 
 def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
-    number, tokens, basis = _rows(config)
-    arguments = _arguments(config, on, basis)
+    number, tokens, basis, plain_text = _rows(config)
+    arguments = _arguments(config, on, plain_text)
     if arguments.packing and arguments.max_length:
         number, tokens = -(-number * tokens // arguments.max_length), arguments.max_length
-    lengths = [tokens] * number
-    operations = training_operations(lengths, shape, arguments, config.lora is not None) * len(config.trained)
+    operations = training_operations([tokens] * number, shape, arguments, config.lora is not None) * len(config.trained)
     sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
-    gib = sum(memory_gib(config, shape, arguments, sharding).values())
-    per_token = 4 if config.lora else 6
     seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
     if arguments.max_steps > 0:
         batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
         seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
-    speed, systems = (
-        f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s",
-        counted(len(config.trained), "system"),
-    )
+    speed = f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s{' each' if on.gpus > 1 else ''}"
     return Phase(
         "train",
         ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
-        gib,
+        sum(memory_gib(config, shape, arguments, sharding).values()),
         operations / on.operations / 3600,
-        f"{per_token} FLOP × {_millions(shape)} × {seen} of {tokens:,} tokens × {systems} at {speed}"
-        f"{' each' if on.gpus > 1 else ''}; {basis.words}",
+        f"{4 if config.lora else 6} FLOP × {_millions(shape)} × {seen} of {tokens:,} tokens × "
+        f"{counted(len(config.trained), 'system')} at {speed}; {basis}",
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Basis:
-    """What the numbers of rows and tokens rest on."""
-
-    words: str
-    plain_text: bool
-
-
-def _rows(config: ExperimentConfig) -> tuple[int, int, _Basis]:
-    """The number of training rows, and the mean tokens of one."""
+def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
+    """The number of training rows, the mean tokens of one, what they rest on, and whether all are plain text."""
     limit = int(config.train.get("max_length", DEFAULT_MAX_LENGTH))
     number, tokens, words, plain = 0, 0.0, [], True
     for source in config.data.parts:
@@ -178,7 +277,7 @@ def _rows(config: ExperimentConfig) -> tuple[int, int, _Basis]:
         rows = min(rows, source.limit or rows)
         number, tokens, plain = number + rows, tokens + rows * (each if own else min(each, limit)), plain and own
         words.append(basis)
-    return number, max(1, round(tokens / max(1, number))), _Basis(", ".join(dict.fromkeys(words)), plain)
+    return number, max(1, round(tokens / max(1, number))), ", ".join(dict.fromkeys(words)), plain
 
 
 def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> tuple[int, int, str]:
@@ -186,9 +285,9 @@ def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> t
     if card is None or reading["files"] or card.source.files is not None:
         texts = [str([*raw.fields.values()]) for raw in raw_rows(**reading)]
         return len(texts), sum(map(likely_tokens, texts)) // max(1, len(texts)), "rows counted, at 4 bytes a token"
-    known = sizes()["data"].get(card.name)
-    number = (known or {}).get("rows") or card.rows
-    if known is None or number is None:
+    known = sizes()["data"].get(card.name, {})
+    number = known.get("rows") or card.rows
+    if not known or number is None:
         raise InputError(
             f"data {card.name}: its rows are not here, and their length is unknown; add it to "
             f"./{FOLDER}/sizes.yaml, or give --data.files"
@@ -197,40 +296,43 @@ def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> t
     return number, tokens, f"length of {card.name}'s rows measured {known['measured']}"
 
 
-def _arguments(config: TrainingOptions, on: Machine, basis: _Basis) -> SimpleNamespace:
+def _arguments(config: TrainingOptions, on: Machine, plain_text: bool) -> SimpleNamespace:
     """The trainer's arguments as they would be on that machine; EMOConfig itself looks at this one."""
     from instruct.training.emo_config import EMOConfig
 
     defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
-    options = {
-        **defaults,
-        **train_options(config, basis.plain_text, gpu=bool(on.gpus)),
-        "use_cpu": not on.gpus,
-        "world_size": max(1, on.gpus),
-    }
-    return SimpleNamespace(**options)
+    given = train_options(config, plain_text, gpu=bool(on.gpus))
+    return SimpleNamespace(**(defaults | given | {"use_cpu": not on.gpus, "world_size": max(1, on.gpus)}))
 
 
-def _generating(
-    shape: ModelShape, texts: int, prompt: int, new: int, batch: int, on: Machine, width: float = 2
-) -> tuple[float, float, str]:
-    """The memory, the hours and the formula of writing texts of `new` tokens after prompts of `prompt` tokens."""
-    weights = shape.parameters * width
-    state = 2 * shape.layers * shape.state * (prompt + new)  # bytes of keys and values of a whole text
-    room = 0.9 * on.memory_gib * GIB - weights
-    together = max(1, min(batch, MOST_SEQUENCES, texts, int(room / state)))
-    gigabytes = (weights + together * state * (prompt + new / 2) / (prompt + new)) / 1e9
-    read = gigabytes * 1e9 / on.reads
-    computed = 2 * shape.parameters * together / on.operations
-    steps = math.ceil(texts / together) * new
-    prefill = 2 * shape.parameters * texts * prompt / on.operations
-    if read >= computed:
-        speed = f"{READ_EFFICIENCY[on.kind]:.0%} of {on.bandwidth:,.0f} GB/s"
-        takes = f"reads {gigabytes:.1f} GB (weights, keys, values) at {speed}"
-    else:
-        takes = f"2 FLOP × {_millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
-    formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
-    return (weights + together * state) / GIB, (steps * max(read, computed) + prefill) / 3600, formula
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Texts to be written: their number, the tokens of a prompt and of a text, and how many are written together."""
+
+    number: int
+    prompt: int
+    new: int
+    batch: int = MOST_SEQUENCES
+
+    def phase(self, name: str, what: str, shape: ModelShape, on: Machine, width: float = 2) -> Phase:
+        """What writing them takes, by a model whose weights have `width` bytes each."""
+        weights = shape.parameters * width
+        state = 2 * shape.layers * shape.state * (self.prompt + self.new)  # bytes of keys and values of a whole text
+        room = 0.9 * on.memory_gib * GIB - weights
+        together = max(1, min(self.batch, MOST_SEQUENCES, self.number, int(room / state)))
+        gigabytes = (weights + together * state * (self.prompt + self.new / 2) / (self.prompt + self.new)) / 1e9
+        read = gigabytes * 1e9 / on.reads
+        computed = 2 * shape.parameters * together / on.operations
+        steps = math.ceil(self.number / together) * self.new
+        prefill = 2 * shape.parameters * self.number * self.prompt / on.operations
+        if read >= computed:
+            speed = f"{READ_EFFICIENCY[on.kind]:.0%} of {on.bandwidth:,.0f} GB/s"
+            takes = f"reads {gigabytes:.1f} GB (weights, keys, values) at {speed}"
+        else:
+            takes = f"2 FLOP × {_millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
+        formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
+        hours = (steps * max(read, computed) + prefill) / 3600
+        return Phase(name, what, (weights + together * state) / GIB, hours, formula)
 
 
 def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
@@ -240,10 +342,9 @@ def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iter
         options = config.answers.generation
         prompts = _prompts(config)
         new = min(options.max_new_tokens, assumed["answer_tokens"])
-        texts = prompts * len(config.systems)
-        gib, hours, formula = _generating(shape, texts, assumed["prompt_tokens"], new, options.batch_size, on)
+        texts = Texts(prompts * len(config.systems), assumed["prompt_tokens"], new, options.batch_size)
         what = f"{counted(prompts, 'prompt')}, {systems}, {new} tokens each (assumed; limit {options.max_new_tokens:,})"
-        yield Phase("answer", what, gib, hours, formula)
+        yield texts.phase("answer", what, shape, on)
     if config.continuations:
         continued = config.continuations
         card = load_dataset_card(continued.card) if continued.card else None
@@ -253,12 +354,10 @@ def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iter
             for name in ("prefix", "continuation")
         )
         new = continued.generation.max_new_tokens or most
-        texts = (
-            (continued.limit or assumed["prefixes"]) * continued.samples * len(continued.seeds) * len(config.systems)
-        )
-        gib, hours, formula = _generating(shape, texts, prefix, new, continued.generation.batch_size, on)
-        number = "" if continued.limit else ", prefixes assumed"
-        yield Phase("continue", f"{texts:,} texts of {new} tokens ({systems}{number})", gib, hours, formula)
+        number = (continued.limit or assumed["prefixes"]) * continued.samples * len(continued.seeds)
+        texts = Texts(number * len(config.systems), prefix, new, continued.generation.batch_size)
+        what = f"{texts.number:,} texts of {new} tokens ({systems}{'' if continued.limit else ', prefixes assumed'})"
+        yield texts.phase("continue", what, shape, on)
 
 
 def _tokens(length: str | None) -> int:
@@ -282,21 +381,14 @@ def _prompts(config: ExperimentConfig) -> int:
 
 def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
     """Texts and tasks are read by models: 2 FLOP a parameter and token."""
-    if config.evaluation is None:
-        return
-    if config.evaluation.texts is not None:
+    if config.evaluation and config.evaluation.texts:
         yield _reading_texts(config, shape, on)
-    tasks = config.evaluation.tasks
-    if tasks:
-        known = sizes()["tasks"]
+    if config.evaluation and (tasks := config.evaluation.tasks):
         names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
-        unknown = [name for name in names if name not in known]
-        requests = {
-            name: min(known[name]["rows"], tasks.limit or math.inf) * known[name]["labels"]
-            for name in names
-            if name in known
-        }
+        known = {name: size for name, size in sizes()["tasks"].items() if name in names}
+        requests = {name: min(size["rows"], tasks.limit or math.inf) * size["labels"] for name, size in known.items()}
         tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
+        unknown = [name for name in names if name not in known]
         without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
         asked = f"{int(sum(requests.values())):,} requests"
         yield Phase(
@@ -313,20 +405,17 @@ def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> 
     held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
     continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
     tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
-    readers = {config.model.name: shape}
-    if options.reference_model:
-        readers[options.reference_model.name] = known_shape(options.reference_model.name) or shape
+    named = [options.reference_model.name] if options.reference_model else []
     if config.continuations:
-        name = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
-        name = options.mauve_model.name if options.mauve_model else name
-        readers[name] = known_shape(name) or shape
+        default = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
+        named.append(options.mauve_model.name if options.mauve_model else default)
+    readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
     parameters = sum(reader.parameters for reader in readers.values())
-    operations = 2 * parameters * tokens * len(config.systems)
     return Phase(
         "evaluate",
         f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
         max(reader.parameters for reader in readers.values()) * 2 / GIB,
-        operations / on.operations / 3600,
+        2 * parameters * tokens * len(config.systems) / on.operations / 3600,
         f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
     )
 
@@ -364,5 +453,6 @@ def _judging(config: ExperimentConfig, number: int, on: Machine) -> Phase:
         seconds = 2 * shape.parameters * requests * (asked - assumed["judge_prompt_tokens"]) / on.operations
         formula = f"2 FLOP × {_millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
         return Phase("judge", what, shape.parameters * width / GIB, seconds / 3600, formula)
-    gib, hours, formula = _generating(shape, requests, asked, new, MOST_SEQUENCES, on, width)
-    return Phase("judge", what, gib, hours, f"{formula}; {asked} tokens of prompt and {new} of reply (assumed)")
+    phase = Texts(requests, asked, new).phase("judge", what, shape, on, width)
+    formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
+    return dataclasses.replace(phase, formula=formula)

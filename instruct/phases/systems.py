@@ -61,19 +61,18 @@ def changed_output(run: RunDirectory, path: Path) -> tuple[str, str]:
 
 def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -> dict[Path, dict[str, Any]]:
     """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
-    recorded: dict[Path, Any] = {}
+    recorded: dict[Path, dict[str, Any]] = {}
     for step, record in steps.items():
-        results = record.get("results") or {}
-        if record["status"] == "done" and step == "answers":
-            recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
-        elif record["status"] == "done" and step.startswith("continuations/"):
-            recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
-    return {path: about if isinstance(about, dict) else {} for path, about in recorded.items()}
+        kind, _, name = step.partition("/")
+        if record["status"] == "done" and kind == "answers":
+            recorded |= {run.outputs / f"{system}.json": about for system, about in record["results"].items()}
+        elif record["status"] == "done" and kind == "continuations":
+            recorded[run.continuations / f"{name}.json"] = record["results"]
+    return recorded
 
 
 def warn_of_changed_files(run: RunDirectory) -> None:
     """Say which answers and continuations were changed after they were generated; they are used as they are."""
     for path, about in generated_files(run, run.manifest()["steps"]).items():
-        digest = about.get("sha256")
-        if digest and path.is_file() and sha256_of(path) != digest:
+        if path.is_file() and sha256_of(path) != about["sha256"]:
             warn("; ".join(changed_output(run, path)))

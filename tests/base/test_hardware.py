@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.memory import GIB
-from instruct.phases.machines import known_config
+from instruct.phases.plan import known_config
 from instruct.phases.preflight import check_training
 from instruct.training.estimate import model_shape
 from instruct.training.memory import Sharding, memory_gib

@@ -17,7 +17,9 @@ CONFIGS = [path for path in sorted((ROOT / "recipes" / "configs").rglob("*.yaml"
 
 def test_the_page_and_the_schema_are_up_to_date():
     write = "write them again: python -m instruct.command.reference"
-    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == render_markdown(), write
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == render_markdown(page), write
+    assert f"| `{config_keys()[-1].name}` |" in page
     assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), write
 
 

@@ -10,8 +10,7 @@ import pytest
 from benchmarks.plans import BEGIN, END, table
 from instruct.base.errors import InputError
 from instruct.config import load_config
-from instruct.phases.machines import Machine, known_shape, machine
-from instruct.phases.plan import plan
+from instruct.phases.plan import Machine, known_shape, machine, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,8 +14,7 @@ from instruct.measuring.controls import Matched, control_name
 from instruct.measuring.human_text import CURVE
 from instruct.measuring.texts.entropy import TOLERANCE, entropies
 from instruct.measuring.texts.held_out import windows
-from instruct.phases.controls import controls_of, human_text, match_temperatures
-from instruct.phases.evaluate import evaluate_run
+from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics

@@ -8,7 +8,7 @@ import pytest
 
 from instruct.base.errors import InputError, InputErrors
 from instruct.config import ExperimentConfig, make_config
-from instruct.phases.changes import config_changes, start_or_continue
+from instruct.phases.preflight import config_changes, start_or_continue
 from instruct.run.directory import RunDirectory
 
 BASE: dict[str, Any] = {
