@@ -16,11 +16,10 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.document import Caution, Document
-from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.figures.rankings import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
-from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rankings, strengths
+from instruct.reporting.rankings import Entry, Ranking, Strengths, entries_of, ranking_tables, rankings, strengths
 from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.terminal import render_terminal

@@ -11,6 +11,7 @@ from typing import Any
 from instruct.base.errors import one_line
 from instruct.measuring.texts.diversity import repeated_fraction
 from instruct.reporting.model import Health, LengthHistogram, SystemReport
+from instruct.reporting.read import SystemAnswers
 
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.
@@ -23,6 +24,32 @@ _MOST_BARS = 30
 # (Dubois et al. 2024, arXiv 2404.04475).
 FAULTY_PERCENT = 5
 LONGER_PERCENT = 20
+
+
+def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, SystemReport]:
+    """What report.json holds about each system's answers; a prompt without an answer counts as failed."""
+    outputs = {name: [row["output"] for row in each.rows if not row.get("failed")] for name, each in answers.items()}
+    edges = histogram_edges([len(output) for texts in outputs.values() for output in texts] or [0])
+    recorded = manifest["steps"].get("answers", {}).get("results", {})
+    systems = {}
+    for name, each in answers.items():
+        made = recorded.get(name, {})
+        if made.get("sha256") != each.sha256:
+            made = {}  # the manifest describes other answers
+        health = answers_health(outputs[name], edges, made, failed=len(each.rows) - len(outputs[name]))
+        systems[name] = SystemReport(
+            name=name,
+            generator=str(each.rows[0]["generator"]),
+            sha256=each.sha256,
+            n=len(each.rows),
+            mean_characters=health.mean_characters,
+            mean_tokens=health.mean_tokens,
+            mean_thinking_tokens=made.get("mean_thinking_tokens"),
+            truncated=health.truncated,
+            engine=made.get("engine"),
+            health=health,
+        )
+    return systems
 
 
 def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any], failed: int = 0) -> Health:

@@ -1,19 +1,27 @@
-"""People's labels on some of a run's pairs: kept in the run, and combined with the judge's verdicts on all pairs."""
+"""People's labels on some of a run's pairs: kept in the run, compared and combined with the judge's verdicts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from instruct.analysis.outcomes import outcome_of_score
+from instruct.analysis.panel import READABLE, cohen_kappa
 from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
+from instruct.judging.human_agreement import HumanAgreement, set_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import open_store
-from instruct.reporting.comparison import Outcomes
+from instruct.reporting.model import JudgeReport
+from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
+
+# The name of the set under `human_agreement`, next to those of the judge's card.
+THIS_RUN = "this run's labels"
 
 
 def keep_labels(run: RunDirectory, path: str | Path) -> None:
@@ -38,19 +46,19 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
         write_atomically(run.labels, path.read_text(encoding="utf-8"))
 
 
-def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered | None, list[str]]:
+def with_labels(judged: Judged, labels: Labels | None) -> tuple[PredictionPowered | None, list[str]]:
     """The win rate as people would see it, under the leading policy, and warnings about the labels.
 
     A pair whose reply could not be read counts as a tie of the judge's: any guess is valid, a good one is precise.
     """
-    _, candidate, baseline = outcomes.judged.key
-    given = labels.of(candidate, baseline)
+    given = labels.of(judged.key.candidate, judged.key.baseline) if labels else {}
     if not given:
         return None, []
-    if any(pair.conversation for pair in outcomes.pairs):
+    if any(pair.conversation for pair in judged.pairs):
         return None, ["the labels are not combined with the verdicts, because pairs are turns of one conversation"]
-    verdicts = {pair: 0.5 if score is None else score for pair, score in outcomes.scores(outcomes.leading).items()}
+    verdicts = {pair: 0.5 if score is None else score for pair, score in judged.scores().items()}
     labeled = [pair for pair in verdicts if pair in given]
+    people, by_judge = (np.array([scores[pair] for pair in labeled]) for scores in (given, verdicts))
     rest = np.array([score for pair, score in verdicts.items() if pair not in given])
     warnings = []
     if unknown := len(given) - len(labeled):
@@ -58,13 +66,35 @@ def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered |
     if len(labeled) < 2 or not len(rest):
         why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"
         return None, [*warnings, f"the labels cannot be combined with the verdicts: {why}"]
-    points = sum(given[pair] for pair in labeled)
+    points = people.sum()
     if (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
         warnings.append(
             f"only {fewer:g} of {counted(len(labeled), 'label')} for the side that has fewer: the interval of the win "
             f"rate with labels may be too narrow; label until there are {LEAST_ON_A_SIDE}"
         )
-    found = prediction_powered(
-        np.array([given[pair] for pair in labeled]), np.array([verdicts[pair] for pair in labeled]), rest
-    )
-    return found, warnings
+    return prediction_powered(people, by_judge, rest), warnings
+
+
+def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], labels: Labels | None) -> None:
+    """Put the judge's agreement with the run's labels into its report; nothing without labels by people.
+
+    Each pair counts under the leading policy. Several people's labels of a pair are a win if their mean is above 1/2.
+    """
+    if labels is None or labels.by != "people":
+        return
+    # As in `instruct validate`: a missing verdict is wrong, and a class of its own.
+    said = [
+        (outcome_of_score(score), pair.outcome if pair.outcome in READABLE else "none")
+        for judged in comparisons
+        for pair in judged.pairs
+        if (score := labels.of(judged.key.candidate, judged.key.baseline).get(pair.instruction)) is not None
+    ]
+    if not said:
+        return
+    right = sum(label == outcome for label, outcome in said)
+    measured: HumanAgreement = {"pairs": len(said), "accuracy": round(100 * right / len(said), 2)}
+    if (kappa := cohen_kappa(said)) is not None:
+        measured["kappa"] = round(kappa, 4)
+    words = set_words(THIS_RUN, measured)
+    judge.agreement = f"{judge.agreement}; {words}" if judge.human_agreement else words
+    judge.human_agreement = {**(judge.human_agreement or {}), THIS_RUN: measured}

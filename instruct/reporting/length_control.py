@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import sha256_of, write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
-from instruct.reporting.model import LengthControl
+from instruct.reporting.model import ComparisonReport, LengthControl, recorded
+from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -40,30 +41,83 @@ class Difficulty:
     """AlpacaEval's instruction difficulties, for weighted judges' length-controlled rates.
 
     `prompts`: the prompts in the leaderboard's order, for a `file` that identifies them by position only. `kept`: these
-    are the run's own copies, see `keep_difficulty`.
+    are the run's own copies, see `keep`.
     """
 
     file: str | Path
     prompts: str | Path | None = None
     kept: bool = False
 
+    @classmethod
+    def of_run(cls, run: RunDirectory) -> Difficulty | None:
+        """The run's own copies; None if no report of the run was given any."""
+        folders = (run.length_control / name for name in ("difficulties", "prompts"))
+        file, prompts = (next(iter(sorted(folder.glob("[!.]*"))), None) for folder in folders)
+        return cls(file, prompts, kept=True) if file else None
 
-def keep_difficulty(run: RunDirectory, difficulty: Difficulty) -> None:
-    """Copy the files into the run's length_control/, so that later reports have the same rate without the flags."""
-    for name, file in (("difficulties", difficulty.file), ("prompts", difficulty.prompts)):
-        folder = run.length_control / name
-        content = None if file is None else Path(file).expanduser().read_bytes()
-        for earlier in folder.glob("*"):
-            earlier.unlink()
-        if file is not None and content is not None:
-            write_atomically(folder / Path(file).name, content)
+    def keep(self, run: RunDirectory) -> None:
+        """Copy the files into the run's length_control/, so that later reports have the same rate without the flags."""
+        for name, file in (("difficulties", self.file), ("prompts", self.prompts)):
+            folder = run.length_control / name
+            content = None if file is None else Path(file).expanduser().read_bytes()
+            for earlier in folder.glob("*"):
+                earlier.unlink()
+            if file is not None and content is not None:
+                write_atomically(folder / Path(file).name, content)
+
+    def check_used(self, comparisons: Iterable[ComparisonReport]) -> None:
+        """A file that was given must lead to a rate.
+
+        Raises:
+            InputError: no comparison has one.
+        """
+        rates = [comparison.length_control for comparison in comparisons if comparison.length_control]
+        if self.kept or any(rate.win_rate is not None for rate in rates):
+            return
+        no_grades = "no judge of this run grades its preferences, so there is no length-controlled rate"
+        why = rates[0].note if rates else no_grades
+        raise InputError(f"{self.file}: has no use here: {why}; drop --instruction-difficulty")
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of the files; of a missing one, which was not read, none."""
+        named = {"instruction difficulties": self.file, "instruction difficulties, prompts of": self.prompts}
+        paths = {name: Path(file).expanduser() for name, file in named.items() if file}
+        return {name: sha256_of(path) for name, path in paths.items() if path.is_file()}
 
 
-def kept_difficulty(run: RunDirectory) -> Difficulty | None:
-    """The run's own copies; None if no report of the run was given any."""
-    folders = (run.length_control / name for name in ("difficulties", "prompts"))
-    file, prompts = (next(iter(sorted(folder.glob("[!.]*"))), None) for folder in folders)
-    return Difficulty(file, prompts, kept=True) if file else None
+def length_control(judged: Judged, difficulty: Difficulty | None) -> tuple[LengthControl | None, list[str]]:
+    """The rate of a comparison by a weighted judge, for which it is defined, and warnings about it."""
+    single = judged.by_policy["single"]
+    scores_alone = judged.card is not None and judged.card.protocol == "reward"  # AlpacaEval has no such judges
+    if scores_alone or not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
+        return None, []
+    found = _length_controlled(judged, difficulty)
+    return recorded(LengthControl, found), [found.warning] if found.warning else []
+
+
+def _length_controlled(judged: Judged, difficulty: Difficulty | None) -> LengthControlled:
+    ours, theirs = judged.sides
+    if ours is None or theirs is None:
+        name, flag = (judged.key.candidate, "--outputs") if ours is None else (judged.key.baseline, "--reference")
+        return _none(f"the answers of {name} are missing; give them with {flag} FILE")
+    if difficulty is None:
+        return _none("no instruction-difficulty file was given")
+    rows = [
+        {
+            "instruction": ours.by_pair.get(pair.instruction, {}).get("instruction", pair.instruction),
+            "output_1": theirs.by_pair.get(pair.instruction, {}).get("output"),
+            "output_2": ours.by_pair.get(pair.instruction, {}).get("output"),
+            "preference": None if pair.score is None else 1 + pair.score,
+        }
+        for pair in judged.by_policy["single"]
+    ]
+    try:
+        return length_controlled_win_rate(rows, difficulty.file, difficulty.prompts)
+    except InputError as error:
+        if not difficulty.kept:
+            raise
+        # A later judge may have been asked about other prompts than those that the kept files are about.
+        return _none(one_line(error, 200))
 
 
 def length_controlled_win_rate(
@@ -85,8 +139,37 @@ def length_controlled_win_rate(
     path = Path(difficulty_file).expanduser()
     raw = list(read_file(path))
     difficulties = _difficulties(path, raw, prompts_file)
-    missing = [row["instruction"] for row in rows if row["instruction"] not in difficulties]
-    if missing:
+    _check_rows(path, rows, difficulties)
+    frame = _features(rows, difficulties)
+    judged = int(frame["preference"].notna().sum())
+    if judged < 5:  # the folds of the cross-validation
+        return _none(f"it needs 5 verdicts, and there are {judged}")
+    if frame["std_delta_len"].nunique() == 1:
+        return _none("all answers differ by the same length")
+    frame["std_delta_len"] = frame["std_delta_len"] / frame["std_delta_len"].std()
+    gamed = _gamed_rows(raw) if all(name in raw[0].fields for name in _GAMED) else None
+    probabilities = _fitted(frame, gamed)
+    how = (
+        "alpaca-eval's length_controlled_noreg, as the file has no gamed answers: not the leaderboard's figure"
+        if gamed is None
+        else "alpaca-eval's length_controlled_v1"
+    )
+    return LengthControlled(
+        win_rate=float(probabilities.mean()) * 100,
+        standard_error=float(probabilities.sem()) * 100,
+        note=f"{how}; {len(rows)} prompts; difficulties from {one_line(path.name, 60)}, joined on the instruction",
+        warning=_implausible(frame.dropna()),
+    )
+
+
+def _none(why: str) -> LengthControlled:
+    """No rate, and why."""
+    return LengthControlled(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
+
+
+def _check_rows(path: Path, rows: Sequence[Mapping[str, Any]], difficulties: Mapping[str, float]) -> None:
+    """Refuse prompts without a difficulty, and missing answers: InputError."""
+    if missing := [row["instruction"] for row in rows if row["instruction"] not in difficulties]:
         raise InputError(
             f"{path}: has no difficulty for {len(missing)} of {len(rows)} prompts, first "
             f"{one_line(missing[0], 60)!r}; give the difficulties of the prompts that were judged "
@@ -99,48 +182,14 @@ def length_controlled_win_rate(
                     f"no {name} to {one_line(row['instruction'], 60)!r}: length control needs the answers of both "
                     "sides; give the baseline's (--reference)"
                 )
-    gamed = all(name in raw[0].fields for name in _GAMED)
-    place = {instruction: number for number, instruction in enumerate(difficulties)}
-    ordered = sorted(rows, key=lambda row: place[row["instruction"]])
-    judged = sum(row["preference"] is not None for row in ordered)
-    lengths = [len(row["output_1"]) - len(row["output_2"]) for row in ordered]
-    if judged < 5:  # the folds of the cross-validation
-        return no_length_control(f"it needs 5 verdicts, and there are {judged}")
-    if len(set(lengths)) == 1:
-        return no_length_control("all answers differ by the same length")
-    probabilities = _fitted(_features(ordered, lengths, difficulties), _gamed_rows(raw) if gamed else None)
-    source = f"difficulties from {one_line(path.name, 60)}, joined on the instruction"
-    how = (
-        "alpaca-eval's length_controlled_v1"
-        if gamed
-        else "alpaca-eval's length_controlled_noreg, as the file has no gamed answers: not the leaderboard's figure"
-    )
-    graded = [row["preference"] for row in ordered]
-    return LengthControlled(
-        win_rate=float(probabilities.mean()) * 100,
-        standard_error=float(probabilities.sem()) * 100,
-        note=f"{how}; {len(rows)} prompts; {source}",
-        warning=_implausible(graded, [difficulties[row["instruction"]] for row in ordered]),
-    )
 
 
-def no_length_control(why: str) -> LengthControlled:
-    """No rate, and why."""
-    return LengthControlled(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
-
-
-def _implausible(preferences: Sequence[float | None], difficulties: Sequence[float]) -> str | None:
+def _implausible(known: pd.DataFrame) -> str | None:
     """That difficulties are not what AlpacaEval calls so: a good part of why one prompt is won and another lost."""
-    import numpy as np
-
-    found = [(p, d) for p, d in zip(preferences, difficulties, strict=True) if p is not None]
-    graded, given = np.array(found).T
-    if graded.std() == 0 or given.std() == 0:
-        correlation = 0.0
-    else:
-        correlation = float(np.corrcoef(graded, given)[0, 1])
+    varying = known[["preference", _DIFFICULTY]].nunique().min() > 1
+    correlation = float(known["preference"].corr(known[_DIFFICULTY])) if varying else 0.0
     # Fisher's transformation: without any relation |r| is below this in 95 of 100 cases.
-    if len(found) < _LEAST_TO_CORRELATE or abs(correlation) > math.tanh(1.96 / math.sqrt(len(found) - 3)):
+    if len(known) < _LEAST_TO_CORRELATE or abs(correlation) > math.tanh(1.96 / math.sqrt(len(known) - 3)):
         return None
     return (
         f"the instruction difficulties do not relate to the verdicts (correlation {correlation + 0:.2f}): check that "
@@ -148,21 +197,20 @@ def _implausible(preferences: Sequence[float | None], difficulties: Sequence[flo
     )
 
 
-def _features(
-    rows: Sequence[Mapping[str, Any]], lengths: Sequence[int], difficulties: Mapping[str, float]
-) -> pd.DataFrame:
+def _features(rows: Sequence[Mapping[str, Any]], difficulties: Mapping[str, float]) -> pd.DataFrame:
+    """What the model takes, in the order of the difficulties; the lengths are not yet standardized."""
     import pandas as pd
 
-    frame = pd.DataFrame(
+    place = {instruction: number for number, instruction in enumerate(difficulties)}
+    return pd.DataFrame(
         {
-            "preference": [math.nan if row["preference"] is None else row["preference"] - 1 for row in rows],
-            "std_delta_len": lengths,
-            _DIFFICULTY: [difficulties[row["instruction"]] for row in rows],
+            "preference": math.nan if row["preference"] is None else row["preference"] - 1,
+            "std_delta_len": len(row["output_1"]) - len(row["output_2"]),
+            _DIFFICULTY: difficulties[row["instruction"]],
             "not_gamed_baseline": True,
         }
+        for row in sorted(rows, key=lambda row: place[row["instruction"]])
     )
-    frame["std_delta_len"] = frame["std_delta_len"] / frame["std_delta_len"].std()
-    return frame
 
 
 def _fitted(frame: pd.DataFrame, gamed: pd.DataFrame | None) -> pd.Series[float]:
@@ -213,7 +261,7 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
                 "(--difficulty-prompts), or add a column 'instruction'"
             )
         prompts = [text_field(row, "instruction") for row in read_file(Path(prompts_file).expanduser())]
-    found: dict[str, float] = {}
+    difficulties: dict[str, float] = {}
     for row in raw:
         if "instruction" in columns:
             instruction = text_field(row, "instruction")
@@ -225,12 +273,12 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
                 )
             instruction = prompts[int(number)]
         value = _number(row, _DIFFICULTY)
-        if found.setdefault(instruction, value) != value:
+        if difficulties.setdefault(instruction, value) != value:
             raise InputError(
                 f"{row.place}: {_DIFFICULTY}: {one_line(instruction, 60)!r} differs from an earlier row; keep one"
                 + ("" if prompts_file is None else f", or correct the prompts in {prompts_file}")
             )
-    return found
+    return difficulties
 
 
 def _gamed_rows(raw: Sequence[RawRow]) -> pd.DataFrame:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from instruct.analysis import results
 from instruct.analysis.claims import Finding
-from instruct.analysis.results import Interval, Record
+from instruct.analysis.results import Interval, Record, rounded
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
@@ -29,6 +29,13 @@ from instruct.training.options import seed_name
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 6
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
+Kind = TypeVar("Kind", bound=Record)
+
+
+def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
+    """What was computed as a part of report.json, see `rounded`; `known`: more fields, taken as they are."""
+    computed = {name: rounded(getattr(source, name)) for name in kind.model_fields if hasattr(source, name)}
+    return kind(**computed | known)
 
 
 class LengthHistogram(Record):
@@ -411,9 +418,8 @@ class ReportData(Record):
         """Every comparison of a single training seed knows the comparison over all of them."""
         for judge in self.judges:
             for comparison in judge.comparisons:
-                comparison.spread = next(
-                    (each for each in self.seeds if each.judge == judge.name and _is_one_of(each, comparison)), None
-                )
+                spreads = (each for each in self.seeds if each.judge == judge.name and _is_one_of(each, comparison))
+                comparison.spread = next(spreads, None)
         alone = {(each.candidate, each.baseline) for judge in self.judges for each in judge.comparisons if each.spread}
         for panel in self.panels:
             panel.one_seed = (panel.candidate, panel.baseline) in alone

@@ -1,4 +1,7 @@
-"""More than two systems: ranked against a common baseline, and by Bradley-Terry strengths where comparisons cross."""
+"""The comparisons of runs, as `instruct compare` needs them, and more than two systems ranked.
+
+Against a common baseline, and by Bradley-Terry strengths where comparisons cross.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from dataclasses import dataclass
 
 from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
 from instruct.base.errors import counted
-from instruct.reporting.entries import Entry
+from instruct.reporting.build import build
+from instruct.reporting.model import ComparisonReport, Panel
+from instruct.reporting.read import read_run
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability
+from instruct.run.directory import RunDirectory
 
 _RANKED = (
     "Simultaneous 95 % intervals (Šidák's level, united with the exact limits): all of them hold at once. Ranks: those "
@@ -24,6 +30,40 @@ _UNDETERMINED = (
     "Not determined: some systems won no point against the others, or two groups of systems were never "
     "compared. Judge more pairs between them."
 )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A comparison of one run, under the leading policy of its judge.
+
+    `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, a weighted judge's grade, None without a verdict.
+    `card` is the hash of the judge's card when it judged; `candidate_answers` and `baseline_answers` map prompt to
+    the answer's hash in this process; None: unknown.
+    """
+
+    run: str
+    judge: str
+    model: str
+    comparison: ComparisonReport
+    scores: Mapping[str, float | None]
+    card: str | None
+    candidate_answers: Mapping[str, int] | None
+    baseline_answers: Mapping[str, int] | None
+
+
+def entries_of(run: RunDirectory, label: str) -> tuple[list[Entry], list[Panel]]:
+    """The comparisons of a run, which is called `label`, and its panels of judges."""
+    contents = read_run(run.folder)
+    report = build(contents)
+    comparisons = [(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
+    entries = []
+    for (judge, comparison), judged in zip(comparisons, contents.by_judge, strict=True):
+        answers = [
+            {pair: hash(row["output"]) for pair, row in side.by_pair.items()} if side else None for side in judged.sides
+        ]
+        card = judged.step.get("inputs", {}).get("card")
+        entries.append(Entry(label, judge.name, judge.model, comparison, judged.scores(), card, *answers))
+    return entries, report.panels
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
+from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy, unit_scores
+from instruct.analysis.results import JudgeNoise
+from instruct.analysis.samples import judge_noise, mean_of_samples
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import conversations, identity, load_answers
+from instruct.data.evaluation import conversations, identity, load_answers, of_sets
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
@@ -27,13 +30,31 @@ MOST_PAIRS = 2000
 
 
 @dataclass(frozen=True)
+class SystemAnswers:
+    """A file of answers in AlpacaEval's form, and its SHA-256."""
+
+    rows: list[dict[str, Any]]
+    sha256: str
+
+    @cached_property
+    def by_pair(self) -> dict[str, dict[str, Any]]:
+        """The rows by what identifies their pair."""
+        return {identity(row): row for row in self.rows}
+
+    def of_sets(self, names: Sequence[str]) -> SystemAnswers:
+        """The answers to these evaluation sets; all of them if none is named."""
+        return replace(self, rows=of_sets(self.rows, names)) if names else self
+
+
+@dataclass(frozen=True)
 class Judged:
     """A comparison with verdicts: the judgments, the manifest's record of the judging, and the judge's card.
 
     `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
-    whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows; `margins` are
-    those of all verdicts read from labels. `samples`: the verdicts of each further sample, if the judge was asked
-    several times. `conversations`: by pair, of those that are turns of one.
+    whether the verdicts were read from a file. `sides`: the candidate's and the baseline's answers, None if missing.
+    `replies` maps keys to the replies that the page shows; `margins` are those of all verdicts read from labels.
+    `samples`: the verdicts of each further sample, if the judge was asked several times. `conversations`: by pair, of
+    those that are turns of one.
     """
 
     key: ComparisonKey
@@ -42,6 +63,7 @@ class Judged:
     card: JudgeCard | None
     problem: str | None
     imported: bool
+    sides: tuple[SystemAnswers | None, SystemAnswers | None]
     replies: dict[str, Completion]
     margins: Margins = field(default_factory=Margins)
     samples: Sequence[Sequence[Judgment]] = ()
@@ -52,13 +74,59 @@ class Judged:
         """Those that the judge was asked about, of several that were answered; [] if it was asked about all."""
         return self.step.get("config", {}).get("eval_sets") or []
 
+    @property
+    def prompts(self) -> set[str]:
+        """What identifies the pairs that the judge was asked about; empty without the candidate's answers."""
+        ours = self.sides[0]
+        return set(ours.of_sets(self.eval_sets).by_pair) if ours else set()
 
-@dataclass(frozen=True)
-class SystemAnswers:
-    """A file of answers in AlpacaEval's form, and its SHA-256."""
+    def results(self, judgments: Sequence[Judgment]) -> dict[Policy, list[PairResult]]:
+        """The pairs' results under each policy; without a card, no author's rule is known."""
+        return results_by_policy(judgments, self.card.verdict.parser if self.card else None, self.margins)
 
-    rows: list[dict[str, Any]]
-    sha256: str
+    @cached_property
+    def _of_samples(self) -> dict[Policy, list[list[PairResult]]]:
+        """The pairs' results in each sample."""
+        first, *further = map(self.results, (self.judgments, *self.samples))
+        return {policy: [pairs, *(sample.get(policy, []) for sample in further)] for policy, pairs in first.items()}
+
+    @cached_property
+    def by_policy(self) -> dict[Policy, list[PairResult]]:
+        """The pairs' results under each policy, over all samples."""
+        return {
+            policy: in_conversations(mean_of_samples(every) if self.samples else every[0], self.conversations)
+            for policy, every in self._of_samples.items()
+        }
+
+    @cached_property
+    def leading(self) -> Policy:
+        """The policy whose figures lead: the card's, if the pairs were shown in the orders it needs."""
+        return leading_policy(self._of_samples, self.card.leading_policy if self.card else "strict")
+
+    @property
+    def pairs(self) -> list[PairResult]:
+        """The results under the leading policy."""
+        return self.by_policy[self.leading]
+
+    @property
+    def noise(self) -> JudgeNoise | None:
+        """How much the verdicts vary by themselves; None if the judge was asked once."""
+        return judge_noise(self._of_samples[self.leading]) if self.samples else None
+
+    def scores(self, policy: Policy | None = None) -> dict[str, float | None]:
+        """The score of each conversation, or of each pair that is no turn of one, under the leading policy or another.
+
+        By the pair's instruction, or what the conversation is called; None without a verdict.
+        """
+        pairs = self.by_policy[policy or self.leading]
+        return {**dict.fromkeys(pair.unit for pair in pairs), **unit_scores(pairs)}
+
+
+def in_conversations(pairs: list[PairResult], conversations: Mapping[str, str]) -> list[PairResult]:
+    """The pairs, of which some are turns of these conversations."""
+    if not conversations:
+        return pairs
+    return [replace(pair, conversation=conversations.get(pair.instruction, "")) for pair in pairs]
 
 
 @dataclass(frozen=True)
@@ -81,6 +149,12 @@ class RunContents:
     labels: Labels | None
     metrics: Metrics
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+    @property
+    def by_judge(self) -> list[Judged]:
+        """The comparisons in the order of the report, where a judge's stand together."""
+        judges = list(dict.fromkeys(judged.key.judge for judged in self.judged))
+        return sorted(self.judged, key=lambda judged: judges.index(judged.key.judge))
 
 
 def read_run(folder: str | Path) -> RunContents:
@@ -146,31 +220,35 @@ def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any
 def _judged(
     store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]
 ) -> Judged:
-    imported = key.record(manifest, "import")
-    judgments = store.judgments(key)
-    if "comparison" in imported:  # annotations, whose order earlier versions invented where there is no reply
-        judgments = [
-            replace(one, reason=UNKNOWN_ORDER) if one.verdict in EXCHANGED and not one.key else one for one in judgments
-        ]
-    shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
-    keys = {part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()}
-    step = key.record(manifest)
+    judgments, step = store.judgments(key), key.record(manifest)
     card, problem = _card(key.judge, step)
-    replies = store.completions(sorted(keys))
-    known = margins(card, (), {}) if card else Margins()
-    if card is not None and card.verdict.labels is not None:
-        beyond = {part for judgment in judgments for part in judgment.key.split()} - keys
-        known = margins(card, judgments, {**replies, **store.completions(sorted(beyond))})
+    shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
+    if card is not None and card.verdict.labels is not None:  # the margins of all pairs are in the replies
+        shown = {judgment.instruction for judgment in judgments}
+    replies = store.completions(
+        sorted({part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()})
+    )
+    ours, theirs = answers.get(key.candidate), answers.get(key.baseline)
     samples: list[list[Judgment]] = []
     if card is not None and (asked := step.get("config", {}).get("samples", 1)) > 1:
         outputs = [
-            {identity(row): str(row["output"]) for row in answers[name].rows} if name in answers else {}
-            for name in (key.candidate, key.baseline)
+            {pair: str(row["output"]) for pair, row in side.by_pair.items()} if side else {} for side in (ours, theirs)
         ]
         samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
-    rows = answers[key.candidate].rows if key.candidate in answers else []
-    together = conversations([*rows, *({"instruction": judgment.instruction} for judgment in judgments)])
-    return Judged(key, judgments, step, card, problem, bool(imported), replies, known, samples, together)
+    rows = ours.rows if ours else []
+    return Judged(
+        key=key,
+        judgments=judgments,
+        step=step,
+        card=card,
+        problem=problem,
+        imported=bool(key.record(manifest, "import")),
+        sides=(ours, theirs),
+        replies=replies,
+        margins=margins(card, judgments, replies) if card else Margins(),
+        samples=samples,
+        conversations=conversations([*rows, *({"instruction": judgment.instruction} for judgment in judgments)]),
+    )
 
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:

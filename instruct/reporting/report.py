@@ -12,12 +12,12 @@ from instruct.base.errors import InputError, first_problem
 from instruct.base.files import write_atomically
 from instruct.reporting.build import build
 from instruct.reporting.cautions import figure_warnings
+from instruct.reporting.claims import settle
 from instruct.reporting.document import document, summary
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.tables import figures_table
 from instruct.reporting.figures import DrawnFigures, draw_figures
-from instruct.reporting.findings import settle
-from instruct.reporting.length_control import Difficulty, keep_difficulty
+from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
 from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
@@ -168,19 +168,18 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     """
     contents = read_run(run_folder)
     run = contents.run
-    built = build(contents, difficulty)
-    report = Report.of(built.data)
+    report = Report.of(build(contents, difficulty))
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", report.to_json())
-    write_page(run, report, packed_pairs(built.outcomes, contents.answers))
+    write_page(run, report, packed_pairs(contents.by_judge))
     path = run.report / "report.md"
     write_atomically(path, report.to_markdown())
     write_exports(run, report)
     if difficulty and any(each.length_control for judge in report.judges for each in judge.comparisons):
-        keep_difficulty(run, difficulty)
+        difficulty.keep(run)
     return WrittenReport(report, path)
 
 
 def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> Report:
     """The report of a run, without writing it; raises as write_report."""
-    return Report.of(build(read_run(run_folder), difficulty).data)
+    return Report.of(build(read_run(run_folder), difficulty))

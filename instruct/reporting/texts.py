@@ -22,7 +22,7 @@ from instruct.analysis.text_results import (
 )
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
-from instruct.reporting.seeds import seeds_of
+from instruct.reporting.claims import seeds_of
 from instruct.reporting.text_figures import METRICS, Columns, TextSample, text_sample
 from instruct.run.measurements import Measurement, Metrics, metric_step
 from instruct.training.options import without_seed

@@ -18,7 +18,6 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.command.main import main
 from instruct.judging.store import JudgmentStore
-from instruct.reporting.build import build
 from instruct.reporting.read import read_run
 from instruct.reporting.render import page_pairs
 from instruct.reporting.render.page import render_page, write_page
@@ -48,8 +47,7 @@ def unpacked(packed: str) -> dict:
 
 def pairs_of(run):
     """The packed pairs of a run."""
-    contents = read_run(run.folder)
-    return packed_pairs(build(contents).outcomes, contents.answers)
+    return packed_pairs(read_run(run.folder).by_judge)
 
 
 @pytest.fixture

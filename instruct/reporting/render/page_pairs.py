@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from instruct.analysis.outcomes import UNKNOWN_ORDER, outcome_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import identity
 from instruct.judging.store import Judgment
-from instruct.reporting.comparison import Outcomes
-from instruct.reporting.read import MOST_PAIRS, SystemAnswers
+from instruct.reporting.read import MOST_PAIRS, Judged
 
 # Characters kept of an answer and of a judge's reply, tried in turn until the packed texts stay within _MOST_BYTES:
 # the judge's replies are shortened first.
@@ -36,37 +34,32 @@ class _Texts:
         return [text if len(text) <= limits[kind] else [text[: limits[kind]], len(text)] for text, kind in self.numbers]
 
 
-def packed_pairs(outcomes: Sequence[Outcomes], answers: Mapping[str, SystemAnswers]) -> str:
+def packed_pairs(comparisons: Sequence[Judged]) -> str:
     """The pairs as JSON, compressed (zlib) and in base64: letters, digits and `+/=` only.
 
     `comparisons` holds, in the order given, `pairs` and the number `more` that were left out; texts are in `texts` and
     referred to by their index there. If all do not fit into a page, each is cut to the same length.
-
-    Args:
-        answers: by system; for a system that is missing, the page says so.
     """
     texts = _Texts()
-    rows = {name: {identity(row): row for row in each.rows} for name, each in answers.items()}
-    comparisons = [_comparison(each, rows, texts) for each in outcomes]
+    shown = [_comparison(judged, texts) for judged in comparisons]
     packed = b""
     for limits in _LIMITS:
-        content = {"comparisons": comparisons, "texts": texts.cut(limits)}
+        content = {"comparisons": shown, "texts": texts.cut(limits)}
         packed = base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6))
         if len(packed) <= _MOST_BYTES:
             break
     return packed.decode()
 
 
-def _comparison(outcomes: Outcomes, rows: dict[str, dict[str, dict[str, Any]]], texts: _Texts) -> dict[str, Any]:
-    judged = outcomes.judged
-    results = {result.instruction: result for result in outcomes.pairs}
+def _comparison(judged: Judged, texts: _Texts) -> dict[str, Any]:
+    results = {result.instruction: result for result in judged.pairs}
     shown: dict[str, list[Judgment]] = {}
     for judgment in judged.judgments:
         shown.setdefault(judgment.instruction, []).append(judgment)
     kept = dict(list(shown.items())[:MOST_PAIRS])
     pairs = []
     for name, judgments in kept.items():
-        ours, theirs = (rows.get(side, {}).get(name) for side in judged.key[1:])
+        ours, theirs = (side.by_pair.get(name) if side else None for side in judged.sides)
         result = results.get(name)
         row = ours or theirs
         pair: dict[str, Any] = {
