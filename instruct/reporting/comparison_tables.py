@@ -4,55 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from instruct.analysis.results import StyleControl
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import RATE, Column, Table, columns_table
 from instruct.reporting.text import POLICIES, probability
 
 _RATES = (
     "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
     "with every unparsed and failed pair lost or won."
-)
-_WEIGHTED = (
-    " Weighted judges grade their preference: the win rate is the mean grade, and the discrete rate counts which side "
-    "of a tie it is on, as do win, tie and loss. A policy for both orders takes the mean of the two grades."
-)
-_IDENTICAL = (
-    " Identical: the ties between two identical answers, which the judge was not asked about; they are among the ties."
-)
-_CONTRADICTED = " Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties."
-_ORDERS = (
-    "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: share of "
-    "verdicts other than ties for the answer shown first; 50 means no position bias."
-)
-_POWER = (
-    "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the finding "
-    "follows it. Minimum detectable difference: the smallest distance from 50, in "
-    "points, that this number of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference "
-    "observed."
-)
-_LABELS = (
-    "Prediction-powered inference (PPI++): the judge's verdicts on all pairs, corrected by people's labels on "
-    "some, which must be a random sample. Worth labels: how many labels alone would give the same interval. The "
-    "last column: labels for an interval of ±2 points."
-)
-_BINS = (
-    "Fifths of the pairs, or fewer groups of at least 5, by how many characters the candidate's answer is longer than "
-    "the baseline's."
-)
-_STYLE = (
-    "Style control by Arena-Hard's model: a logistic regression on the differences in length, headers, lists and bold, "
-    "with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the mean "
-    "style of these pairs. What a better answer needs of style is taken away, too."
-)
-_NOISE = (
-    "The judge was asked several times about each pair, whose score is the mean. Changed: pairs whose verdicts differ. "
-    "Standard deviation: of one verdict's score within a pair, in points. Then what this noise alone adds to the win "
-    "rate's interval, and its part of the variance; prompts are the rest, which more samples do not lower."
 )
 
 # A row of a table: a comparison, and what of it the row is about.
@@ -71,7 +34,7 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         named: whether the first two columns name candidate and baseline.
     """
     makers = (
-        policy_table,
+        _policies,
         _tests,
         _labels,
         _orders,
@@ -93,17 +56,25 @@ def _table(title: str, rows: _Rows, columns: Sequence[Column], named: bool, note
     return columns_table(title, rows, [*names, *own], note)
 
 
-def _itself(comparisons: Sequence[ComparisonReport]) -> _Rows:
-    return [(comparison, comparison) for comparison in comparisons]
+def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[ComparisonReport, Any]]:
+    """The comparisons that have a part of this name, or several of them."""
+    parts = [(comparison, getattr(comparison, name)) for comparison in comparisons]
+    return [(it, part) for it, found in parts if found for part in (found if isinstance(found, list) else [found])]
 
 
-def policy_table(comparisons: Sequence[ComparisonReport], named: bool = True) -> Table:
-    """The verdicts and the win rate under each policy."""
-    rows = [
+def _tallies(comparisons: Sequence[ComparisonReport], leading: bool = False) -> list[tuple[ComparisonReport, _Tally]]:
+    """The figures under each policy, or under those that lead."""
+    return [
         (comparison, _Tally(f"{policy} (leads)" if policy == comparison.leading else policy, figures))
         for comparison in comparisons
         for policy, figures in comparison.policies.items()
+        if policy == comparison.leading or not leading
     ]
+
+
+def _policies(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
+    """The verdicts and the win rate under each policy."""
+    rows = _tallies(comparisons)
     every = [row.figures for _, row in rows]
     used = dict.fromkeys(policy for comparison in comparisons for policy in comparison.policies)
     known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparisons) else POLICIES
@@ -118,23 +89,17 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
     The headlines have the bounds, the kinds of ties and the discrete rates; names and policies are left out where
     there is one.
     """
-    baselines = {comparison.baseline for comparison in comparisons}
-    rows = [
-        (comparison, policy, figures)
-        for comparison in comparisons
-        for policy, figures in comparison.policies.items()
-        if policy == comparison.leading or len(baselines) == 1
+    several = len({comparison.baseline for comparison in comparisons}) > 1
+    rows = _tallies(comparisons, leading=several)
+    names = [Column("candidate", text=True), Column("baseline", text=True, when=several)]
+    figures = [
+        Column("policy", "by", text=True, when=len({row.by for _, row in rows}) > 1),
+        *(Column(key, f"figures.{key}") for key in ("n", "win", "tie", "loss")),
+        Column("unread", "figures.unread", when="known"),
+        Column("win rate", "figures.win_rate"),
+        Column("95 % CI", "figures.interval"),
     ]
-    policies = {policy for _, policy, _ in rows}
-    columns = [
-        Column("candidate", "candidate", text=True).within(itemgetter(0)),
-        Column("baseline", "baseline", text=True, when=len(baselines) > 1).within(itemgetter(0)),
-        Column("policy", lambda row: f"{row[1]}{' (leads)' * (row[1] == row[0].leading)}", True, len(policies) > 1),
-        *(Column(key).within(itemgetter(2)) for key in ("n", "win", "tie", "loss")),
-        Column("unread", lambda row: row[2].unparsed + row[2].failed, when="known"),
-        Column("win rate", lambda row: row[2].win_rate),
-        Column("95 % CI", lambda row: row[2].interval),
-    ]
+    columns = [column.within(itemgetter(part)) for part, own in enumerate((names, figures)) for column in own]
     return columns_table("Verdicts by policy", rows, columns)
 
 
@@ -145,24 +110,30 @@ def _tally_columns(every: Sequence[TallyFigures]) -> list[Column]:
     return [
         *(Column(name, f"figures.{name}", when="known" if name in optional else True) for name in counts),
         Column("win rate %", "figures.win_rate"),
-        Column("discrete %", "figures.discrete_win_rate", when=_weighted(every)),
+        Column("discrete %", "figures.discrete_win_rate", when=any(figures.kind == "weighted" for figures in every)),
         Column("std. error", "figures.standard_error"),
         Column("95 % CI", "figures.interval"),
         Column("bounds %", "figures.bounds"),
     ]
 
 
-def _weighted(every: Sequence[TallyFigures]) -> bool:
-    return any(figures.kind == "weighted" for figures in every)
-
-
 def _tally_note(every: Sequence[TallyFigures]) -> str:
     """What the columns mean that only some tables have."""
-    return (
-        _CONTRADICTED * any(figures.contradicted for figures in every)
-        + _IDENTICAL * any(figures.identical for figures in every)
-        + _WEIGHTED * _weighted(every)
-    )
+    notes = []
+    if any(figures.contradicted for figures in every):
+        notes.append("Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties.")
+    if any(figures.identical for figures in every):
+        notes.append(
+            "Identical: the ties between two identical answers, which the judge was not asked about; they are among "
+            "the ties."
+        )
+    if any(figures.kind == "weighted" for figures in every):
+        notes.append(
+            "Weighted judges grade their preference: the win rate is the mean grade, and the discrete rate counts "
+            "which side of a tie it is on, as do win, tie and loss. A policy for both orders takes the mean of the "
+            "two grades."
+        )
+    return "".join(f" {note}" for note in notes)
 
 
 def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
@@ -176,7 +147,12 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("min. detectable", "power.smallest_difference"),
         Column("pairs needed", lambda it: None if it.power.pairs_needed is None else f"{it.power.pairs_needed:,}"),
     ]
-    return _table("Significance and power", _itself(comparisons), columns, named, _POWER)
+    note = (
+        "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the "
+        "finding follows it. Minimum detectable difference: the smallest distance from 50, in points, that this number "
+        "of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference observed."
+    )
+    return _table("Significance and power", [(it, it) for it in comparisons], columns, named, note)
 
 
 def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
@@ -196,16 +172,20 @@ def _orders(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("trimmed"),
         Column("requests"),
     ]
-    note = "Each answer was judged alone, so there is no order that could make a difference." if alone else _ORDERS
-    return _table("Pairs judged" if alone else "Order of the answers", _itself(comparisons), columns, named, note)
+    note = (
+        "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: share of "
+        "verdicts other than ties for the answer shown first; 50 means no position bias."
+    )
+    if alone:
+        note = "Each answer was judged alone, so there is no order that could make a difference."
+    title = "Pairs judged" if alone else "Order of the answers"
+    return _table(title, [(it, it) for it in comparisons], columns, named, note)
 
 
 def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(comparison, people) for comparison in comparisons if (people := comparison.with_labels)]
     columns = [
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
-        Column("win rate %", "win_rate"),
-        Column("95 % CI", "interval"),
+        *RATE,
         Column("labels alone %", "labels_only"),
         Column("95 % CI", "labels_only_interval"),
         Column("judge alone %", "judge_only"),
@@ -215,16 +195,23 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
             lambda it: f"{it.labels_needed:,}" if it.labels_needed else "not reachable with these prompts",
         ),
     ]
-    return _table("With people's labels", rows, columns, named, _LABELS)
+    note = (
+        "Prediction-powered inference (PPI++): the judge's verdicts on all pairs, corrected by people's labels on "
+        "some, which must be a random sample. Worth labels: how many labels alone would give the same interval. The "
+        "last column: labels for an interval of ±2 points."
+    )
+    return _table("With people's labels", _parts_of(comparisons, "with_labels"), columns, named, note)
 
 
 def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(comparison, comparison.ratings) for comparison in comparisons if comparison.ratings]
-    most = max((len(ratings.turns) for _, ratings in rows), default=0)
+    rows = _parts_of(comparisons, "ratings")
     columns = [
         Column("candidate's mean", lambda ratings: f"{ratings.candidate:.2f}"),
         Column("baseline's mean", lambda ratings: f"{ratings.baseline:.2f}"),
-        *(Column(f"turn {number + 1}", partial(_turn, number)) for number in range(most)),
+        *(
+            Column(f"turn {turn + 1}", partial(_turn, turn))
+            for turn in range(max((len(ratings.turns) for _, ratings in rows), default=0))
+        ),
         Column("pairs", "n"),
     ]
     together = any(comparison.orders != "alone" for comparison, _ in rows)
@@ -240,53 +227,46 @@ def _turn(number: int, ratings: Ratings) -> str | None:
 
 
 def _parts(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(it, part) for it in comparisons for part in it.parts if len(it.parts) > 1]
+    rows = _parts_of([it for it in comparisons if len(it.parts) > 1], "parts")
     counts = [Column("n"), Column("win"), Column("tie"), Column("loss"), Column("no verdict", "unread")]
-    rates = [Column("win rate %", "win_rate"), Column("95 % CI", "interval")]
-    return _table("By data set", rows, [Column("data set", "dataset", text=True), *counts, *rates], named)
+    return _table("By data set", rows, [Column("data set", "dataset", text=True), *counts, *RATE], named)
 
 
 def _lengths(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, it) for it in comparisons if it.length or it.length_control]
-
-    lengths = [
-        Column("candidate's mean characters", "candidate_mean"),
-        Column("baseline's mean characters", "baseline_mean"),
-        Column("win rate % at equal length", "adjusted.win_rate"),
-        Column("95 % CI", "adjusted.interval"),
-        Column("p of length", lambda length: probability(length.adjusted.slope_p)),
-    ]
     controlled = any(comparison.length_control for comparison, _ in rows)
-    rates = [
-        Column("length-controlled win rate %", "win_rate", when=controlled),
-        Column("std. error", "standard_error", when=controlled),
+    columns = [
+        Column("candidate's mean characters", "length.candidate_mean"),
+        Column("baseline's mean characters", "length.baseline_mean"),
+        Column("win rate % at equal length", "length.adjusted.win_rate"),
+        Column("95 % CI", "length.adjusted.interval"),
+        Column("p of length", lambda it: it.length and probability(it.length.adjusted.slope_p)),
+        Column("length-controlled win rate %", "length_control.win_rate", when=controlled),
+        Column("std. error", "length_control.standard_error", when=controlled),
     ]
-    columns = [column.within(attrgetter("length")) for column in lengths]
-    columns += [column.within(attrgetter("length_control")) for column in rates]
     notes: dict[str, None] = {}
     for comparison, _ in rows:
-        said = [comparison.length_control.note] if comparison.length_control else []
-        if comparison.length:
-            adjusted = comparison.length.adjusted
+        adjusted = comparison.length.adjusted if comparison.length else None
+        if adjusted:
             notes[f"Win rate at equal length: {adjusted.model}."] = None
-            said = [adjusted.note, *said] if adjusted.note else said
-        notes |= dict.fromkeys(f"{comparison.candidate} against {comparison.baseline}: {text}." for text in said)
+        for part in (adjusted, comparison.length_control):
+            if part and part.note:
+                notes[f"{comparison.candidate} against {comparison.baseline}: {part.note}."] = None
     return _table("Length", rows, columns, named, " ".join(notes))
 
 
 def _length_bins(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, part) for it in comparisons if it.length for part in it.length.by_difference]
-    columns = [
-        Column("characters longer", lambda part: f"{part.low} to {part.high}"),
-        Column("pairs", "n"),
-        Column("win rate %", "win_rate"),
-        Column("95 % CI", "interval"),
-    ]
-    return _table("Win rate by length difference", rows, columns, named, _BINS)
+    columns = [Column("characters longer", lambda part: f"{part.low} to {part.high}"), Column("pairs", "n"), *RATE]
+    note = (
+        "Fifths of the pairs, or fewer groups of at least 5, by how many characters the candidate's answer is longer "
+        "than the baseline's."
+    )
+    return _table("Win rate by length difference", rows, columns, named, note)
 
 
 def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(it, it.style) for it in comparisons if it.style]
+    rows = _parts_of(comparisons, "style")
     columns = [
         Column("win rate % at equal style", "win_rate"),
         Column("95 % CI", "interval"),
@@ -294,12 +274,24 @@ def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("95 % CI", "score_interval"),
         *(Column(term, partial(_coefficient, term)) for term in STYLE_TERMS),
     ]
+    note = (
+        "Style control by Arena-Hard's model: a logistic regression on the differences in length, headers, lists and "
+        "bold, with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the "
+        "mean style of these pairs. What a better answer needs of style is taken away, too."
+    )
     notes = [f"{it.candidate} against {it.baseline}: {style.note}." for it, style in rows if style.note]
-    return _table("Style", rows, columns, named, " ".join([_STYLE, *notes]))
+    return _table("Style", rows, columns, named, " ".join([note, *notes]))
+
+
+def _coefficient(name: str, style: StyleControl) -> str | None:
+    for term in style.terms:
+        if term.name == name:
+            interval = " ({:+.2f} to {:+.2f})".format(*term.interval) if term.interval else ""
+            return f"{term.coefficient:+.2f}{interval}"
+    return None
 
 
 def _noise(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(it, it.noise) for it in comparisons if it.noise]
     columns = [
         *(Column(key) for key in ("samples", "changed")),
         Column("of pairs", "n"),
@@ -308,21 +300,19 @@ def _noise(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("± points", "half_width"),
         Column("% of the variance", "share"),
     ]
-    return _table("The judge's own noise", rows, columns, named, _NOISE)
-
-
-def _coefficient(term: str, style: StyleControl) -> str | None:
-    found = next((each for each in style.terms if each.name == term), None)
-    if found is None:
-        return None
-    return f"{found.coefficient:+.2f}" + (" ({:+.2f} to {:+.2f})".format(*found.interval) if found.interval else "")
+    note = (
+        "The judge was asked several times about each pair, whose score is the mean. Changed: pairs whose verdicts "
+        "differ. Standard deviation: of one verdict's score within a pair, in points. Then what this noise alone adds "
+        "to the win rate's interval, and its part of the variance; prompts are the rest, which more samples do not "
+        "lower."
+    )
+    return _table("The judge's own noise", _parts_of(comparisons, "noise"), columns, named, note)
 
 
 def _reasons(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(comparison, reason) for comparison in comparisons for reason in comparison.reasons]
     columns = [Column("verdict", text=True), Column("reason", text=True), Column("verdicts", "n")]
     note = "Verdicts as shown: a pair judged in both orders has two."
-    return _table("Verdicts with a reason", rows, columns, named, note)
+    return _table("Verdicts with a reason", _parts_of(comparisons, "reasons"), columns, named, note)
 
 
 def panel_tables(panel: Panel) -> list[Table]:

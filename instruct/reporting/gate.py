@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData
+from instruct.reporting.model import ComparisonReport, Panel, ReportData
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
@@ -17,44 +17,7 @@ METRICS: tuple[str, ...] = get_args(Metric)
 MAJORITY = "majority"
 
 
-class _Gated(NamedTuple):
-    """A claim of the report: a comparison, one over several training seeds, or the majority of a panel (no `judge`)."""
-
-    judge: JudgeReport | None
-    claim: ComparisonReport | SeedSpread | Panel
-
-    @property
-    def by(self) -> str:
-        return self.judge.name if self.judge else MAJORITY
-
-    @property
-    def name(self) -> str:
-        return _name(self.by, self.claim.candidate, self.claim.baseline)
-
-    def figure(self, metric: str) -> float | None:
-        """The metric; a worst case over seeds is not defined."""
-        if isinstance(self.claim, SeedSpread):
-            rate: float | None = self.claim.mean
-            interval, bounds = self.claim.interval_both, None
-        else:
-            figures = self.claim.leading_figures
-            rate, interval, bounds = figures.win_rate, figures.interval, figures.bounds
-        ends = {"win_rate": [rate], "win_rate_low": interval, "bound_low": bounds}[metric]
-        return ends[0] if ends and rate is not None else None
-
-    def problem(self, metric: str, fail_under: float) -> str | None:
-        """Why the gate is not reached; None if it is."""
-        value = self.figure(metric)
-        if value is None:
-            return f"{metric} is undefined"
-        if isinstance(self.claim, ComparisonReport) and self.claim.partial:
-            return "judging has not finished"
-        if value < fail_under:
-            return f"{metric} is {value:.2f}"
-        claimed = self.claim if isinstance(self.claim, SeedSpread) else self.claim.leading_figures
-        if metric == "win_rate_low" and fail_under >= 50 and claimed.finding != "candidate":
-            return f"{metric} is {value:.2f}, but no difference is shown"
-        return None
+_Claim = ComparisonReport | SeedSpread | Panel
 
 
 def check_gate(
@@ -93,22 +56,22 @@ def check_gate(
         return all(want in (None, name) for want, name in zip(wanted, names, strict=True))
 
     held, below = [], []
-    for each in _claims(report, candidate):
-        if not chosen(each.by, each.claim.candidate):
+    for by, warning, claim in _claims(report, candidate):
+        if not chosen(by, claim.candidate):
             continue
-        value = each.figure(metric)
-        held.append(f"{each.name}: {'none' if value is None else f'{value:.2f}'}")
-        problem = each.problem(metric, fail_under)
-        if not problem and each.judge and each.judge.warning and not allow_weak_judge:
-            problem = f"the judge's card warns: {one_line(each.judge.warning, 200)} (--allow-weak-judge lets it pass)"
+        name, value = _name(by, claim.candidate, claim.baseline), _figure(claim, metric)
+        held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
+        problem = _problem(claim, metric, fail_under)
+        if not problem and warning and not allow_weak_judge:
+            problem = f"the judge's card warns: {one_line(warning, 200)} (--allow-weak-judge lets it pass)"
         if problem:
-            below.append(f"{each.name}: {problem}")
+            below.append(f"{name}: {problem}")
     for pair in report.not_judged:
         if chosen(pair.judge, pair.candidate):
             held.append(name := _name(pair.judge, pair.candidate, pair.baseline))
             below.append(f"{name}: not judged")
     if not held:
-        known = dict.fromkeys(f"{each.by} on {each.claim.candidate}" for each in _claims(report, None))
+        known = dict.fromkeys(f"{by} on {claim.candidate}" for by, _, claim in _claims(report, None))
         raise InputError(
             "--judge and --candidate select no comparison; the report has "
             + (", ".join(one_line(name, 80) for name in known) or "none")
@@ -128,16 +91,45 @@ def check_threshold(fail_under: float) -> None:
         )
 
 
-def _claims(report: ReportData, candidate: str | None) -> Iterator[_Gated]:
-    """What the headlines claim, and the single seeds of the `candidate`."""
+def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[str, str | None, _Claim]]:
+    """What the headlines claim, and the single seeds of the `candidate`, after its judge and what the card warns of."""
     for judge in report.judges:
-        yield from (_Gated(judge, spread) for spread in report.seeds if spread.judge == judge.name)
+        for spread in report.seeds:
+            if spread.judge == judge.name:
+                yield judge.name, judge.warning, spread
         for comparison in judge.comparisons:
             if comparison.candidate == candidate or not comparison.spread:
-                yield _Gated(judge, comparison)
+                yield judge.name, judge.warning, comparison
     for panel in report.panels:
         if panel.candidate == candidate or not panel.one_seed:
-            yield _Gated(None, panel)
+            yield MAJORITY, None, panel
+
+
+def _figure(claim: _Claim, metric: str) -> float | None:
+    """The metric; a worst case over seeds is not defined."""
+    if isinstance(claim, SeedSpread):
+        ends = {"win_rate": [claim.mean], "win_rate_low": claim.interval_both, "bound_low": None}[metric]
+        return ends[0] if ends else None
+    figures = claim.leading_figures
+    if figures.win_rate is None:
+        return None
+    ends = {"win_rate": [figures.win_rate], "win_rate_low": figures.interval, "bound_low": figures.bounds}[metric]
+    return ends[0] if ends else None
+
+
+def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
+    """Why the gate is not reached; None if it is."""
+    value = _figure(claim, metric)
+    if value is None:
+        return f"{metric} is undefined"
+    if isinstance(claim, ComparisonReport) and claim.partial:
+        return "judging has not finished"
+    if value < fail_under:
+        return f"{metric} is {value:.2f}"
+    claimed = claim if isinstance(claim, SeedSpread) else claim.leading_figures
+    if metric == "win_rate_low" and fail_under >= 50 and claimed.finding != "candidate":
+        return f"{metric} is {value:.2f}, but no difference is shown"
+    return None
 
 
 def _name(judge: str, candidate: str, baseline: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, Literal
 
 from instruct.reporting.text import number, span
@@ -35,8 +34,9 @@ class Table:
 class Column:
     """A column: its header, and a row's value there, which is an attribute (the header's, if none is named) or a call.
 
-    `text`: such columns stand first, aligned to the left. `when`: whether the table has the column; "known": if any of
-    its values is neither None nor 0.
+    An attribute may be one of a part (`power.pairs_needed`): nothing where the part is missing. `text`: such columns
+    stand first, aligned to the left. `when`: whether the table has the column; "known": if any of its values is neither
+    None nor 0.
     """
 
     header: str
@@ -46,7 +46,11 @@ class Column:
 
     def of(self, row: Any) -> Any:
         """The value of a row."""
-        return self.value(row) if callable(self.value) else attrgetter(self.value or self.header)(row)
+        if callable(self.value):
+            return self.value(row)
+        for name in (self.value or self.header).split("."):
+            row = None if row is None else getattr(row, name)
+        return row
 
     def within(self, part: Callable[[Any], Any]) -> Column:
         """The column of rows that hold, in a part, what this one is about; nothing where the part is missing."""
@@ -56,6 +60,10 @@ class Column:
             return None if inner is None else self.of(inner)
 
         return replace(self, value=value)
+
+
+# Of rows with a win rate.
+RATE = (Column("win rate %", "win_rate"), Column("95 % CI", "interval"))
 
 
 def text_columns(*names: str) -> list[Column]:
