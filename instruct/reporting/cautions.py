@@ -82,7 +82,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
             f"{people.win_rate:.1f} % (95 % CI {span(people.interval)})"
         )
-    if missing := figures.unparsed + figures.failed:
+    if missing := figures.unread:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
             f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"

@@ -252,6 +252,11 @@ class ComparisonReport(Record):
         """The figures under the leading policy."""
         return self.policies[self.leading]
 
+    @property
+    def one_seed(self) -> bool:
+        """Whether this is one of several training seeds."""
+        return self.spread is not None
+
 
 class JudgeReport(Record):
     """A judge's card in short, and what its replies cost, in US dollars.

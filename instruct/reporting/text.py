@@ -9,7 +9,7 @@ from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Signifi
 from instruct.analysis.task_results import Forgetting
 from instruct.base.errors import counted, one_line
 from instruct.reporting.bench_results import JUDGED, Bench
-from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures, Unjudged
 
 POLICIES = {
     "single": "one order per pair",
@@ -26,18 +26,16 @@ def name(text: object) -> str:
 
 def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
     """Which system is better under the leading policy, with win rate, interval and number of pairs."""
-    figures = comparison.leading_figures
-    said = "".join(claim(figures, comparison.candidate, comparison.baseline, bool(comparison.spread)))
-    parts = [f"{name(judge.name)}: {said}", claim_figures(figures)]
     people = "People's labels contradict this" if contradicted(comparison) else None
-    said = ": ".join(filter(None, parts))
-    text = ". ".join(filter(None, [said, comparison.leads, people, largest_tie(figures)]))
-    return text + _correction(comparison.significance)
+    return _headline(name(judge.name), comparison, comparison.leads, people, largest_tie(comparison.leading_figures))
 
 
-def _correction(tests: Significance | None) -> str:
-    """The p-value of one claim among several, after the headline's other sentences."""
-    return f". {adjusted(tests)}" if tests and tests.claims > 1 and tests.adjusted_p is not None else ""
+def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) -> str:
+    """A claim with its figures, further sentences, and its p-value if it is one of several."""
+    said = ": ".join(filter(None, [by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
+    tests = claimed.significance
+    correction = adjusted(tests) if tests and tests.claims > 1 and tests.adjusted_p is not None else None
+    return ". ".join(filter(None, [said, *further, correction]))
 
 
 def adjusted(tests: Significance | SeedSpread) -> str:
@@ -80,9 +78,7 @@ def majority_headline(panel: Panel) -> str:
         silent = [name(judge) for judge, count in panel.votes.items() if not count]
         no_verdict = f"; no verdict from {', '.join(silent)}" if silent else ""
         by += f" (votes: {', '.join(voted)}{no_verdict})"
-    said = "".join(claim(panel.majority, panel.candidate, panel.baseline, panel.one_seed))
-    parts = [by, said, claim_figures(panel.majority)]
-    return ": ".join(filter(None, parts)) + _correction(panel.significance)
+    return _headline(by, panel)
 
 
 def seeds_headline(spread: SeedSpread) -> str:
@@ -156,13 +152,9 @@ def forgetting(found: Forgetting) -> str:
     return f"Before and after training ({over}): {'; '.join(parts)}"
 
 
-def claim(figures: TallyFigures, candidate: str, baseline: str, one_seed: bool = False) -> list[str]:
-    """The first half of a headline in pieces, every other one a name.
-
-    Args:
-        one_seed: whether this is one of several training seeds, which no claim rests on alone.
-    """
-    ours, theirs = name(candidate), name(baseline)
+def claim(claimed: ComparisonReport | Panel) -> list[str]:
+    """The first half of a headline in pieces, every other one a name; no claim rests on one of several seeds alone."""
+    figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
     first, *rest = {
@@ -171,7 +163,7 @@ def claim(figures: TallyFigures, candidate: str, baseline: str, one_seed: bool =
         "no difference": ["no difference shown between ", ours, " and ", theirs],
         "too few": ["too few pairs to compare ", ours, " with ", theirs],
     }[figures.finding]
-    return [f"one training seed: {first}" if one_seed else first, *rest]
+    return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
 
 
 def claim_figures(figures: TallyFigures) -> str:
@@ -311,6 +303,12 @@ def spent(report: ReportData) -> str | None:
         return None
     parts = ", ".join(f"{name(judge.name)} {judge.usd:.2f}" for judge in report.judges if judge.usd)
     return f"Spent on judging: {report.usd:.2f} USD" + (f" ({parts})" if parts else "") + "."
+
+
+def not_judged(pair: Unjudged) -> str:
+    """A comparison without any verdict, and what stopped it."""
+    stopped = f" ({one_line(pair.stopped)})" if pair.stopped else ""
+    return f"{name(pair.judge)}: {name(pair.candidate)} against {name(pair.baseline)}{stopped}"
 
 
 def unread(figures: TallyFigures) -> str:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from instruct.base.errors import one_line
-from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Section
+from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Section, Verdict
 from instruct.reporting.model import Figure
 from instruct.reporting.tables import Table
-from instruct.reporting.verdicts import Verdict
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//"}

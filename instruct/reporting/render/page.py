@@ -8,12 +8,11 @@ from typing import TypeVar
 
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
-from instruct.reporting.document import Block, Brief, Caution, Listing, Paragraph, Section, document
+from instruct.reporting.document import Block, Brief, Caution, Listing, Paragraph, Section, Verdict, document
 from instruct.reporting.model import ReportData
 from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.tables import Table
 from instruct.reporting.text import capital
-from instruct.reporting.verdicts import Verdict
 from instruct.run.directory import RunDirectory
 
 Kind = TypeVar("Kind")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from instruct.base.errors import one_line
 from instruct.base.output import terminal_width, wrapped
-from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph
+from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Verdict
 from instruct.reporting.tables import Table
-from instruct.reporting.verdicts import Verdict
 
 
 def render_terminal(document: Document) -> str:
