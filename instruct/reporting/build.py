@@ -7,6 +7,7 @@ from typing import Any
 
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.reporting import model, provenance
 from instruct.reporting.bench import bench_of
 from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
 from instruct.reporting.claims import paired, panels_of, seed_spreads, seeds_of, settle
@@ -15,23 +16,7 @@ from instruct.reporting.figures import figures
 from instruct.reporting.health import health_warnings, system_reports
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
-from instruct.reporting.model import (
-    SCHEMA_VERSION,
-    ComparisonReport,
-    JudgeReport,
-    ReportData,
-    SystemReport,
-    Unjudged,
-    claim_warning,
-)
-from instruct.reporting.provenance import (
-    config_summary,
-    data_hashes,
-    overlap_warnings,
-    phases,
-    recorded_overlap,
-    trainings,
-)
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, SystemReport, Unjudged, claim_warning
 from instruct.reporting.read import Judged, RunContents
 from instruct.reporting.tasks import task_report
 from instruct.reporting.text import leads
@@ -55,7 +40,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     systems = system_reports(manifest, contents.answers)
     seeds = seeds_of(config)
     data = ReportData(
-        schema_version=SCHEMA_VERSION,
+        schema_version=model.SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
         created=manifest["created"],
         usd=contents.total_usd,
@@ -65,16 +50,16 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         seeds=seed_spreads(compared, seeds),
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
-        trainings=trainings(manifest, config, contents.run.adapters),
-        overlap=recorded_overlap(manifest),
+        trainings=provenance.trainings(manifest, config, contents.run.adapters),
+        overlap=provenance.recorded_overlap(manifest),
         texts=text_report(contents.metrics, contents.values, config, manifest["steps"]),
         tasks=task_report(contents.metrics, contents.values),
         figures=[],
-        config=config_summary(config, manifest),
-        phases=phases(manifest),
+        config=provenance.config_summary(config, manifest),
+        phases=provenance.phases(manifest),
         machine=manifest["machine"],
         versions=manifest["versions"],
-        sha256=data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
+        sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
     settle(data)
     data.bench = bench_of(contents, data)
@@ -127,7 +112,7 @@ def _warn(
     about_answers = [
         *left_out_warnings(manifest, *names),
         *training_warnings(manifest, *names),
-        *overlap_warnings(manifest, data.overlap, *names),
+        *provenance.overlap_warnings(manifest, data.overlap, *names),
         *health_warnings(*names, finding, systems),
     ]
     comparison.warnings = [*figure_warnings(comparison), *comparison.warnings, *map(claim_warning, about_answers)]

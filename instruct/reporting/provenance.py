@@ -79,7 +79,6 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
         digest = results.get("sha256", {}).get(log.name)
         if digest and log.is_file() and sha256_of(log) != digest:
             raise InputError(f"{log}: is not what the training wrote; restore it, or delete it to report without it")
-        entries = _log_entries(log)
         found.append(
             Training(
                 system=name,
@@ -90,9 +89,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 epochs=results.get("epochs", train.get("num_train_epochs")),
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
-                log=_training_log(entries),
-                evaluations=_evaluations(entries),
-                tasks=_task_log(entries),
+                **_logs(log),
             )
         )
     return found
@@ -107,25 +104,20 @@ def _log_entries(path: Path) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _training_log(entries: list[Any]) -> TrainingLog | None:
-    """What the training logged, thinned to every k-th point; None without a readable log."""
-    columns = _logged(entries, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
-    return TrainingLog(**columns) if columns else None
-
-
-def _evaluations(entries: list[Any]) -> EvaluationLog | None:
-    """The perplexities on held-out rows while training; None without any."""
-    columns = _logged(entries, "eval_perplexity", {"perplexity": "eval_perplexity"})
-    return EvaluationLog(**columns) if columns else None
-
-
-def _task_log(entries: list[Any]) -> TaskLog | None:
-    """The scores of tasks while training; None without any."""
+def _logs(path: Path) -> dict[str, Any]:
+    """What a training logged, and what was measured while it ran; None for what was not, or cannot be read."""
+    entries = _log_entries(path)
     names = dict.fromkeys(
         key for entry in entries if isinstance(entry, dict) for key in entry if key.startswith(_TASKS)
     )
-    columns = _logged(entries, next(iter(names), ""), {name.removeprefix(_TASKS): name for name in names})
-    return TaskLog(step=columns.pop("step"), scores=columns) if names and columns else None
+    log = _logged(entries, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
+    evaluations = _logged(entries, "eval_perplexity", {"perplexity": "eval_perplexity"})
+    tasks = _logged(entries, next(iter(names), ""), {name.removeprefix(_TASKS): name for name in names})
+    return {
+        "log": log and TrainingLog(**log),
+        "evaluations": evaluations and EvaluationLog(**evaluations),
+        "tasks": TaskLog(step=tasks.pop("step"), scores=tasks) if names and tasks else None,
+    }
 
 
 def _logged(

@@ -71,17 +71,18 @@ class Report(ReportData):
 
     def _bring_up_to_date(self) -> None:
         """Settle the claims of a report whose findings followed its intervals, and add warnings it did not have."""
-        version, comparisons = self.schema_version, [pair for judge in self.judges for pair in judge.comparisons]
-        if version not in (_WITHOUT_FIGURE_WARNINGS, _WITHOUT_CLAIMS):
+        if self.schema_version not in (_WITHOUT_FIGURE_WARNINGS, _WITHOUT_CLAIMS):
             return
+        comparisons = [comparison for judge in self.judges for comparison in judge.comparisons]
         for comparison in comparisons:
             tests, looked = comparison.significance, comparison.sequential
             if looked is None or looked.judged == looked.pairs:
                 graded = comparison.leading_figures.graded
                 tests.p = tests.permutation_test.p if graded else tests.sign_test.p
         settle(self)
-        for comparison in comparisons if version == _WITHOUT_FIGURE_WARNINGS else ():
-            comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
+        if self.schema_version == _WITHOUT_FIGURE_WARNINGS:
+            for comparison in comparisons:
+                comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
         self.schema_version = SCHEMA_VERSION
 
     def write(self, path: str | Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from instruct.analysis.results import SeedSpread
 from instruct.data.overlap import overlap_text
 from instruct.reporting.health import REPEATED_RULE
-from instruct.reporting.model import ReportData
+from instruct.reporting.model import ReportData, SystemReport
 from instruct.reporting.tables import Column, Table, columns_table, text_columns
 from instruct.reporting.text import number, probability
 
@@ -28,11 +29,8 @@ _ANSWERS = (
 
 def report_tables(report: ReportData) -> list[Table]:
     """What belongs to no single comparison; tables without rows are left out."""
-    return [
-        table
-        for table in (seeds_table(report.seeds), _paired(report), _systems(report), _trainings(report))
-        if table.rows
-    ]
+    tables = [seeds_table(report.seeds), _paired(report), _systems(report), _trainings(report)]
+    return [table for table in tables if table.rows]
 
 
 def seeds_table(spreads: Sequence[SeedSpread], run: str = "") -> Table:
@@ -64,12 +62,9 @@ def _paired(report: ReportData) -> Table:
 def _systems(report: ReportData) -> Table:
     """The answers and their faults; a column of unknowns is left out."""
 
-    def fault(name: str) -> Column:
-        def share(system: object) -> str | None:
-            count, n = getattr(system.health, name), system.n  # type: ignore[attr-defined]
-            return None if count is None else f"{count} ({100 * count / n:.1f} %)"
-
-        return Column(name, share)
+    def share(name: str, system: SystemReport) -> str | None:
+        count = getattr(system.health, name)
+        return None if count is None else f"{count} ({100 * count / system.n:.1f} %)"
 
     columns = [
         Column("system", "name", text=True),
@@ -81,24 +76,20 @@ def _systems(report: ReportData) -> Table:
         Column("mean thinking tokens", "mean_thinking_tokens", when="known"),
         Column("mean characters", "mean_characters"),
         Column("median characters", "health.median_characters"),
-        *map(fault, ("truncated", "empty", "repeated")),
+        *(Column(name, partial(share, name)) for name in ("truncated", "empty", "repeated")),
     ]
     return columns_table("Answers", report.systems, columns, _ANSWERS)
 
 
 def _trainings(report: ReportData) -> Table:
-    def plain(name: str) -> Column:
-        header = name.replace("_", " ")
-        return Column(header, lambda it: None if getattr(it, name) is None else f"{getattr(it, name):g}")
-
     columns = [
         *text_columns("system", "objective"),
         Column("seed", when=any(training.seed is not None for training in report.trainings)),
         Column("rows"),
         Column("truncated"),
-        plain("epochs"),
+        Column("epochs", lambda it: None if it.epochs is None else f"{it.epochs:g}"),
         Column("steps"),
-        plain("learning_rate"),
+        Column("learning rate", lambda it: None if it.learning_rate is None else f"{it.learning_rate:g}"),
     ]
     note = "" if report.overlap is None else f"{overlap_text(report.overlap.model_dump())}."
     return columns_table("Training", report.trainings, columns, note)
