@@ -80,7 +80,8 @@ def main() -> None:
 
     from transformers import AutoModelForSequenceClassification
 
-    from instruct.engines.rewards import RewardEngine, padded
+    from instruct.engines.network import padded
+    from instruct.engines.rewards import RewardEngine
     from instruct.judging.asking import Judge
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparison import ComparisonKey
@@ -98,7 +99,7 @@ def main() -> None:
         with judge.open() as engine:
             assert isinstance(engine, RewardEngine)
             engine.start()
-            device = engine._network.device
+            device = engine.network.device
             clock = time.process_time if device.type == "cpu" else time.perf_counter
             bare = AutoModelForSequenceClassification.from_pretrained(model, dtype=getattr(torch, arguments.dtype))
             bare = bare.to(device).eval()
@@ -106,11 +107,11 @@ def main() -> None:
             requests = {request.key: request for each in plan.presentations for request in each.requests}
             keys = list(requests)
             texts = engine._texts([requests[key].prompt for key in keys])
-            order = sorted(range(len(keys)), key=lambda index: len(texts[index].ids), reverse=True)
             tokens = sum(len(text.ids) for text in texts)
+            parts = engine._batches([len(text.ids) for text in texts], device.type)
             batches = [
-                [tensor.to(device) for tensor in padded([texts[index].ids for index in order[part]], engine._pad or 0)]
-                for part in engine._batches([len(texts[index].ids) for index in order], device.type)
+                [tensor.to(device) for tensor in padded([texts[index].ids for index in places], engine.pad or 0)]
+                for places in parts
             ]
             found: dict[str, dict[str, float]] = {}
             stores = iter(range(arguments.rounds + 1))
@@ -144,7 +145,7 @@ def main() -> None:
                         for ids, mask in batches
                         for value in bare(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, 0].tolist()
                     ]
-                found["forward"] = dict(zip((keys[index] for index in order), scores, strict=True))
+                found["forward"] = dict(zip((keys[index] for part in parts for index in part), scores, strict=True))
 
             seconds = alternate({"judging": judging, "forward": forward}, arguments.rounds, clock)
         assert found["judging"].keys() == found["forward"].keys()

@@ -29,8 +29,8 @@ from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, model_path
 from instruct.base.output import run_guarded, say
 from instruct.engines.base import Decoding, EngineOptions
-from instruct.engines.pickles import unreadable
 from instruct.engines.score_heads import HeadReading, StatesEngine
+from instruct.engines.weights import unreadable
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions

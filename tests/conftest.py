@@ -376,7 +376,8 @@ def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]
             if key not in _vllm_processes:
                 _vllm_processes[key] = start(arguments, adapters)
             shared = _vllm_processes[key]
-            self.ask, self.name, self.context = shared.ask, shared.name, shared.context
+            self.ask, self.send_rows, self.receive = shared.ask, shared.send_rows, shared.receive
+            self.name, self.context = shared.name, shared.context
 
         def close(self) -> None:
             """It serves the next test."""

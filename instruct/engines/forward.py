@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,9 @@ from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import progress_bar, say
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
-from instruct.engines.causal import CausalEngine
 from instruct.engines.local import load_tokenizer
-from instruct.engines.rewards import BATCH_TOKENS, batches, padded
-from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.network import BATCH_TOKENS, batches, padded
+from instruct.engines.transformers import TransformersEngine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 
 if TYPE_CHECKING:
@@ -45,62 +43,6 @@ class TextRow:
     start: int = 1
 
 
-class ForwardEngine(CausalEngine):
-    """A causal model for passes over given text; see `ForwardModel`, which adds one of its adapters."""
-
-    @property
-    def subject(self) -> str:
-        """The model as error messages name it."""
-        return self._options.subject
-
-    def loads(self, options: EngineOptions) -> bool:
-        """Whether this engine's weights are those of `options`."""
-        fields = ("model", "revision", "dtype", "quantization")
-        return all(getattr(options, field) == getattr(self._options, field) for field in fields)
-
-    @property
-    def network(self) -> Any:
-        """The transformers model, in a PeftModel once an adapter was used; loaded on first use."""
-        self.start()
-        return self._network
-
-    @property
-    def tokenizer(self) -> Any:
-        self._prepare()
-        return self._tokenizer
-
-    @property
-    def dtype(self) -> str:
-        """Of the computation."""
-        return self._dtype()
-
-    def options(self, **changes: Any) -> EngineOptions:
-        """Those of another engine for this model."""
-        return replace(self._options, tokenizer=self.tokenizer, **changes)
-
-    @property
-    def stops(self) -> list[int]:
-        """The tokens that end a reply."""
-        return list(stop_token_ids(self.tokenizer, self._model, self._revision))
-
-    @cached_property
-    def config(self) -> Any:
-        """The model's configuration, which is read without its weights."""
-        from transformers import AutoConfig
-
-        self._prepare()
-        return AutoConfig.from_pretrained(self._model, revision=self._revision, trust_remote_code=False)
-
-    @contextmanager
-    def adapted(self, adapter: Path | None) -> Iterator[Any]:
-        """The transformers model (`*ForCausalLM`) with `adapter` switched on (None: as it is), without gradients."""
-        import torch
-
-        self.start()
-        with self._adapted("" if adapter is None else str(adapter)), torch.inference_mode():
-            yield self._network.get_base_model() if self._adapters else self._network
-
-
 @dataclass(frozen=True)
 class ForwardModel:
     """One system: a base model, alone or with a LoRA adapter, or a whole fine-tuned model.
@@ -110,7 +52,7 @@ class ForwardModel:
     not be longer than `context`.
     """
 
-    engine: ForwardEngine
+    engine: TransformersEngine
     adapter: Path | None
     identity: str
     temperature: float = 1.0  # that probabilities are taken at: softmax(logits / temperature)
@@ -133,7 +75,7 @@ class ForwardModel:
         """
         end = self.tokenizer.eos_token_id
         if end is None:
-            raise InputError(f"{self.engine.subject}: its tokenizer has no end token; set its eos_token")
+            raise InputError(f"{self.engine.options.subject}: its tokenizer has no end token; set its eos_token")
         return int(end)
 
     def close(self) -> None:
@@ -254,13 +196,11 @@ class ForwardModel:
         longest = max(rows, key=lambda row: len(row.ids))
         if len(longest.ids) > self.context:
             raise InputError(
-                f"{self.engine.subject}: a text of {len(longest.ids)} tokens exceeds its context of {self.context}; "
-                "shorten the texts"
+                f"{self.engine.options.subject}: a text of {len(longest.ids)} tokens exceeds its context of "
+                f"{self.context}; shorten the texts"
             )
-        by_length = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
         tokens = min(BATCH_TOKENS[device], _LOGITS[device] // vocabulary)
-        for batch in batches([len(rows[place].ids) for place in by_length], tokens):
-            places = by_length[batch]
+        for places in batches([len(row.ids) for row in rows], tokens):
             yield places, padded([rows[place].ids for place in places], self.tokenizer.pad_token_id or 0)[0]
 
 
@@ -297,12 +237,13 @@ def open_model(model: ModelOptions, source: Path | None = None, like: ForwardMod
         tokenizer=tokenizer,
         dtype=model.dtype,
         quantization=model.quantization,
+        chat=True,  # a turn's end ends a reply, too
     )
     if like is not None:
-        if like.engine.loads(options):
+        if dataclasses.replace(like.engine.options, tokenizer=tokenizer) == options:
             return ForwardModel(like.engine, adapter, identity)
         like.close()
-    return ForwardModel(ForwardEngine(options), adapter, identity)
+    return ForwardModel(TransformersEngine(options), adapter, identity)
 
 
 def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from fnmatch import filter as matching
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
-from instruct.engines.memory import check_memory
-from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
-from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.thinking import Budget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.vllm_parsers import called, has_a_call
-from instruct.engines.weights import model_identity
+from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, checked_pickles, located, model_identity, unreadable
 
-SAFETENSORS = "*.safetensors"
 LEFT_CALLS = (
     "a reply calls a tool, and the call stays in its text: vLLM, which parses calls, is not installed or has no parser "
     "for this chat template or this call"
@@ -32,46 +27,23 @@ LEFT_CALLS = (
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A request as a model on this machine takes it."""
-
-    ids: list[int]
-    limit: int
-    adapter: str | None
-    seed: int
-    least: int
-    temperature: float
-    stop: tuple[str, ...] = ()
-    scored: int | None = None
-
-
 class LocalEngine(BatchesInTurn):
     """The part of an engine on this machine that is the same in vLLM and in transformers.
 
-    Nothing is loaded before the first prompt is looked at.
+    Nothing is loaded, or looked for, before it is needed.
     """
 
     kind: Literal["vllm", "transformers"]
 
     def __init__(self, options: EngineOptions) -> None:
-        self._options = options
+        self.options = options
         self.notes: list[str] = []
         self.batch = options.batch
         self.context = options.context_length
-        self._prepared = False
-        self._model = ""
-        self._revision: str | None = None
-        self._pickled = False
-        self._tokenizer: Any = None
-        self._stops: list[int] = []
-        self._labels: dict[str, int] = {}
-        self._thinks = False
-        self._budget: Budget | None = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        options = self._options
+        options = self.options
         model, folder = options.model, Path(options.model).expanduser()
         if model != EMBEDDED_MODEL and (folder / "config.json").is_file():
             model = model_identity(str(folder), None, (SAFETENSORS, PICKLES))  # another training would change it
@@ -87,48 +59,83 @@ class LocalEngine(BatchesInTurn):
         Raises:
             InputError: what is missing, and where to get it.
         """
-        _located(self._options)
+        _ = self.weights
 
-    def _locate(self) -> None:
-        """Find the weights and load the tokenizer."""
-        options = self._options
-        model, self._pickled = _located(options)
-        revision = None if Path(model).is_dir() else options.revision
-        self._tokenizer = options.tokenizer or load_tokenizer(options.subject, model, revision)
-        self._model, self._revision = model, revision
+    @cached_property
+    def weights(self) -> Weights:
+        """Where the weights are; see `located`."""
+        return located(self.options)
 
-    def _prepare(self) -> None:
-        """Find the weights, load the tokenizer, and look up the ids of labels and stops; once."""
-        if self._prepared:
-            return
-        self._locate()
-        options, tokenizer = self._options, self._tokenizer
-        for label in options.labels:
-            ids = tokenizer(label, add_special_tokens=False)["input_ids"]
+    def _weights_to_load(self) -> Weights:
+        """Where the weights are; a hub's pickles are downloaded and checked."""
+        if not self.weights.pickled:
+            return self.weights
+        folder, note = checked_pickles(self.options.subject, self.weights)
+        self.notes.append(note)
+        return Weights(str(folder), None, True)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer.
+
+        Raises:
+            InputError: the model is not here, or has none.
+        """
+        model, revision, _ = self.weights
+        return self.options.tokenizer or load_tokenizer(self.options.subject, model, revision)
+
+    @cached_property
+    def config(self) -> Any:
+        """The model's configuration, which is read without its weights.
+
+        Raises:
+            InputError: it cannot be read, or needs code from the model's repository.
+        """
+        from transformers import AutoConfig
+
+        model, revision, _ = self.weights
+        try:
+            return AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"{self.options.subject}: {self.options.model} needs code from its repository, which is never run; "
+                    "choose a model that transformers knows"
+                ) from None
+            raise unreadable(self.options.model, error) from error
+
+    @cached_property
+    def labels(self) -> dict[str, int]:
+        """The token id of each label.
+
+        Raises:
+            InputError: a label is not one token.
+        """
+        labels = {}
+        for label in self.options.labels:
+            ids = self.tokenizer(label, add_special_tokens=False)["input_ids"]
             if len(ids) != 1:
                 raise InputError(
-                    f"{options.subject}: the label {label!r} is {len(ids)} tokens of its tokenizer; use one"
+                    f"{self.options.subject}: the label {label!r} is {len(ids)} tokens of its tokenizer; use one"
                 )
-            self._labels[label] = ids[0]
-        end = tokenizer.eos_token_id
-        if options.chat:  # a turn may end with another token than a text
-            self._stops = list(stop_token_ids(tokenizer, self._model, self._revision))
-        elif end is None or end == tokenizer.unk_token_id:  # "" as the end of text gives the unknown token's id
-            self._stops = [LLAMA_EOS]
-        else:
-            self._stops = [end]
-        self._thinks = options.parts_thinking and marks_of(tokenizer.chat_template) is not None
-        if options.thinking_budget is not None:
-            self._budget = budget_of(tokenizer, options.thinking_budget)
-        self._prepared = True
+            labels[label] = ids[0]
+        return labels
 
-    def _safetensors(self) -> tuple[str, str | None]:
-        """The folder or hub id to load safetensors from, and its revision; a pickle is converted first, once."""
-        if not self._pickled:
-            return self._model, self._revision
-        folder = safetensors_folder(self._options.subject, self._model, self._revision)
-        self.notes.append(conversion_note(folder))
-        return str(folder), None
+    @cached_property
+    def stops(self) -> list[int]:
+        """The tokens that end a reply; a turn may end with another token than a text."""
+        end = self.tokenizer.eos_token_id
+        if self.options.chat:
+            model, revision, _ = self.weights
+            return list(stop_token_ids(self.tokenizer, model, revision))
+        # With "" as the end of text, it has the unknown token's id.
+        return [LLAMA_EOS if end is None or end == self.tokenizer.unk_token_id else end]
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """The limit of the thinking, if the options set one."""
+        tokens = self.options.thinking_budget
+        return None if tokens is None else budget_of(self.tokenizer, tokens)
 
     def tokens(self, prompt: Prompt) -> int:
         """The prompt's length in the model's tokens.
@@ -139,15 +146,14 @@ class LocalEngine(BatchesInTurn):
         return len(self._token_ids(prompt))
 
     def _token_ids(self, prompt: Prompt) -> list[int]:
-        self._prepare()
         if isinstance(prompt, tuple):
             return list(prompt)
         if isinstance(prompt, str):
-            return list(self._tokenizer(prompt)["input_ids"])
-        if not self._tokenizer.chat_template:
-            raise InputError(f"{self._options.subject}: its tokenizer has no chat template; set prompt_form: text")
-        text = self._tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+            return list(self.tokenizer(prompt)["input_ids"])
+        if not self.tokenizer.chat_template:
+            raise InputError(f"{self.options.subject}: its tokenizer has no chat template; set prompt_form: text")
+        text = self.tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
         """Requests that fail before the model is asked, and the batches in which the others are computed.
@@ -157,85 +163,79 @@ class LocalEngine(BatchesInTurn):
         """
         return [], [requests] if requests else []
 
-    def _ask(self, request: Request) -> Asked | Failure:
-        """What to ask of the model, or that the request does not fit its context."""
-        limit = self._options.decoding.max_tokens if request.max_tokens is None else request.max_tokens
-        ids, context = self._token_ids(request.prompt), self.context
-        if len(ids) + limit > context:
-            return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}", permanent=True)
-        decoding = self._options.decoding
+    def _resolved(self, request: Request) -> Request | Failure:
+        """A request with token ids and all settings of its own, or that it does not fit the model's context."""
+        decoding = self.options.decoding
+        limit = decoding.max_tokens if request.max_tokens is None else request.max_tokens
+        ids = tuple(self._token_ids(request.prompt))
+        if len(ids) + limit > self.context:
+            reason = f"too long: {len(ids)} tokens and {limit} to answer exceed {self.context}"
+            return Failure(reason, permanent=True)
         temperature = decoding.temperature if request.temperature is None else request.temperature
-        return Asked(
-            ids,
-            limit,
-            request.adapter,
-            request.seed or 0,
-            request.min_tokens,
-            temperature,
-            request.stop,
-            request.scored,
-        )
+        return replace(request, prompt=ids, max_tokens=limit, temperature=temperature, seed=request.seed or 0)
 
     def _in_batches(self, requests: Iterable[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
         """The replies to `size` requests at a time; those that do not fit are not asked."""
         waiting = iter(requests)
         while batch := list(itertools.islice(waiting, size)):
-            asked = [self._ask(request) for request in batch]
-            fitting = [row for row in asked if isinstance(row, Asked)]
+            asked = [self._resolved(request) for request in batch]
+            fitting = [row for row in asked if isinstance(row, Request)]
             replies = iter(self._answered(fitting) if fitting else ())
             yield [
                 (request, row if isinstance(row, Failure) else next(replies))
                 for request, row in zip(batch, asked, strict=True)
             ]
 
-    def _answered(self, asked: list[Asked]) -> Iterable[Reply]:
-        """The replies to one batch, in its order."""
+    def _answered(self, rows: list[Request]) -> Iterable[Reply]:
+        """The replies to one batch of resolved requests, in its order."""
         raise NotImplementedError
 
     def _completion(
-        self, prompt: list[int], answer: list[int], label_logprobs: Sequence[float] | None = None
+        self, prompt: Sequence[int], answer: list[int], label_logprobs: Sequence[float] | None = None
     ) -> Completion:
         """The completion in generated ids; what follows the first stop token is padding."""
-        end = next((place for place, token in enumerate(answer) if token in self._stops), None)
+        options, tokenizer = self.options, self.tokenizer
+        end = next((place for place, token in enumerate(answer) if token in self.stops), None)
         tokens = len(answer) if end is None else end + 1
         answer = answer[:end]
-        thought = reasoning_tokens(prompt, answer, self._tokenizer) if self._thinks else None
-        most = (thought or 0) + self._options.decoding.max_tokens
-        if self._budget and len(answer) > most:  # a short thought leaves the text no more room
+        thinks = options.parts_thinking and marks_of(tokenizer.chat_template) is not None
+        thought = reasoning_tokens(prompt, answer, tokenizer) if thinks else None
+        most = (thought or 0) + options.decoding.max_tokens
+        if self.budget and len(answer) > most:  # a short thought leaves the text no more room
             answer, end, tokens = answer[:most], None, most
         text = self._decoded(answer)
-        if self._options.continues:  # some tokenizers drop the space before a text's first word
-            whole, before = self._decoded(prompt + answer), self._decoded(prompt)
+        if options.continues:  # some tokenizers drop the space before a text's first word
+            whole, before = self._decoded([*prompt, *answer]), self._decoded(prompt)
             text = whole.removeprefix(before) if whole.startswith(before) else text
-        logprobs = None if label_logprobs is None else dict(zip(self._labels, label_logprobs, strict=True))
+        logprobs = None if label_logprobs is None else dict(zip(self.labels, label_logprobs, strict=True))
         reasoning = None
-        if self._thinks:  # the marks may be special tokens
-            text, reasoning = parted_after(prompt, self._tokenizer.decode(answer), text, self._tokenizer)
+        if thinks:  # the marks may be special tokens
+            text, reasoning = parted_after(prompt, tokenizer.decode(answer), text, tokenizer)
         calls = None
-        if self._options.parts_thinking and has_a_call(whole := self._tokenizer.decode(answer[thought or 0 :])):
-            parsed = called(self._tokenizer, whole)
-            if parsed is None and (left := LEFT_CALLS) not in self.notes:
-                self.notes.append(left)
-                warn(f"{self._options.subject}: {left}")
+        if options.parts_thinking and has_a_call(whole := tokenizer.decode(answer[thought or 0 :])):
+            parsed = called(tokenizer, whole)
+            if parsed is None and LEFT_CALLS not in self.notes:
+                self.notes.append(LEFT_CALLS)
+                warn(f"{options.subject}: {LEFT_CALLS}")
             text, calls = parsed or (text, None)
         finish = "length" if end is None else "stop"
         return Completion(
             text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, tool_calls=calls, reasoning_tokens=thought
         )
 
-    def _decoded(self, ids: list[int]) -> str:
-        whole = self._options.keep_special_tokens or self._options.continues
-        return self._tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
+    def _decoded(self, ids: Sequence[int]) -> str:
+        whole = self.options.keep_special_tokens or self.options.continues
+        return self.tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
 
 
-def scored(asked: Asked, tokens: Sequence[tuple[float, bool]]) -> Completion:
+def scored(request: Request, tokens: Sequence[tuple[float, bool]]) -> Completion:
     """The completion of a request that is scored.
 
     Args:
         tokens: of each scored token, its log-probability and whether it is the most probable one.
     """
     score = math.fsum(value for value, _ in tokens), all(greedy for _, greedy in tokens)
-    return Completion("", prompt_tokens=len(asked.ids), score=score)
+    return Completion("", prompt_tokens=len(request.prompt), score=score)
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
@@ -264,49 +264,20 @@ def has_tokenizer(model: ModelOptions) -> bool:
         return False
 
 
-def _located(options: EngineOptions) -> tuple[str, bool]:
-    """The model's folder or hub id, and whether its weights are a pickle.
+def stop_token_ids(tokenizer: Any, model: str, revision: str | None = None) -> tuple[int, ...]:
+    """The tokenizer's end of text, the generation config's, and the end of a turn in the chat template."""
+    from transformers import GenerationConfig as ModelGenerationConfig
 
-    Looks at memory first, then at files, then at the hub.
-
-    Raises:
-        InputError: it does not fit on this machine, its weights are not here and cannot be fetched, or they are a
-            pickle that is not allowed.
-    """
-    check_memory(options)
-    model = model_path(options.model)
-    if Path(model).is_dir():
-        return model, _is_pickle(options, model, [path.name for path in Path(model).iterdir()])
-    from huggingface_hub import list_repo_files, snapshot_download, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    config = try_to_load_from_cache(model, "config.json", revision=options.revision)
-    files = [path.name for path in Path(config).parent.iterdir()] if isinstance(config, str) else []
-    if matching(files, SAFETENSORS) or (options.allow_pickle and matching(files, PICKLES)):
-        return model, _is_pickle(options, model, files)
+    ids = {tokenizer.eos_token_id}
     try:
-        snapshot = snapshot_download(model, revision=options.revision, allow_patterns=["config.json"])
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        needs = options.needs or "its weights"
-        raise InputError(
-            f"{options.subject}: {model} is not here and the hub does not give it ({one_line(type(error).__name__)}); "
-            f"it needs {needs}{'' if options.reward else ', or --base-url of a server that serves it'}"
-        ) from None
-    try:
-        files = list_repo_files(model, revision=options.revision)
-    except (HfHubHTTPError, OSError):  # without a network: what was fetched before
-        files = [path.name for path in Path(snapshot).iterdir()]
-    return model, _is_pickle(options, model, files)
-
-
-def _is_pickle(options: EngineOptions, model: str, files: list[str]) -> bool:
-    if matching(files, SAFETENSORS):
-        return False
-    if not matching(files, PICKLES):
-        raise InputError(f"{options.subject}: {model} has no weights (*.safetensors); save it with save_pretrained")
-    if not options.allow_pickle:
-        raise InputError(
-            f"{options.subject}: {model} has no *.safetensors, its weights are a pickle, which can run code when it is "
-            "read; if you trust where it comes from, set `weights: pickle` in the card: torch's safe unpickler reads it"
-        )
-    return True
+        ends = ModelGenerationConfig.from_pretrained(model, revision=revision).eos_token_id
+        ids |= set(ends) if isinstance(ends, list) else {ends}
+    except OSError:  # optional
+        pass
+    if tokenizer.chat_template:
+        turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
+        text = tokenizer.apply_chat_template(turns, tokenize=False)
+        tail = tokenizer(text.rpartition("answer")[2].lstrip(), add_special_tokens=False)["input_ids"]
+        if tail and tokenizer.added_tokens_decoder.get(tail[0]) is not None:
+            ids.add(tail[0])
+    return tuple(sorted(ids - {None}))

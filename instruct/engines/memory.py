@@ -67,13 +67,6 @@ def peak_gib() -> float | None:
     return None
 
 
-def elsewhere(options: EngineOptions) -> str:
-    """What to do about a model that cannot be loaded on this machine."""
-    if options.reward:
-        return "choose a smaller one with --judge-model"
-    return "give --base-url of a server that serves it"
-
-
 def check_memory(options: EngineOptions) -> None:
     """Refuse a model that does not fit; nothing is looked up on the hub.
 
@@ -85,7 +78,9 @@ def check_memory(options: EngineOptions) -> None:
     """
     if options.elsewhere:
         return
-    server = elsewhere(options)
+    instead = (
+        "choose a smaller one with --judge-model" if options.reward else "give --base-url of a server that serves it"
+    )
     folder = Path(options.model).expanduser()
     if folder.is_dir():
         sizes = [path.stat().st_size for pattern in _WEIGHTS for path in folder.glob(pattern)]
@@ -93,13 +88,13 @@ def check_memory(options: EngineOptions) -> None:
         if needed > (available := available_gib()):
             raise InputError(
                 f"{options.subject}: the weights in {options.model} need at least {needed:.0f} GiB of memory and "
-                f"{available:.0f} GiB are free; free some, or {server}"
+                f"{available:.0f} GiB are free; free some, or {instead}"
             )
         return
     if options.needs is None:
         return
     if not _has_gpu():
-        raise InputError(f"{options.subject}: needs {options.needs}, and this machine has no GPU; {server}")
+        raise InputError(f"{options.subject}: needs {options.needs}, and this machine has no GPU; {instead}")
     if options.gpu_gb is None or options.quantization:
         return
     import torch
@@ -107,5 +102,5 @@ def check_memory(options: EngineOptions) -> None:
     total = torch.cuda.get_device_properties(0).total_memory * options.tensor_parallel_size / 1e9
     if total < _REPORTED * options.gpu_gb:
         raise InputError(
-            f"{options.subject}: needs {options.needs}, and this machine's GPU has {total:.0f} GB; {server}"
+            f"{options.subject}: needs {options.needs}, and this machine's GPU has {total:.0f} GB; {instead}"
         )

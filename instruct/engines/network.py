@@ -1,14 +1,19 @@
-"""What every model in transformers on this machine shares: loading its weights, its device, and dropping it."""
+"""What every model in transformers on this machine shares: loading its weights, its device, batches, dropping it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
-from instruct.engines.base import EngineOptions
+from instruct.base.errors import InputError, one_line
 from instruct.engines.local import LocalEngine
 from instruct.engines.memory import free_memory
-from instruct.engines.pickles import unreadable
+from instruct.engines.weights import unreadable
+
+# Tokens of one forward pass, padding included.
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 
 
 class NetworkEngine(LocalEngine):
@@ -16,47 +21,82 @@ class NetworkEngine(LocalEngine):
 
     kind: Literal["vllm", "transformers"] = "transformers"
 
-    def __init__(self, options: EngineOptions) -> None:
-        super().__init__(options)
-        self._network: Any = None
-
     def start(self) -> str:
         """Load the model if it is not loaded; returns transformers' version and the device."""
-        import torch
         import transformers
 
-        if self._network is None:
-            self._prepare()
-            network = self._loaded()
-            if not self._options.quantization:  # a quantized model is on its device already, and cannot be moved
-                network = network.to("cuda" if torch.cuda.is_available() else "cpu")
-            self._network = network.eval()
-        return f"transformers {transformers.__version__} {self._network.device.type}"
+        return f"transformers {transformers.__version__} {self.network.device.type}"
+
+    @cached_property
+    def network(self) -> Any:
+        """The transformers model on its device; loaded on first use."""
+        import torch
+
+        network = self._loaded()
+        if not self.options.quantization:  # a quantized model is on its device already, and cannot be moved
+            network = network.to("cuda" if torch.cuda.is_available() else "cpu")
+        return network.eval()
 
     @abstractmethod
     def _loaded(self) -> Any:
         """The network with its weights."""
 
     def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        """What `auto_class` loads from the model's safetensors."""
-        model, revision = self._safetensors()
+        """What `auto_class` loads from the model's weights; torch's unpickler for tensors alone reads a pickle.
+
+        Raises:
+            InputError: they cannot be read, or are not whole.
+        """
+        model, revision, pickled = self._weights_to_load()
+        settings = {"dtype": self.dtype, "trust_remote_code": False, "use_safetensors": not pickled, **more}
         try:
-            return auto_class.from_pretrained(
-                model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True, **more
+            network, loading = auto_class.from_pretrained(
+                model, revision=revision, output_loading_info=True, **settings
             )
         except Exception as error:  # a torn file, an unknown architecture, ...
-            raise unreadable(self._options.model, error) from error
+            raise unreadable(self.options.model, error) from error
+        if missing := sorted(loading["missing_keys"]):
+            remedy = "choose a model that was trained with its head" if self.options.reward else "check the folder"
+            raise InputError(
+                f"{self.options.subject}: {self.options.model} has no {one_line(missing[0], 60)}, which would be "
+                f"random; {remedy}"
+            )
+        return network
 
-    def _dtype(self) -> str:
-        """The options' dtype; bfloat16 by default, or float16 on a GPU without it."""
+    @property
+    def dtype(self) -> str:
+        """Of the computation: the options' dtype; bfloat16 by default, or float16 on a GPU without it."""
         import torch
 
-        dtype = self._options.dtype or "bfloat16"
+        dtype = self.options.dtype or "bfloat16"
         no_bf16 = torch.cuda.is_available() and not torch.cuda.is_bf16_supported()
         return "float16" if dtype == "bfloat16" and no_bf16 else dtype
 
     def close(self) -> None:
         """Drop the model."""
-        if self._network is not None:
-            self._network = None
+        if self.__dict__.pop("network", None) is not None:
             free_memory()
+
+
+def batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """The places of texts, the longest first, in batches that take up to `tokens` tokens when they are padded.
+
+    A batch has at least one text, however long.
+    """
+    by_length = sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)
+    formed: list[list[int]] = []
+    while by_length:
+        size = max(1, tokens // max(1, lengths[by_length[0]]))
+        formed.append(by_length[:size])
+        by_length = by_length[size:]
+    return formed
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
+    """Rows of ids, padded on the right, and their mask: int64 tensors of shape [rows, longest]."""
+    import torch
+
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return ids, mask

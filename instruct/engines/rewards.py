@@ -1,7 +1,14 @@
-"""Reward models as engines: a request is a chat that ends with an answer, and the reply's text is its score."""
+(
+    ""
+    """Reward models as engines: a request is a chat that ends with an answer, and the reply's text is its score.
+
+Reward models that were trained as PEFT adapters are merged into their base models, so that any engine loads them.
+"""
+)
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,16 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import model_path
+from instruct.base.models import folder_made_of, model_path, whole_folder
+from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import EngineOptions, Prompt, Request
-from instruct.engines.network import NetworkEngine
-from instruct.engines.pickles import unreadable
-from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading
-from instruct.engines.weights import model_identity
-
-# Tokens of one forward pass, padding included.
-BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+from instruct.engines.network import BATCH_TOKENS, NetworkEngine, batches, padded
+from instruct.engines.weights import Weights, is_adapter, model_identity
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,9 @@ class RewardEngine(NetworkEngine):
         super().__init__(options)
         if options.quantization:
             raise InputError(f"{options.subject}: a reward model is not quantized here; leave quantization out")
-        self._adapter = adapter_folder(options.model)
-        self._context = options.context_length
-        self._pad: int | None = None
+        folder = Path(options.model).expanduser()
+        is_whole = not (folder / "adapter_config.json").is_file() or (folder / "config.json").is_file()
+        self._adapter = folder if not is_whole and is_adapter(folder) else None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -59,33 +62,42 @@ class RewardEngine(NetworkEngine):
         return identity
 
     def check(self) -> None:
-        self._merge()
-        super().check()
         self._check_architecture()
 
-    def _merge(self) -> None:
-        """Look at the merged model from now on if an adapter was given."""
+    @cached_property
+    def weights(self) -> Weights:
+        """Where the weights are: those of the merged model if an adapter was given."""
         if self._adapter is not None:
-            folder = merged_folder(self._options.subject, self._adapter)
-            self._options = dataclasses.replace(self._options, model=str(folder))
+            folder = _merged_folder(self.options.subject, self._adapter)
+            self.options = dataclasses.replace(self.options, model=str(folder))
+        return super().weights
 
-    def _prepare(self) -> None:
-        if self._prepared:
-            return
-        self._merge()
-        self._locate()
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer of a reward model, which has a chat template."""
         self._check_architecture()
-        if not self._tokenizer.chat_template:
+        tokenizer = super().tokenizer
+        if not tokenizer.chat_template:
             raise InputError(
-                f"{self._options.subject}: the tokenizer of {self._options.model} has no chat template; choose a "
+                f"{self.options.subject}: the tokenizer of {self.options.model} has no chat template; choose a "
                 "reward model that has one"
             )
-        self._context = min(self._context, self._tokenizer.model_max_length)
-        self._prepared = True
+        return tokenizer
+
+    @cached_property
+    def longest(self) -> int:
+        """The most tokens of a prompt with its answer."""
+        own = getattr(self.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        return min(self.options.context_length, own, self.tokenizer.model_max_length)
+
+    @property
+    def pad(self) -> int | None:
+        """The padding token of the model, not of its tokenizer."""
+        return self.config.get_text_config().pad_token_id
 
     def _check_architecture(self) -> None:
         """Refuse a model that has no head for one score: transformers would make one up."""
-        options, config = self._options, self._config()
+        config, options = self.config, self.options
         architectures = config.architectures or ["none"]
         if not architectures[0].endswith("ForSequenceClassification"):
             raise InputError(
@@ -96,46 +108,17 @@ class RewardEngine(NetworkEngine):
             raise InputError(
                 f"{options.subject}: {options.model} has {config.num_labels} labels; a reward model has one"
             )
-        text = config.get_text_config()
-        self._pad = text.pad_token_id
-        self._context = min(options.context_length, getattr(text, "max_position_embeddings", None) or 1 << 30)
-
-    def _config(self) -> Any:
-        """The model's config.
-
-        Raises:
-            InputError: it cannot be read, or needs code from the model's repository.
-        """
-        from transformers import AutoConfig
-
-        options = self._options
-        model = model_path(options.model)
-        revision = None if Path(model).is_dir() else options.revision
-        try:
-            return AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            if "trust_remote_code" in str(error):
-                raise InputError(
-                    f"{options.subject}: {options.model} needs code from its repository, which is never run; choose a "
-                    "model that transformers knows"
-                ) from None
-            raise unreadable(options.model, error) from error
 
     def _loaded(self) -> Any:
         from transformers import AutoModelForSequenceClassification
 
-        network, loading = self._from_pretrained(AutoModelForSequenceClassification, output_loading_info=True)
-        if missing := sorted(loading["missing_keys"]):
-            raise InputError(
-                f"{self._options.subject}: {self._options.model} has no {one_line(missing[0], 60)}, which would be "
-                "random; choose a model that was trained with its head"
-            )
+        network = self._from_pretrained(AutoModelForSequenceClassification)
         if hasattr(network, "score"):
             network.score.float()
         return network
 
     def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        with quiet_loading():
+        with _quiet_loading():
             return super()._from_pretrained(auto_class, **more)
 
     def tokens(self, prompt: Prompt) -> int:
@@ -145,85 +128,153 @@ class RewardEngine(NetworkEngine):
 
     def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
         """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
-        self._prepare()
-        written = self._tokenizer.apply_chat_template(list(prompts), tokenize=False)
-        texts = [Text(ids) for ids in self._tokenizer(written, add_special_tokens=False)["input_ids"]]
+        written = self.tokenizer.apply_chat_template(list(prompts), tokenize=False)
+        texts = [Text(ids) for ids in self.tokenizer(written, add_special_tokens=False)["input_ids"]]
         for text in texts:  # transformers, and so training, reads the last token that is not padding
-            while len(text.ids) > 1 and text.ids[-1] == self._pad:
+            while len(text.ids) > 1 and text.ids[-1] == self.pad:
                 text.ids.pop()
         return texts
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. A text that exceeds the context is a failure; nothing is cut."""
-        failed, fitting = self._by_length(list(requests))
+        failed, fitting = self._fitting(list(requests))
         if failed:
             yield failed
         if not fitting:
             return
-        device = self.start().rpartition(" ")[2]
-        for batch in self._batches([len(text.ids) for _, text in fitting], device):
-            scores = self._scores([text for _, text in fitting[batch]])
+        for batch in self._by_length(fitting, self.start().rpartition(" ")[2]):
+            scores = self._scores([text for _, text in batch])
             yield [
                 (request, Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0))
-                for (request, text), score in zip(fitting[batch], scores, strict=True)
+                for (request, text), score in zip(batch, scores, strict=True)
             ]
 
     def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
         """See `LocalEngine`."""
-        failed, fitting = self._by_length(requests)
-        slices = self._batches([len(text.ids) for _, text in fitting], device)
-        return failed, [[request for request, _ in fitting[batch]] for batch in slices]
+        failed, fitting = self._fitting(requests)
+        return failed, [[request for request, _ in batch] for batch in self._by_length(fitting, device)]
 
-    def _by_length(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, Text]]]:
-        """Requests that exceed the context, and the others with their texts, the longest first."""
-        if not requests:
-            return [], []
-        texts = self._texts([request.prompt for request in requests])
-        context = self._context
-        failed: list[tuple[Request, Reply]] = [
-            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}", permanent=True))
-            for request, text in zip(requests, texts, strict=True)
-            if len(text.ids) > context
-        ]
-        fitting = [pair for pair in zip(requests, texts, strict=True) if len(pair[1].ids) <= context]
-        fitting.sort(key=lambda pair: len(pair[1].ids), reverse=True)
+    def _fitting(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, Text]]]:
+        """Requests that exceed the context, and the others with their texts."""
+        failed: list[tuple[Request, Reply]] = []
+        fitting: list[tuple[Request, Text]] = []
+        texts = self._texts([request.prompt for request in requests]) if requests else []
+        for request, text in zip(requests, texts, strict=True):
+            if (tokens := len(text.ids)) <= self.longest:
+                fitting.append((request, text))
+            else:
+                reason = f"too long: {tokens} tokens exceed the context of {self.longest}"
+                failed.append((request, Failure(reason, permanent=True)))
         return failed, fitting
 
-    def _batches(self, lengths: list[int], device: str) -> list[slice]:
+    def _by_length(self, fitting: list[tuple[Request, Text]], device: str) -> list[list[tuple[Request, Text]]]:
+        places = self._batches([len(text.ids) for _, text in fitting], device)
+        return [[fitting[place] for place in batch] for batch in places]
+
+    def _batches(self, lengths: list[int], device: str) -> list[list[int]]:
         return batches(lengths, BATCH_TOKENS[device])
 
     def _scores(self, texts: list[Text]) -> list[float]:
         """The score of each text, computed in one batch."""
         import torch
 
-        ids, mask = padded([text.ids for text in texts], self._pad or 0)
-        device = self._network.device
+        ids, mask = padded([text.ids for text in texts], self.pad or 0)
+        device = self.network.device
         with torch.inference_mode():
-            if not hasattr(self._network, "score"):  # an encoder: attends to both sides, reads its first token
-                done = self._network(input_ids=ids.to(device), attention_mask=mask.to(device))
-                return [float(value) for value in done.logits[:, 0].float().tolist()]
+            if not hasattr(self.network, "score"):  # an encoder: attends to both sides, reads its first token
+                done = self.network(input_ids=ids.to(device), attention_mask=mask.to(device))
+                return done.logits[:, 0].float().tolist()
             # A decoder reads the last token; what follows a text cannot change it, so no mask is needed.
-            states = self._network.base_model(input_ids=ids.to(device), use_cache=False).last_hidden_state
+            states = self.network.base_model(input_ids=ids.to(device), use_cache=False).last_hidden_state
             last = mask.sum(1) - 1
             ends = states[torch.arange(len(texts), device=device), last.to(device)]
-            return [float(value) for value in self._network.score(ends.float())[:, 0].tolist()]
+            return self.network.score(ends.float())[:, 0].tolist()
 
 
-def batches(lengths: Sequence[int], tokens: int) -> list[slice]:
-    """Runs of texts, whose lengths fall, that take up to `tokens` tokens each when they are padded; at least one."""
-    slices, begin = [], 0
-    while begin < len(lengths):
-        end = min(len(lengths), begin + max(1, tokens // max(1, lengths[begin])))
-        slices.append(slice(begin, end))
-        begin = end
-    return slices
+def _merged_folder(subject: str, adapter: Path) -> Path:
+    """A folder in the cache with the whole reward model of an adapter, merged on first use.
+
+    The adapter is merged in float32, and the sum is rounded once, to the base model's dtype. The tokenizer is the
+    adapter's, or the base model's if training saved none.
+
+    Args:
+        subject: who is asked, as error messages name it.
+        adapter: a folder saved by TRL's RewardTrainer, or by PEFT for the task SEQ_CLS.
+
+    Raises:
+        InputError: it is no reward model's adapter, has no head, or its base model cannot be loaded.
+    """
+    folder = folder_made_of(str(adapter), model_identity(str(adapter), None))
+    if (folder / "config.json").is_file():
+        return folder
+    from peft import PeftConfig
+
+    try:
+        config = PeftConfig.from_pretrained(str(adapter))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{adapter}: PEFT cannot read the adapter ({one_line(error, 100)}); save it again") from error
+    if config.task_type not in ("SEQ_CLS", None):  # without a task, the head tells
+        raise InputError(
+            f"{subject}: {adapter} is no reward model (its adapter's task is {one_line(config.task_type, 40)}); choose "
+            "one that was trained for sequence classification (SEQ_CLS)"
+        )
+    warn(f"instruct: {one_line(adapter, 100)}: merged with its base model, once: {folder}")
+    network, tokenizer = _merged(subject, adapter, config)
+    with whole_folder(folder) as making:
+        network.save_pretrained(making)
+        tokenizer.save_pretrained(making)
+    return folder
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
-    """Rows of ids, padded on the right, and their mask: int64 tensors of shape [rows, longest]."""
+@contextlib.contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """transformers does not list missing weights, which the caller checks."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _merged(subject: str, adapter: Path, config: Any) -> tuple[Any, Any]:
+    """The whole model with its head, and its tokenizer."""
     import torch
+    from peft import PeftModel
+    from safetensors import safe_open
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    return ids, mask
+    name, revision = str(config.base_model_name_or_path), config.revision
+    try:
+        base = model_path(name)
+        with _quiet_loading():
+            settings = {"num_labels": 1, "dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+            network, loading = AutoModelForSequenceClassification.from_pretrained(
+                base, revision=revision, output_loading_info=True, **settings
+            )
+        dtype = AutoConfig.from_pretrained(base, revision=revision).dtype or torch.float32
+        with_tokenizer = adapter if (adapter / "tokenizer_config.json").is_file() else base
+        tokenizer = AutoTokenizer.from_pretrained(with_tokenizer, trust_remote_code=False)
+    except (InputError, OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{subject}: the base model of {adapter}, {one_line(name, 100)}, cannot be loaded "
+            f"({one_line(error, 150)}); correct base_model_name_or_path in its adapter_config.json"
+        ) from error
+    with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
+        saved = list(file.keys())
+    for head in loading["missing_keys"]:  # random, unless the adapter has it
+        if not any(name.endswith(f".{head}") for name in saved):
+            raise InputError(
+                f"{subject}: {adapter} has no {head}, which its scores need; train it with modules_to_save: [score]"
+            )
+    try:
+        network = PeftModel.from_pretrained(network, str(adapter)).merge_and_unload()
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise InputError(
+            f"{adapter}: does not fit its base model {one_line(base, 100)} ({one_line(error, 150)}); save it again"
+        ) from error
+    # The token that the scores of training do not read; TRL sets it in the model, and saves it with the tokenizer.
+    network.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    return network.to(dtype), tokenizer

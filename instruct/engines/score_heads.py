@@ -18,7 +18,8 @@ import numpy as np
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
-from instruct.engines.rewards import RewardEngine, Text, padded
+from instruct.engines.network import padded
+from instruct.engines.rewards import RewardEngine, Text
 
 _EPSILON = 1e-5
 
@@ -114,16 +115,14 @@ class StatesEngine(RewardEngine):
         """The features of each answer; float32, shape [prompts, len(layers) * hidden + 1]."""
         texts = self._texts(prompts)
         device = self.start().rpartition(" ")[2]
-        by_length = sorted(range(len(texts)), key=lambda place: len(texts[place].ids), reverse=True)
         features: dict[int, np.ndarray] = {}
-        for batch in self._batches([len(texts[place].ids) for place in by_length], device):
-            places = by_length[batch]
+        for places in self._batches([len(text.ids) for text in texts], device):
             features.update(zip(places, self._features([texts[place] for place in places]), strict=True))
         return np.stack([features[place] for place in range(len(texts))])
 
     def _check_architecture(self) -> None:
-        options, config = self._options, self._config()
-        blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        options = self.options
+        blocks = getattr(self.config.get_text_config(), "num_hidden_layers", 0)
         if max(self.reading.layers, default=0) > blocks:
             raise InputError(
                 f"{options.subject}: reads the states after block {max(self.reading.layers)} of {options.model}, which "
@@ -139,20 +138,19 @@ class StatesEngine(RewardEngine):
         return network
 
     def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
-        self._prepare()
         return [self._text(prompt) for prompt in prompts]
 
     def _text(self, prompt: Any) -> Text:
         turns: list[Message] = list(prompt)
         answer = turns.pop()["content"]
-        before = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        asked = self._tokenizer(before, add_special_tokens=False)["input_ids"]
+        before = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        asked = self.tokenizer(before, add_special_tokens=False)["input_ids"]
         kept = self.reading.prompt_tokens
         if len(asked) > kept:
             asked = asked[: kept // 2] + asked[kept // 2 - kept :]
         # An answer cannot write the tokens that end a turn.
-        read = self._tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        ids = [*asked, *read[: self.reading.answer_tokens], self._tokenizer.eos_token_id]
+        read = self.tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ids = [*asked, *read[: self.reading.answer_tokens], self.tokenizer.eos_token_id]
         return ReadText(ids, len(asked), len(answer))
 
     def _features(self, texts: Sequence[Any]) -> np.ndarray:
@@ -167,9 +165,9 @@ class StatesEngine(RewardEngine):
         def keep(layer: int) -> Any:
             return lambda module, given, out: states.update({layer: out[0] if isinstance(out, tuple) else out})
 
-        network = self._network
+        network = self.network
         hooks = [network.layers[layer - 1].register_forward_hook(keep(layer)) for layer in self.reading.layers]
-        ids, _ = padded([text.ids for text in texts], self._tokenizer.pad_token_id or 0)
+        ids, _ = padded([text.ids for text in texts], self.tokenizer.pad_token_id or 0)
         try:
             with torch.inference_mode():  # what follows a text cannot change it, so no mask is needed
                 network(input_ids=ids.to(network.device), use_cache=False)
@@ -207,7 +205,7 @@ class ScoreHeadEngine(StatesEngine):
         features = self._features(texts)
         if features.shape[1] != len(self._head.weights):
             raise InputError(
-                f"{self._options.subject}: its head has {len(self._head.weights)} weights, but {self._options.model} "
+                f"{self.options.subject}: its head has {len(self._head.weights)} weights, but {self.options.model} "
                 f"gives {features.shape[1]} features; choose the model that the head was trained on"
             )
         return [float(score) for score in self._head.scores(features)]

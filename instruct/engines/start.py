@@ -39,39 +39,34 @@ def make_engine(
 
         make = functools.partial(make_engine, kind)
         return RayEngine(options, cluster, make, functools.partial(engine_version, kind))
-    if options.reward:
-        return _reward_engine(kind, options)
+    if kind == "server":
+        from instruct.engines.server import CONCURRENCY, TIMEOUT, ServerEngine
+
+        if options.reward:
+            raise InputError(
+                f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out"
+            )
+        return ServerEngine(options, base_url, concurrency or CONCURRENCY, timeout or TIMEOUT, replicas)
     if kind == "vllm":
-        from instruct.engines.vllm import VLLMEngine
+        from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
 
-        return VLLMEngine(options)
-    if kind == "transformers":
-        from instruct.engines.transformers import TransformersEngine
-
-        return TransformersEngine(options)
-    from instruct.engines.server import CONCURRENCY, TIMEOUT, ServerEngine
-
-    return ServerEngine(options, base_url, concurrency or CONCURRENCY, timeout or TIMEOUT, replicas)
-
-
-def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:
-    if options.head and kind == "transformers":
+        if options.head:
+            raise InputError(
+                f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave --engine "
+                "out"
+            )
+        return VLLMRewardEngine(options) if options.reward else VLLMEngine(options)
+    if options.head:
         from instruct.engines.score_heads import ScoreHeadEngine
 
         return ScoreHeadEngine(options)
-    if options.head and kind == "vllm":
-        raise InputError(
-            f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave --engine out"
-        )
-    if kind == "vllm":
-        from instruct.engines.vllm_rewards import VLLMRewardEngine
-
-        return VLLMRewardEngine(options)
-    if kind == "transformers":
+    if options.reward:
         from instruct.engines.rewards import RewardEngine
 
         return RewardEngine(options)
-    raise InputError(f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out")
+    from instruct.engines.transformers import TransformersEngine
+
+    return TransformersEngine(options)
 
 
 def engine_version(kind: EngineKind) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
-from instruct.engines.causal import CausalEngine
-from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked, scored
-from instruct.engines.rewards import padded
+from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
+from instruct.engines.network import NetworkEngine, padded
 from instruct.engines.thinking import Budget
 
 
-class TransformersEngine(CausalEngine):
+class TransformersEngine(NetworkEngine):
     """transformers' `generate`, `options.batch` prompts at a time (None: one), padded on the left.
+
+    The model is loaded once, and its LoRA adapters lie next to each other on it.
 
     Beam search stops early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py).
     Samples are seeded per batch, by its first request, so they repeat for the same batches only.
@@ -27,6 +30,8 @@ class TransformersEngine(CausalEngine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
+        self._peft: Any = None  # the model with its adapters
+        self._adapters: dict[str, str] = {}  # PEFT's name for each adapter folder
         if options.response_schema is not None:
             self.notes.append("asked without its JSON schema, which transformers cannot hold replies to")
         if options.tensor_parallel_size != 1:
@@ -35,88 +40,150 @@ class TransformersEngine(CausalEngine):
                 "set the engine to vllm"
             )
 
+    def check(self) -> None:
+        super().check()
+        self._check_gpu()
+
+    def _check_gpu(self) -> None:
+        import torch
+
+        if self.options.quantization and not torch.cuda.is_available():
+            raise InputError(
+                f"{self.options.subject}: quantization {self.options.quantization} needs a GPU (bitsandbytes); "
+                "use a machine with one"
+            )
+
+    def _loaded(self) -> Any:
+        import torch
+        import transformers
+
+        self._check_gpu()
+        _ = self.labels  # those that are not one token are refused before anything is loaded
+        quantization: dict[str, Any] = {}
+        if self.options.quantization:
+            config = transformers.BitsAndBytesConfig(
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+            )
+            quantization = {"quantization_config": config, "device_map": {"": 0}}
+        network = self._from_pretrained(transformers.AutoModelForCausalLM, **quantization)
+        # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
+        network.generation_config = transformers.GenerationConfig()
+        return network
+
+    @contextmanager
+    def adapted(self, adapter: str | Path | None) -> Iterator[Any]:
+        """The transformers model (`*ForCausalLM`) with `adapter` switched on (None: as it is), without gradients."""
+        import torch
+
+        network = self.network  # PEFT puts the adapters' layers into it
+        if adapter is not None:
+            self._switch_on(str(adapter))
+        as_it_is = adapter is None and self._peft is not None
+        with self._peft.disable_adapter() if as_it_is else nullcontext(), torch.inference_mode():
+            yield network
+
+    def _switch_on(self, adapter: str) -> None:
+        from peft import PeftModel
+
+        if adapter not in self._adapters:
+            name = f"adapter{len(self._adapters)}"
+            try:
+                # autocast_adapter_dtype would keep the adapter in float32, which vLLM does not
+                if self._peft is None:
+                    self._peft = PeftModel.from_pretrained(self.network, adapter, name, autocast_adapter_dtype=False)
+                else:
+                    self._peft.load_adapter(adapter, name, autocast_adapter_dtype=False)
+            except Exception as error:
+                reason = one_line(f"{type(error).__name__}: {error}")
+                raise InputError(
+                    f"{adapter}: the adapter does not fit {self.weights.model} ({reason}); give its own base"
+                ) from error
+            self._peft.eval()
+            self._adapters[adapter] = name
+        self._peft.set_adapter(self._adapters[adapter])
+
+    def close(self) -> None:
+        """Drop the model and its adapters."""
+        self._peft, self._adapters = None, {}
+        super().close()
+
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`."""
         return self._in_batches(requests, self.batch or 1)
 
-    def _answered(self, asked: list[Asked]) -> list[Reply]:
+    def _answered(self, rows: list[Request]) -> list[Reply]:
         replies: dict[int, Reply] = {}
         # A row near the context's end must not be pushed past it by its neighbors.
-        for kind in sorted({_kind(row) for row in asked}):
-            rows = {place: row for place, row in enumerate(asked) if _kind(row) == kind}
+        for kind in sorted({_kind(row) for row in rows}):
+            alike = {place: row for place, row in enumerate(rows) if _kind(row) == kind}
             answered = self._scored if kind[-1] else self._generate
-            replies |= dict(zip(rows, answered(list(rows.values())), strict=True))
+            replies |= dict(zip(alike, answered(list(alike.values())), strict=True))
         return [reply for _, reply in sorted(replies.items())]
 
-    def _generate(self, rows: list[Asked]) -> list[Reply]:
+    def _generate(self, rows: list[Request]) -> list[Reply]:
         """Replies to rows of one kind."""
         import torch
 
-        self.start()
-        decoding, labels = self._decoding(rows[0]), list(self._labels.values())
-        longest = max(len(row.ids) for row in rows)
-        padding = [longest - len(row.ids) for row in rows]
-        ids = [[decoding.pad_token_id] * pad + row.ids for pad, row in zip(padding, rows, strict=True)]
-        mask = [[0] * pad + [1] * len(row.ids) for pad, row in zip(padding, rows, strict=True)]
-        device = self._network.device
-        with self._adapted(rows[0].adapter or ""), torch.random.fork_rng():
-            torch.manual_seed(rows[0].seed)
-            done = self._network.generate(
-                input_ids=torch.tensor(ids, device=device),
-                attention_mask=torch.tensor(mask, device=device),
+        prompts: list[Any] = [row.prompt for row in rows]
+        longest = max(map(len, prompts))
+        with self.adapted(rows[0].adapter) as network, torch.random.fork_rng():
+            decoding, labels = self._decoding(rows[0]), list(self.labels.values())
+            pads = [longest - len(prompt) for prompt in prompts]
+            ids = [[decoding.pad_token_id] * pad + [*prompt] for pad, prompt in zip(pads, prompts, strict=True)]
+            torch.manual_seed(rows[0].seed or 0)
+            done = (self._peft or network).generate(
+                input_ids=torch.tensor(ids, device=network.device),
+                attention_mask=torch.tensor([[0] * pad + [1] * (longest - pad) for pad in pads], device=network.device),
                 generation_config=decoding,
-                logits_processor=[] if self._budget is None else [_BudgetProcessor(self._budget, longest)],
+                logits_processor=[] if self.budget is None else [_BudgetProcessor(self.budget, longest)],
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
-                **({"stop_strings": list(rows[0].stop), "tokenizer": self._tokenizer} if rows[0].stop else {}),
+                **({"stop_strings": list(rows[0].stop), "tokenizer": self.tokenizer} if rows[0].stop else {}),
             )
         answers = done.sequences[:, longest:].tolist()
         logprobs = [None] * len(rows)
         if labels:
             logprobs = done.logits[0].float().log_softmax(-1)[:, labels].tolist()
-        return [
-            self._completion(row.ids, answer, values)
-            for row, answer, values in zip(rows, answers, logprobs, strict=True)
-        ]
+        return [self._completion(*reply) for reply in zip(prompts, answers, logprobs, strict=True)]
 
-    def _scored(self, rows: list[Asked]) -> list[Reply]:
+    def _scored(self, rows: list[Request]) -> list[Reply]:
         """Replies to rows of one kind whose tokens are scored. What follows a text cannot change it: no mask."""
         import torch
 
-        self.start()
-        ids, _ = padded([row.ids for row in rows], self._tokenizer.pad_token_id or 0)
-        with self._adapted(rows[0].adapter or ""), torch.inference_mode():
-            logits = self._network(input_ids=ids.to(self._network.device), use_cache=False).logits
+        prompts: list[Any] = [row.prompt for row in rows]
+        ids, _ = padded(prompts, self.tokenizer.pad_token_id or 0)
+        with self.adapted(rows[0].adapter) as network:
+            logits = network(input_ids=ids.to(network.device), use_cache=False).logits
         replies: list[Reply] = []
-        for own, row in zip(logits, rows, strict=True):
+        for own, row, prompt in zip(logits, rows, prompts, strict=True):
             assert row.scored is not None
-            z = own[row.scored - 1 : len(row.ids) - 1].float()
-            targets = torch.tensor(row.ids[row.scored :], device=z.device)
+            z = own[row.scored - 1 : len(prompt) - 1].float()
+            targets = torch.tensor(prompt[row.scored :], device=z.device)
             values = z.gather(1, targets[:, None])[:, 0] - z.logsumexp(-1)
             tokens = list(zip(values.tolist(), (z.argmax(-1) == targets).tolist(), strict=True))
             replies.append(scored(row, tokens))
         return replies
 
-    def _decoding(self, asked: Asked) -> Any:
+    def _decoding(self, row: Request) -> Any:
         from transformers import GenerationConfig
 
-        decoding = self._options.decoding
+        decoding = self.options.decoding
         more: dict[str, Any] = {"do_sample": False}
-        if asked.temperature > 0:
-            more = {"do_sample": True, "temperature": asked.temperature, "top_p": decoding.top_p, "top_k": 0}
-        if asked.least:
-            more["min_new_tokens"] = asked.least
+        if row.temperature:
+            more = {"do_sample": True, "temperature": row.temperature, "top_p": decoding.top_p, "top_k": 0}
+        if row.min_tokens:
+            more["min_new_tokens"] = row.min_tokens
         if decoding.beams > 1:
             more |= {"num_beams": decoding.beams, "early_stopping": True}
         if decoding.repetition_penalty is not None:
             more["repetition_penalty"] = decoding.repetition_penalty
-        pad, begin = self._tokenizer.pad_token_id, self._tokenizer.bos_token_id
-        if self._stops == [LLAMA_EOS]:
+        pad, begin = self.tokenizer.pad_token_id, self.tokenizer.bos_token_id
+        if self.stops == [LLAMA_EOS]:
             pad, begin = LLAMA_PAD, LLAMA_BOS
         return GenerationConfig(
-            max_new_tokens=asked.limit,
-            eos_token_id=self._stops or None,
-            pad_token_id=(self._stops or [0])[0] if pad is None else pad,
+            max_new_tokens=row.max_tokens,
+            eos_token_id=self.stops or None,
+            pad_token_id=(self.stops or [0])[0] if pad is None else pad,
             bos_token_id=begin,
             **more,
         )
@@ -138,6 +205,6 @@ class _BudgetProcessor:
         return scores
 
 
-def _kind(asked: Asked) -> tuple[Any, ...]:
+def _kind(row: Request) -> tuple[Any, ...]:
     """Rows of one kind can be computed together."""
-    return asked.adapter or "", asked.limit, asked.least, asked.temperature, asked.stop, asked.scored is not None
+    return row.adapter or "", row.max_tokens, row.min_tokens, row.temperature, row.stop, row.scored is not None

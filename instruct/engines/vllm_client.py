@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
 
-CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
+CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError", "UnpicklingError")
 # Defaults of vLLM's environment.
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
 # Defaults for vllm.LLM.
@@ -62,6 +62,7 @@ class VLLMClient:
             start_new_session=True,  # this process handles Ctrl-C
         )
         self.name, self.context = "", 0
+        self._rows = 0  # that were sent
         try:
             start = {"arguments": ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
             started = self.ask(start)
@@ -85,6 +86,12 @@ class VLLMClient:
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
+
+    def send_rows(self, request: dict[str, Any]) -> int:
+        """Send rows without waiting; returns the number of the first in replies, from which the others go on."""
+        self.send(request)
+        self._rows += len(request["rows"])
+        return self._rows - len(request["rows"])
 
     def receive(self) -> dict[str, Any]:
         """The next reply.

@@ -5,10 +5,9 @@ which of them share its first step depends on timing. Here the engine runs insid
 a whole, the same way each time, and the process ends as soon as its standard input does, at the latest when its parent
 is gone. It imports nothing from this package, so that it starts quickly.
 
-A line without `stream` is a batch, answered as a whole with one line. Lines with `stream` join the requests in flight;
-a line comes back whenever some of them are finished. Prompts of streams are numbered from 0 in the order of arrival. A
-process that has been sent a stream must be sent no batch. Rows with `scored` are prompts whose tokens are scored. A
-line with `classify` holds texts for a reward model.
+The rows of a line join those in flight; a line comes back whenever some of them are finished. Rows are numbered from 0
+in the order of arrival. Rows with `scored` are prompts whose tokens are scored. A line with `classify` holds texts for
+a reward model.
 """
 
 from __future__ import annotations
@@ -50,10 +49,8 @@ def main() -> None:
         try:
             if "classify" in request:
                 _reply(replies, {"scores": _scores(llm, request["classify"])})
-            elif request.get("stream"):
-                _stream(llm, request, loras, requests, replies)
             else:
-                _reply(replies, _generate(llm, request, loras))
+                _generate(llm, request, loras, requests, replies)
         except Exception as error:
             refused = {"schema": True} if isinstance(error, _SchemaError) else {}
             _reply(replies, {"error": type(error).__name__, "message": str(error), **refused})
@@ -108,42 +105,21 @@ def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]
     schema, rows = request.get("schema"), request["rows"]
     params = [
         SamplingParams(
-            temperature=row["temperature"],
+            **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
             top_p=request["top_p"],
-            seed=row["seed"],
-            max_tokens=row["limit"],
-            min_tokens=row["least"],
             thinking_token_budget=request.get("thinking_budget"),
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
             logprob_token_ids=request.get("logprob_token_ids"),
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
-            stop=row["stop"],
             detokenize=bool(row["stop"]),
             prompt_logprobs=None if row["scored"] is None else 1,
         )
         for row in rows
     ]
-    prompts = [{"prompt_token_ids": row["ids"]} for row in rows]
+    prompts = [{"prompt_token_ids": row["prompt"]} for row in rows]
     adapters = [None if row["adapter"] is None else loras[row["adapter"]] for row in rows]
     return {"prompts": prompts, "sampling_params": params, "lora_request": adapters, "use_tqdm": False}
-
-
-def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
-    """`tokens` of each answer; with `logprob_token_ids`, also the `logprobs` of these ids as its first token."""
-    outputs = llm.generate(**_arguments(request, loras))
-    for output in outputs:
-        if output.outputs[0].finish_reason not in ("stop", "length"):
-            raise RuntimeError(f"a request ended with {output.outputs[0].finish_reason!r}")
-    reply = {
-        "tokens": [list(output.outputs[0].token_ids) for output in outputs],
-        "prompts": [_prompt_scores(output) for output in outputs],
-    }
-    label_ids = request.get("logprob_token_ids")
-    if label_ids:
-        firsts = [output.outputs[0].logprobs[0] for output in outputs]
-        reply["logprobs"] = [[first[token].logprob for token in label_ids] for first in firsts]
-    return reply
 
 
 def _prompt_scores(output: Any) -> list[tuple[float, bool]] | None:
@@ -163,26 +139,31 @@ def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
     return [output.outputs.probs[0] for output in done]
 
 
-def _stream(
+def _generate(
     llm: Any,
     request: dict[str, Any],
     loras: dict[str, Any],
     requests: queue.Queue[dict[str, Any]],
     replies: TextIO,
 ) -> None:
-    """Send `finished`, [number, tokens, finish reason, prompt's scores], after each step; take new requests, too."""
+    """Send what is `finished` after each step; take new requests, too."""
     _enqueue(llm, request, loras)
     while llm.llm_engine.has_unfinished_requests():
         with suppress(queue.Empty):
             while True:
                 _enqueue(llm, requests.get_nowait(), loras)
         finished = [
-            [int(output.request_id), list(done.token_ids), done.finish_reason, _prompt_scores(output)]
-            for output in llm.llm_engine.step()
-            if output.finished and (done := output.outputs[0])
+            _finished(output, request.get("logprob_token_ids")) for output in llm.llm_engine.step() if output.finished
         ]
         if finished:
             _reply(replies, {"finished": finished})
+
+
+def _finished(output: Any, labels: list[int] | None) -> tuple[Any, ...]:
+    """Number, tokens, finish reason and prompt's scores; with labels, their log-probabilities as the first token."""
+    done = output.outputs[0]
+    logprobs = labels and [done.logprobs[0][token].logprob for token in labels]
+    return int(output.request_id), list(done.token_ids), done.finish_reason, _prompt_scores(output), logprobs
 
 
 def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> None:

@@ -1,21 +1,26 @@
-"""Folders of weights: adapter or whole model, and a hash that identifies them."""
+"""Where weights are, in a folder or on the hub: adapter or whole model, safetensors or pickles, and their identity."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from fnmatch import filter as matching
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of
+from instruct.base.files import sha256_of, write_atomically
+from instruct.base.models import folder_made_of, model_path
+from instruct.engines.base import EngineOptions
+from instruct.engines.memory import check_memory
 
 _BLOCK = 1 << 16
 _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-_WEIGHTS = "*.safetensors"
+SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
-TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
+_TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -49,25 +54,151 @@ def check_model(model: str, revision: str | None = None) -> str | None:
             raise InputError(
                 f"{model}: no model folder (it has no config.json); give a folder saved by save_pretrained"
             )
-        if not any(folder.glob(_WEIGHTS)):
+        if not any(folder.glob(SAFETENSORS)):
             raise InputError(f"{model}: the model has no weights (*.safetensors); save it again with save_pretrained")
         return None
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError
-
     try:
-        config = try_to_load_from_cache(model, "config.json", revision=revision)
-        if not isinstance(config, str):
-            config = hf_hub_download(model, "config.json", revision=revision)
-    except (OSError, ValueError, HfHubHTTPError) as error:
+        return _snapshot(model, revision).name
+    except (OSError, ValueError) as error:
         raise InputError(
             f"model {one_line(model, 100)}: no such folder, and the hub does not give it; check the name "
             f"({one_line(error, 150)})"
         ) from error
-    return Path(config).parent.name
 
 
-def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = (_WEIGHTS,)) -> str:
+def _snapshot(model: str, revision: str | None) -> Path:
+    """The folder, named by the commit, of what is here of a hub model; its config.json is downloaded if it is missing.
+
+    Raises:
+        OSError, ValueError: it is not here, and the hub does not give it.
+    """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    config = try_to_load_from_cache(model, "config.json", revision=revision)
+    if not isinstance(config, str):
+        config = hf_hub_download(model, "config.json", revision=revision)
+    return Path(config).parent
+
+
+class Weights(NamedTuple):
+    """A model's weights: a folder, whose `revision` is None, or a hub id."""
+
+    model: str
+    revision: str | None
+    pickled: bool
+
+
+def located(options: EngineOptions) -> Weights:
+    """The weights of an engine's model.
+
+    Looks at memory first, then at files, then at the hub.
+
+    Raises:
+        InputError: it does not fit on this machine, its weights are not here and cannot be fetched, or they are a
+            pickle that is not allowed.
+    """
+    check_memory(options)
+    model = model_path(options.model)
+    if Path(model).is_dir():
+        return Weights(model, None, _is_pickle(options, model, [path.name for path in Path(model).iterdir()]))
+    try:
+        snapshot = _snapshot(model, options.revision)
+    except (OSError, ValueError) as error:
+        needs = options.needs or "its weights"
+        raise InputError(
+            f"{options.subject}: {model} is not here and the hub does not give it ({one_line(type(error).__name__)}); "
+            f"it needs {needs}{'' if options.reward else ', or --base-url of a server that serves it'}"
+        ) from None
+    files = [path.name for path in snapshot.iterdir()]
+    if not (matching(files, SAFETENSORS) or (options.allow_pickle and matching(files, PICKLES))):
+        from huggingface_hub import list_repo_files
+
+        with contextlib.suppress(OSError):  # without a network: what was fetched before
+            files = list_repo_files(model, revision=options.revision)
+    return Weights(model, options.revision, _is_pickle(options, model, files))
+
+
+def _is_pickle(options: EngineOptions, model: str, files: list[str]) -> bool:
+    if matching(files, SAFETENSORS):
+        return False
+    if not matching(files, PICKLES):
+        raise InputError(f"{options.subject}: {model} has no weights (*.safetensors); save it with save_pretrained")
+    if not options.allow_pickle:
+        raise InputError(
+            f"{options.subject}: {model} has no *.safetensors, its weights are a pickle, which can run code when it is "
+            "read; if you trust where it comes from, set `weights: pickle` in the card: torch's safe unpickler reads it"
+        )
+    return True
+
+
+def checked_pickles(subject: str, weights: Weights) -> tuple[Path, str]:
+    """The folder of pickled weights, and where they are from, for a report.
+
+    Those of a hub model are downloaded, and must have the SHA-256 that the hub gives for that revision. The hashes are
+    kept in the cache: they are computed and compared once.
+
+    Args:
+        subject: who is asked, as error messages name it.
+
+    Raises:
+        InputError: they cannot be downloaded, or are not the hub's.
+    """
+    model, on_hub = weights.model, weights.revision is not None or not Path(weights.model).is_dir()
+    folder = _downloaded(subject, model, weights.revision) if on_hub else Path(model)
+    identity = model_identity(model, folder.name if on_hub else None, (PICKLES,))
+    name = folder_made_of(model, hashlib.sha256(identity.encode()).hexdigest())
+    record = name.with_name(f"{name.name}.json")
+    if record.is_file():
+        hashes: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
+    else:
+        hashes = {path.name: sha256_of(path) for path in sorted(folder.glob(PICKLES))}
+        if on_hub:
+            _check_hashes(subject, model, folder.name, hashes)
+        write_atomically(record, json.dumps(hashes) + "\n")
+    checked = f" at revision {folder.name}, checked against the hub's SHA-256" if on_hub else ""
+    listed = ", ".join(f"{name} {digest}" for name, digest in hashes.items())
+    return folder, f"weights read from the pickles of {one_line(model, 100)}{checked}: {listed}"
+
+
+def _downloaded(subject: str, model: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=[PICKLES, *_TEXTS]))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{subject}: {model} could not be downloaded ({one_line(error, 150)}); rerun the command to resume"
+        ) from None
+
+
+def _check_hashes(subject: str, model: str, commit: str, hashes: dict[str, str]) -> None:
+    """Compare the files' SHA-256 with those of the hub."""
+    from huggingface_hub import HfApi
+
+    try:
+        siblings = HfApi().model_info(model, revision=commit, files_metadata=True).siblings or []
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{subject}: the hub does not give the SHA-256 of {model}'s pickled weights ({one_line(error, 100)}); "
+            "connect to it once, until they are checked"
+        ) from None
+    theirs = {file.rfilename: file.lfs.sha256 for file in siblings if file.lfs is not None}
+    for name, digest in hashes.items():
+        if theirs.get(name) != digest:
+            problem = f"the hub's is {theirs[name]}" if name in theirs else "the hub gives none for it"
+            raise InputError(
+                f"{subject}: {model}: {name} has the SHA-256 {digest}, but {problem} at revision {commit}; "
+                "delete it from the hub's cache and rerun the command to download it again"
+            )
+
+
+def unreadable(model: str, error: Exception) -> InputError:
+    """The error for weights that transformers cannot load."""
+    reason = one_line(f"{type(error).__name__}: {error}")
+    return InputError(f"model {model}: transformers cannot load it ({reason}); check the folder")
+
+
+def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = (SAFETENSORS,)) -> str:
     """A hub model's name and commit, or a hash of a folder's tokenizer, configuration and weights (their patterns).
 
     Of a file larger than 16 MiB, its size and 256 evenly spaced blocks of 64 KiB are hashed, which takes a second at
@@ -76,7 +207,7 @@ def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = 
     if revision is not None:
         return f"{model}@{revision}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in (*weights, *TEXTS) for path in Path(model).glob(pattern)}):
+    for path in sorted({path for pattern in (*weights, *_TEXTS) for path in Path(model).glob(pattern)}):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:

@@ -37,7 +37,7 @@ class _Logged:
     def check(self) -> None:
         """A machine without the model, if the file `no-model` says so."""
         if self._log.with_name("no-model").exists():
-            raise InputError(f"{self._options.model}: no such folder; copy the model")  # type: ignore[attr-defined]
+            raise InputError(f"{self.options.model}: no such folder; copy the model")  # type: ignore[attr-defined]
         super().check()  # type: ignore[misc]
 
     def start(self) -> str:

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.engines import forward, rewards
+from instruct.engines import forward, network
 from instruct.engines.forward import ForwardModel, TextRow, open_model
 
 TEXTS = ["A short text.", "", "Ten more words than the other one has, and ünïcödé.", "x", "The same length again" * 9]
@@ -26,7 +26,7 @@ def options(tiny_model: Path) -> ModelOptions:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several batches, and several portions of a row."""
-    monkeypatch.setitem(rewards.BATCH_TOKENS, "cpu", 64)
+    monkeypatch.setitem(network.BATCH_TOKENS, "cpu", 64)
     monkeypatch.setitem(forward._CHUNK, "cpu", 7 * 300)
 
 

@@ -13,8 +13,7 @@ from instruct.base.replies import Completion
 from instruct.data.evaluation import eval_prompt
 from instruct.data.tokens import encode_row
 from instruct.engines.base import Decoding, EngineOptions
-from instruct.engines.local import LocalEngine
-from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.local import LocalEngine, stop_token_ids
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
 

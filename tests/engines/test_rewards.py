@@ -24,7 +24,8 @@ from transformers import (
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
 from instruct.engines.base import Decoding, EngineOptions, Request
-from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
+from instruct.engines.network import BATCH_TOKENS, batches
+from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -205,14 +206,15 @@ def test_adapters_that_are_no_reward_models_are_refused(tiny_model_folder, tmp_p
 def test_batches_hold_the_tokens_they_may_and_every_text_once():
     lengths = sorted((37 * number % 301 + 1 for number in range(500)), reverse=True)
     found = batches(lengths, 2048)
-    assert [each for batch in found for each in range(batch.start, batch.stop)] == list(range(500))
-    padded = [lengths[batch.start] * (batch.stop - batch.start) for batch in found]
+    assert [place for batch in found for place in batch] == list(range(500))
+    padded = [lengths[batch[0]] * len(batch) for batch in found]
     assert max(padded) <= 2048
     assert sum(padded) < 1.05 * sum(lengths)
     # Resuming after some batches forms the others again.
-    done = found[7].stop
-    assert batches(lengths[done:], 2048) == [slice(b.start - done, b.stop - done) for b in found[8:]]
-    assert batches([5000], 2048) == [slice(0, 1)]
+    done = found[8][0]
+    assert batches(lengths[done:], 2048) == [[place - done for place in batch] for batch in found[8:]]
+    assert batches([5000], 2048) == [[0]]
+    assert batches([3, 9, 5, 9], 20) == [[1, 3], [2, 0]]
 
 
 def test_a_text_that_exceeds_the_context_fails_and_is_not_cut(reward_model):

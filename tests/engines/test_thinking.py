@@ -62,9 +62,8 @@ def test_a_server_whose_prompt_is_not_known_may_have_opened_the_thinking() -> No
 def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model: Path, kept: bool) -> None:
     options = EngineOptions("model", str(tiny_model), Decoding(), 512, chat=True, parts_thinking=kept)
     engine = TransformersEngine(options)
-    engine._prepare()
-    engine._tokenizer.chat_template, engine._thinks = template_text("qwen3"), kept
-    ids = engine._tokenizer("<think>\n2 + 2\n</think>\n\nIt is 4.")["input_ids"]
+    engine.tokenizer.chat_template = template_text("qwen3")
+    ids = engine.tokenizer("<think>\n2 + 2\n</think>\n\nIt is 4.")["input_ids"]
     reply = engine._completion([7], ids)
     assert (reply.text, reply.reasoning) == (ANSWERED if kept else ("<think>\n2 + 2\n</think>\n\nIt is 4.", None))
     assert reply.completion_tokens == len(ids)

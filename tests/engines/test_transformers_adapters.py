@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.engines.base import Decoding, EngineOptions, Request
-from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.local import stop_token_ids
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import prompt_seed
 
@@ -105,7 +105,7 @@ def test_the_weights_have_the_requested_dtype(tiny_model: Path) -> None:
     for dtype, expected in [(None, torch.bfloat16), ("float32", torch.float32), ("auto", torch.bfloat16)]:
         engine = TransformersEngine(options(tiny_model, dtype=dtype))
         engine.start()
-        assert engine._network.dtype == expected
+        assert engine.network.dtype == expected
         assert engine.identity.get("dtype") == dtype
         engine.close()
 

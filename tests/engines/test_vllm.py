@@ -123,7 +123,7 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
         assert portions >= 13 / slots
         # Last, since vLLM ends with it: a schema that cannot be followed.
         unusable = {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
-        engine._options = dataclasses.replace(engine._options, response_schema=unusable)
+        engine.options = dataclasses.replace(engine.options, response_schema=unusable)
         with pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"):
             list(engine.complete([Request("key", "Which one?")]))
     finally:

@@ -84,7 +84,7 @@ def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(m
 def test_a_call_of_a_local_reply_leaves_its_text(tiny_model, template: str, reply: str, content: str) -> None:
     pytest.importorskip("vllm")
     engine = local_engine(tiny_model, template)
-    completion = engine._completion([7], engine._tokenizer(reply)["input_ids"])
+    completion = engine._completion([7], engine.tokenizer(reply)["input_ids"])
     assert completion.text == content
     assert completion.reasoning == ("x" if "<think>" in reply else None)
     (call,) = completion.tool_calls or ()
@@ -101,7 +101,7 @@ def test_a_call_that_cannot_be_parsed_stays_in_the_text_and_is_said_once(
     monkeypatch.setattr(vllm_parsers, "vllm_is_installed", lambda: installed)
     engine = local_engine(tiny_model, "llama3" if installed else "qwen3")
     for _ in range(2):
-        completion = engine._completion([7], engine._tokenizer(JSON_CALL)["input_ids"])
+        completion = engine._completion([7], engine.tokenizer(JSON_CALL)["input_ids"])
         assert (completion.text, completion.tool_calls) == (JSON_CALL, None)
     assert engine.notes == [LEFT_CALLS]
     assert caplog.text.count("a reply calls a tool") == 1
@@ -109,7 +109,7 @@ def test_a_call_that_cannot_be_parsed_stays_in_the_text_and_is_said_once(
 
 def local_engine(model, template: str) -> TransformersEngine:
     engine = TransformersEngine(EngineOptions("model", str(model), Decoding(), 512, chat=True, parts_thinking=True))
-    engine._prepare()
-    engine._tokenizer.chat_template, engine._thinks = template_text(template), "think" in template_text(template)
-    engine._tokenizer.add_tokens(TOKENS)
+    assert engine.stops  # by the model's own template
+    engine.tokenizer.chat_template = template_text(template)
+    engine.tokenizer.add_tokens(TOKENS)
     return engine

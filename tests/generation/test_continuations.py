@@ -168,7 +168,7 @@ def test_the_space_that_a_tokenizer_drops_at_the_start_of_a_text_is_kept(tmp_pat
     tokenizer.decoder = decoders.Metaspace()
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>")
     engine = TransformersEngine(EngineOptions("model m", "m", Decoding(), 9, tokenizer=wrapped, continues=True))
-    engine._tokenizer, engine._stops = wrapped, [1]
+    engine.tokenizer, engine.stops = wrapped, [1]
     assert wrapped.decode([4]) == "dark"
     assert engine._completion([2, 3], [4, 5, 0, 1]).text == " darkness<unk>"
 

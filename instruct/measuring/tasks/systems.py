@@ -6,6 +6,7 @@ Imports lm-eval when a system is opened.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from instruct.base.models import ModelOptions, model_path
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.base import Decoding, Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.forward import ForwardEngine, ForwardModel, open_model
+from instruct.engines.forward import ForwardModel, open_model
 from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.start import engine_version, make_engine
 from instruct.engines.weights import is_adapter
@@ -62,7 +63,7 @@ class AskedSystems:
         self._options, self._base, self._systems = options, base, systems
         self._rendering, self._cluster = rendering, cluster
         self._models: dict[str, ForwardModel] = {}
-        self._engine: tuple[ForwardEngine | None, Engine] | None = None
+        self._engine: tuple[Engine | None, Engine] | None = None
 
     @functools.cached_property
     def engine(self) -> str | None:
@@ -118,7 +119,7 @@ class AskedSystems:
     @contextlib.contextmanager
     def _loaded(self, system: str, folder: Path | None) -> Iterator[Kept]:
         model = self._model(system, folder)
-        subject, tokenizer = model.engine.subject, model.tokenizer
+        subject, tokenizer = model.engine.options.subject, model.tokenizer
         prepare_chats(self._options, self._rendering, tokenizer, subject)
         if self._options.engine == "transformers" and not self._cluster:
             from instruct.measuring.tasks.lm import PrefixLM
@@ -163,7 +164,7 @@ class AskedSystems:
         prepare_chats(self._options, self._rendering, tokenizer, subject)
         return tokenizer
 
-    def _started(self, forward: ForwardEngine | None, options: EngineOptions) -> Engine:
+    def _started(self, forward: Engine | None, options: EngineOptions) -> Engine:
         """The engine, kept until a system on another base is asked."""
         if self._engine is None or self._engine[0] is not forward:
             if self._engine is not None:
@@ -176,12 +177,13 @@ class AskedSystems:
     def _loaded_options(self, model: ForwardModel) -> EngineOptions:
         adapters = [folder for folder in self._systems.values() if folder and is_adapter(folder)]
         in_vllm = self._options.engine == "vllm"
-        return model.engine.options(
+        return dataclasses.replace(
+            model.engine.options,
+            tokenizer=model.tokenizer,
             adapters=tuple(dict.fromkeys(adapters)),
             context_length=-1 if in_vllm else model.context,
             batch=None if in_vllm else _BATCH,
             stop_texts=True,
-            chat=True,  # a turn's end ends a reply, too
         )
 
     def _server_options(self) -> EngineOptions:

@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 
 from instruct.base.errors import InputError
 from instruct.data.templates import Rendering
-from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.local import stop_token_ids
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.lm import PrefixLM, Replies
 from instruct.measuring.tasks.options import TaskOptions

@@ -34,9 +34,10 @@ def check_vocabularies(reference: ForwardModel, model: ForwardModel) -> None:
     own, other = model.tokenizer.get_vocab(), reference.tokenizer.get_vocab()
     if own != other:
         raise InputError(
-            f"evaluation.texts.reference_model: {reference.engine.subject} has another vocabulary ({len(other):,} "
-            f"tokens) than {model.engine.subject} ({len(own):,}), and distances compare the probabilities of the same "
-            "tokens; name a model with the same tokenizer, or leave distances out of evaluation.texts.metrics"
+            f"evaluation.texts.reference_model: {reference.engine.options.subject} has another vocabulary "
+            f"({len(other):,} tokens) than {model.engine.options.subject} ({len(own):,}), and distances compare the "
+            "probabilities of the same tokens; name a model with the same tokenizer, or leave distances out of "
+            "evaluation.texts.metrics"
         )
 
 

@@ -44,7 +44,7 @@ def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window])
     nats, tokens, end_nats = np.zeros(count), np.zeros(count, int), np.zeros(count)
     for window, values in zip(found, model.log_probabilities([each.row for each in found]), strict=True):
         if np.isnan(values).any():
-            raise InstructError(f"{model.engine.subject}: gives NaN for a text; its training has diverged")
+            raise InstructError(f"{model.engine.options.subject}: gives NaN for a text; its training has diverged")
         place, row = window.place, window.row
         nats[place] -= float(values.sum(dtype=np.float64))
         tokens[place] += len(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -31,7 +32,9 @@ def model(tiny_model):
 
 @pytest.fixture
 def lm(model, tmp_path):
-    options = model.engine.options(context_length=model.context, batch=4, stop_texts=True)
+    options = dataclasses.replace(
+        model.engine.options, tokenizer=model.tokenizer, context_length=model.context, batch=4, stop_texts=True
+    )
     asked = EngineLM(TransformersEngine(options), "model tiny", model.tokenizer, None, model.context, chats=False)
     return asked.keep(Replies(tmp_path / "replies.jsonl"))
 
@@ -119,7 +122,7 @@ def test_a_server_is_asked_to_echo_the_text_that_it_scores(model):
     from instruct.engines.base import Request
 
     request = Request("0", (5, 6, 7, 8), max_tokens=1, scored=2)
-    options = model.engine.options(context_length=0)
+    options = model.engine.options
     path, body = request_body(options, request)
     assert path == "/completions"
     assert body["prompt"] == [5, 6, 7, 8]

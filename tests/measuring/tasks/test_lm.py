@@ -182,7 +182,7 @@ def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, tm
     with model.engine.adapted(None) as network:
         ids = model.tokenizer(prompts[0], return_tensors="pt")["input_ids"]
         said = network.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :].tolist()
-        monkeypatch.setattr(type(model.engine), "stops", [said[2]])
+        monkeypatch.setattr(model.engine, "stops", [said[2]])
         lm = prefix_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
         whole, other = lm.generate_until(asked)
     before = said[: said.index(said[2])]
