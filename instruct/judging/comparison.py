@@ -33,35 +33,21 @@ class ComparisonKey(NamedTuple):
     def record(self, manifest: dict[str, Any], verb: Literal["judge", "import"] = "judge") -> dict[str, Any]:
         """What the manifest says of the step that judged or imported this comparison; {} if there was none."""
         for step, record in manifest["steps"].items():
-            if self._is_in(record) and step.startswith(f"{verb}/"):
+            named = [record.get("comparison"), *record.get("comparisons", [])]
+            if step.startswith(f"{verb}/") and self._asdict() in named:
                 return dict(record)
-        # Runs of version 0.1 have no field `comparison`, only the step's name.
-        earlier = manifest["steps"].get(self.step(verb), {})
-        return {} if "comparison" in earlier else dict(earlier)
+        return {}
 
     def is_imported(self, manifest: dict[str, Any]) -> bool:
         """Whether the run read its verdicts from a file and has not asked a judge about it."""
-        if self.record(manifest):
-            return False
-        imports = [record for step, record in manifest["steps"].items() if step.startswith("import/")]
-        # Version 0.1 did not record which comparisons were in a file of JSON lines.
-        unnamed = any("comparison" not in record and "comparisons" not in record for record in imports)
-        return unnamed or bool(self.record(manifest, "import"))
-
-    def _is_in(self, record: dict[str, Any]) -> bool:
-        return self._asdict() in [record.get("comparison"), *record.get("comparisons", [])]
+        return not self.record(manifest) and bool(self.record(manifest, "import"))
 
 
 def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[ComparisonKey, dict[str, Any]]]:
     """The comparisons whose judging was begun, in that order, each with its step's record."""
     for step, record in manifest["steps"].items():
         if step.startswith("judge/"):
-            if "comparison" in record:
-                yield ComparisonKey(**record["comparison"]), record
-            elif names := [system_name(given) for given in record["inputs"].get("answers", {})]:
-                candidate, baseline = names[0], names[-1]  # a run of version 0.1
-                judge = step.removeprefix("judge/").removesuffix(f"/{candidate}_vs_{baseline}")
-                yield ComparisonKey(judge, candidate, baseline), record
+            yield ComparisonKey(**record["comparison"]), record
 
 
 def file_comparisons(manifest: dict[str, Any]) -> list[tuple[str, str]]:

@@ -15,8 +15,7 @@ from instruct.engines.base import Engine, Request
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
-from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
-from instruct.judging.samples import check_samples, further_plans
+from instruct.judging.presentations import Answers, Plan, further_plans, plan_again, plan_comparison
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
 from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
@@ -80,12 +79,11 @@ def ask_judges(
             except InstructError as error:
                 errors.append(error)
     if errors and len(errors) == len(judges) and all(isinstance(error, InputError) for error in errors):
-        raise InputErrors([str(error) for error in errors])
+        raise InputErrors([*map(str, errors)])
     stopped = [error for error in errors if not isinstance(error, InputError)]
     if len(errors) < 2:
         return errors[0] if errors else None
-    messages = [str(error) for error in errors]
-    return type(stopped[0])("; ".join(messages)) if stopped else InputErrors(messages)
+    return type(stopped[0])("; ".join(map(str, errors))) if stopped else InputErrors([*map(str, errors)])
 
 
 def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tuple[str, str]]) -> list[JudgingTask]:
@@ -162,24 +160,39 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
                 warn(f"{task.step}: failed requests are not asked again: {error}")
 
 
-def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: JudgingMode) -> None:
+def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
+    """Refuse options that the judge, the run or another option does not allow: InputError."""
+    card, options = judge.card, judge.options
     if judge.cluster is not None and (kind := network_file_system(run.folder)):
         raise InputError(
             f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
             "local disk of the machine that runs this command"
         )
-    if mode.retry_unparsed and judge.options.stop_when:
-        raise InputError(
-            "--retry unparsed: more verdicts could change where --stop-when ended the comparison; drop one of the two"
+    problem = None
+    if mode.retry_unparsed and options.stop_when:
+        changed = "more verdicts could change where --stop-when ended the comparison"
+        problem = f"--retry unparsed: {changed}; drop one of the two"
+    elif mode.retry_unparsed and options.samples > 1:
+        problem = "--retry unparsed: the further samples of --samples ask again already; drop one of the two"
+    elif options.samples > 1 and options.stop_when:
+        problem = "--samples: judging that stops early asks each pair once; drop --stop-when or --samples"
+    if problem:
+        raise InputError(problem)
+    if options.stop_when and card.verdict.grades:
+        problem = "its grades count pairs unequally, which no rule to stop early allows for; drop --stop-when"
+    elif options.samples > 1 and (card.protocol == "reward" or card.verdict.labels):
+        problem = "reads its verdict from scores, which are the same each time; drop --samples"
+    elif options.samples > 1 and judge.engine != "server" and not card.decoding.temperature:
+        problem = (
+            "decodes at temperature 0, so its reply is the same each time; drop --samples, or use a copy of the card "
+            "with decoding.temperature"
         )
-    if mode.retry_unparsed and judge.options.samples > 1:
-        raise InputError("--retry unparsed: the further samples of --samples ask again already; drop one of the two")
-    if judge.options.stop_when and judge.card.verdict.grades:
-        raise InputError(
-            f"judge {judge.card.name}: its grades count pairs unequally, which no rule to stop early allows for; drop "
-            "--stop-when"
-        )
-    check_samples(judge)
+    if problem:
+        raise InputError(f"judge {card.name}: {problem}")
+
+
+def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: JudgingMode) -> None:
+    _check_options(run, judge, mode)
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, mode)
@@ -319,7 +332,7 @@ def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None
         return
     stored = store.completions(plan.requests())
     known = {each.key: all(request.key in stored for request in each.requests) for each in plan.presentations}
-    same = {(each.instruction, each.position) for each in plan.identical}
+    same = {(shown.instruction, shown.position) for shown, reading in plan.decided if reading.verdict == "tie"}
     for judgment in store.judgments(plan.comparison):
         replaced = judgment.key in known and (known[judgment.key] or judgment.verdict == "failed")
         tied = judgment.verdict == "tie" and (judgment.instruction, judgment.position) in same

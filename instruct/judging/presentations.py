@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from instruct.analysis.outcomes import candidate_is_second
+from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.evaluation import GUIDES, identity
@@ -18,7 +19,8 @@ from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard, PromptFor
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import Reading, sample_key
 from instruct.run.replies import completion_key
 
 
@@ -61,25 +63,24 @@ class Presentation:
 class Plan:
     """A comparison before it is judged: what to ask about, and what is decided without asking.
 
-    `identical` answers are ties; a pair without an answer on one side is failed, `unanswered` has the reason.
+    `decided`: identical answers are ties; a pair without an answer on one side is failed, with the reason.
     """
 
     comparison: ComparisonKey
     presentations: list[Presentation]
-    identical: list[Presentation]
-    unanswered: list[tuple[Presentation, str]] = field(default_factory=list)
+    decided: list[tuple[Presentation, Reading]]
 
-    def without_request(self) -> list[Presentation]:
-        """What the judge is not asked about."""
-        return [*self.identical, *(each for each, _ in self.unanswered)]
+    def every(self) -> list[Presentation]:
+        """What is asked about, then what is decided."""
+        return [*self.presentations, *(shown for shown, _ in self.decided)]
 
     def identities(self) -> list[str]:
         """What identifies the pairs, each once."""
-        return list(dict.fromkeys(each.instruction for each in (*self.presentations, *self.without_request())))
+        return list(dict.fromkeys(shown.instruction for shown in self.every()))
 
     def requests(self) -> dict[str, Request]:
         """Every request, by its key."""
-        return {request.key: request for each in self.presentations for request in each.requests}
+        return {request.key: request for shown in self.presentations for request in shown.requests}
 
     def missing(self, store: JudgmentStore) -> list[Request]:
         """The requests whose completions are not stored."""
@@ -87,20 +88,37 @@ class Plan:
         stored = store.completions(requests)
         return [request for key, request in requests.items() if key not in stored]
 
+    def judgment(self, shown: Presentation, reading: Reading) -> Judgment:
+        """The verdict on one of the presentations."""
+        pair, place = (shown.pair, shown.instruction, shown.dataset), (shown.position, shown.key)
+        return Judgment(*self.comparison, *pair, *place, trimmed=shown.trimmed, **vars(reading))
+
+    def asked_again(self, key_of: Callable[[str], str], seed: int | None = None) -> Plan:
+        """The presentations once more; their replies are stored by themselves, under keys made from the first ones."""
+        return Plan(
+            self.comparison,
+            [
+                replace(shown, requests=tuple(replace(one, key=key_of(one.key), seed=seed) for one in shown.requests))
+                for shown in self.presentations
+            ],
+            [],
+        )
+
 
 def plan_again(plan: Plan, store: JudgmentStore) -> Plan:
-    """The presentations whose first reply is unparsed, with requests for a second one, which is stored by itself."""
+    """The presentations whose first reply is unparsed, with requests for a second one."""
     unparsed = {judgment.key for judgment in store.judgments(plan.comparison) if judgment.verdict == "unparsed"}
-    again = [
-        replace(each, requests=tuple(replace(request, key=_second(request.key)) for request in each.requests))
-        for each in plan.presentations
-        if each.key in unparsed
+    again = replace(plan, presentations=[shown for shown in plan.presentations if shown.key in unparsed])
+    return again.asked_again(lambda key: completion_key({"again": key}))
+
+
+def further_plans(judge: Judge, plan: Plan) -> list[Plan]:
+    """The presentations of a plan once more for each sample after the first; local models draw by the sample's seed."""
+    local = judge.engine != "server"
+    return [
+        plan.asked_again(partial(sample_key, sample=sample), sample if local else None)
+        for sample in range(1, judge.options.samples)
     ]
-    return Plan(plan.comparison, again, [])
-
-
-def _second(key: str) -> str:
-    return completion_key({"again": key})
 
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:
@@ -126,26 +144,26 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             positions = ["second" if candidate_is_second(ours["instruction"]) else "first"]
         for position in positions:
             in_order = (ours, theirs) if position == "first" else (theirs, ours)
-            shown = (in_order[0]["output"], in_order[1]["output"])
+            texts = (in_order[0]["output"], in_order[1]["output"])
             earlier = [row.get("earlier", []) for row in in_order]
-            identical = shown[0] == shown[1] and earlier[0] == earlier[1]
-            row = ours | ({"conversations": earlier} if any(earlier) else {})
-            asked = not (identical or lacking)
-            prompts, was_trimmed = _prompts(judge, template, row, shown, engine) if asked else ((), False)
-            requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
-            each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)
+            shown = Presentation((), pair, identity(ours), ours["dataset"], position, texts)
             if lacking:
-                plan.unanswered.append((each, "; ".join(lacking)))
+                plan.decided.append((shown, Reading("failed", reason="; ".join(lacking))))
+            elif texts[0] == texts[1] and earlier[0] == earlier[1]:
+                plan.decided.append((shown, Reading("tie", reason=IDENTICAL)))
             else:
-                (plan.identical if identical else plan.presentations).append(each)
+                row = ours | ({"conversations": earlier} if any(earlier) else {})
+                prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
+                requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
+                plan.presentations.append(replace(shown, requests=requests, trimmed=was_trimmed))
     if judge.options.stop_when:
         if any(row.get("earlier") for row in candidate.rows):
             raise InputError(
                 f"--stop-when {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
                 "conversations, which are not independent; judge all of them, without --stop-when"
             )
-        place = {each: number for number, each in enumerate(random_order(plan.identities()))}
-        plan.presentations.sort(key=lambda each: (place[each.instruction], each.position))
+        place = {pair: number for number, pair in enumerate(random_order(plan.identities()))}
+        plan.presentations.sort(key=lambda shown: (place[shown.instruction], shown.position))
     return plan
 
 
@@ -170,7 +188,7 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
 
 
 def _prompts(
-    judge: Judge, template: Template, row: dict[str, Any], shown: tuple[str, str], engine: Engine
+    judge: Judge, template: ChatTemplate | PromptTemplate, row: dict[str, Any], shown: tuple[str, str], engine: Engine
 ) -> tuple[tuple[Prompt, ...], bool]:
     if not judge.options.trim:
         return template.render_all(row, *shown), False
@@ -187,16 +205,14 @@ def _prompts(
 
 def _request(judge: Judge, prompt: Prompt, engine: Engine) -> Request:
     card = judge.card
-    if card.protocol == "reward":
-        return Request(completion_key({"prompt": prompt, **engine.identity}), prompt)
-    asked = {
-        "prompt": prompt,
-        **engine.identity,
-        "decoding": card.decoding.model_dump(),
-        "labels": card.verdict.labels.model_dump() if card.verdict.labels else None,
-        "schema": card.response_schema,
-        "sample": 0,
-    }
+    asked: dict[str, Any] = {"prompt": prompt, **engine.identity}
+    if card.protocol != "reward":
+        asked |= {
+            "decoding": card.decoding.model_dump(),
+            "labels": card.verdict.labels and card.verdict.labels.model_dump(),
+            "schema": card.response_schema,
+            "sample": 0,
+        }
     return Request(completion_key(asked), prompt, judge.most_usd(prompt))
 
 
@@ -218,12 +234,6 @@ _SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first"
 _TURNS = r"(?:question|answer|answer_[ab]|ref_answer)_\d+"
 _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
-
-
-class Template(Protocol):
-    """What makes prompts out of a pair."""
-
-    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]: ...
 
 
 class ChatTemplate:
@@ -332,7 +342,11 @@ def _turn_values(row: dict[str, Any], answers: dict[str, str]) -> dict[str, str]
 
 
 def trimmed(
-    template: Template, row: dict[str, Any], first: str, second: str, fits: Callable[[Prompt], bool]
+    template: ChatTemplate | PromptTemplate,
+    row: dict[str, Any],
+    first: str,
+    second: str,
+    fits: Callable[[Prompt], bool],
 ) -> tuple[tuple[Prompt, ...], bool]:
     """The prompts for two answers, and whether the answers were cut to fit.
 

@@ -1,4 +1,4 @@
-"""Telling what a judge says from what it quotes: a verdict inside an answer must not become the judge's verdict.
+"""Where a judge's reply states a verdict, and what it quotes: a verdict in an answer must not become the judge's.
 
 A verdict phrase in a reply is a quotation if a shown answer contains the same words (exactly, except for white space)
 and either
@@ -17,9 +17,22 @@ and the answer agree on `CONTEXT` letters and digits before the last sentence, t
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Generic, TypeVar
+
+from instruct.judging.cards import VerdictRule
+
+T = TypeVar("T")
+
+# More statements than a judge that decides makes; a reply that goes in circles is not read further.
+MOST_STATEMENTS = 200
+
+NO_VERDICT = "the reply holds no verdict"
+QUOTED = "the only verdict is quoted from an answer"
 
 # Letters and digits around a phrase; more than a judge's own sentence shares with an answer by chance.
 CONTEXT = 16
@@ -52,18 +65,22 @@ class Quotations:
         holding = [answer for answer in self._answers if phrase in answer]
         if not holding or self.concludes(reply, start, end):
             return False
-        around = _Around(reply, start, end)
-        spans = [(left, CONTEXT - left) for left in range(CONTEXT + 1)]
-        if any(window in answer for window in map(around.window, spans) if window for answer in holding):
+        before = list(islice((at for at in range(start - 1, -1, -1) if reply[at].isalnum()), CONTEXT))
+        after = list(islice((at for at in range(end, len(reply)) if reply[at].isalnum()), CONTEXT))
+
+        def agrees(answer: str, spans: Iterable[tuple[int, int]]) -> bool:
+            """Whether an answer has a window of the reply, of so many letters and digits left and right of it."""
+            return any(
+                _spaced(reply[before[left - 1] if left else start : after[right - 1] + 1 if right else end]) in answer
+                for left, right in spans
+                if left <= len(before) and right <= len(after)
+            )
+
+        if any(agrees(answer, ((left, CONTEXT - left) for left in range(CONTEXT + 1))) for answer in holding):
             return True
         if len(_WORD.findall(phrase)) < 2:
             return False
-        return _in_marks(reply, start) or any(
-            window in answer
-            for answer in holding
-            for window in map(around.window, _whole_spans(answer, phrase))
-            if window
-        )
+        return _in_marks(reply, start) or any(agrees(answer, _whole_spans(answer, phrase)) for answer in holding)
 
     def concludes(self, reply: str, start: int, end: int) -> bool:
         """Whether `reply[start:end]` is the judge's own conclusion, at the very end of its reply."""
@@ -85,22 +102,6 @@ class Quotations:
                 break
             start = word
         return start
-
-
-class _Around:
-    """Windows around a phrase in a reply, measured in letters and digits to its left and right."""
-
-    def __init__(self, reply: str, start: int, end: int) -> None:
-        self._reply, self._start, self._end = reply, start, end
-        self._before = list(islice((at for at in range(start - 1, -1, -1) if reply[at].isalnum()), CONTEXT))
-        self._after = list(islice((at for at in range(end, len(reply)) if reply[at].isalnum()), CONTEXT))
-
-    def window(self, span: tuple[int, int]) -> str | None:
-        left, right = span
-        if left > len(self._before) or right > len(self._after):
-            return None
-        start = self._before[left - 1] if left else self._start
-        return _spaced(self._reply[start : self._after[right - 1] + 1 if right else self._end])
 
 
 def _whole_spans(answer: str, phrase: str) -> list[tuple[int, int]]:
@@ -136,3 +137,87 @@ def _in_marks(reply: str, start: int) -> bool:
     if line.lstrip().startswith(">") or line.count("“") > line.count("”") or line.count("«") > line.count("»"):
         return True
     return line.count('"') % 2 == 1 or line.count("`") % 2 == 1
+
+
+class Unreadable(Exception):
+    """The reason why a reply holds no verdict or rating; never in the reply's own words."""
+
+
+@dataclass(frozen=True)
+class Statement(Generic[T]):
+    """A place in the reply that states a verdict or a rating, and what it states."""
+
+    start: int
+    end: int
+    value: T
+
+
+def find_statements(rule: VerdictRule, text: str) -> list[Statement[str]]:
+    """What a reply states by a card's JSON field, regular expression or words."""
+    if rule.json_field is not None:
+        return _json_statements(text, rule.json_field)
+    if rule.regex is not None:
+        pattern = re.compile(rule.regex)
+    else:
+        assert rule.words is not None
+        words = sorted(filter(None, (rule.words.first, rule.words.second, rule.words.tie)), key=len, reverse=True)
+        pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})(?!\w)")
+    return [Statement(match.start(), match.end(), match[1]) for match in pattern.finditer(text) if match[1] is not None]
+
+
+def _json_statements(text: str, field: str) -> list[Statement[str]]:
+    """The JSON objects in a reply that have the field, anywhere in it: in prose or in a fenced block."""
+    decoder = json.JSONDecoder()
+    statements = []
+    start = text.find("{")
+    for _ in range(MOST_STATEMENTS):
+        if start < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            if field in value:
+                stated = value[field]
+                as_text = "" if isinstance(stated, dict | list) else json.dumps(stated)
+                statements.append(Statement(start, end, stated if isinstance(stated, str) else as_text))
+        start = text.find("{", end)
+    return statements
+
+
+# The statement that the prompt asks for, and the verdict after it. The verdict is a lookahead, since it may contain the
+# phrase again.
+_AUTOJ = re.compile(r"(?:So, )?(?:the )?final decision is (?=(\s*(?i:response [12]|tie|\S*)))")
+_RATING = re.compile(r"Rating: \[\[(?=([^\]]*)\]\])")
+
+
+def autoj_statements(text: str) -> list[Statement[str]]:
+    """What follows each "final decision is "."""
+    # The authors strip the reply first, so a phrase at its very end, with nothing after it, does not count.
+    return [Statement(match.start(), match.end(1), match[1].strip()) for match in _AUTOJ.finditer(text.rstrip())]
+
+
+def rating_statements(text: str) -> list[Statement[str]]:
+    """What is in the brackets of each "Rating: [[…]]"."""
+    return [Statement(match.start(), match.end(1) + 2, match[1].strip()) for match in _RATING.finditer(text)]
+
+
+def starts_a_sentence(text: str, start: int) -> bool:
+    """Whether a statement starts a line or a sentence, as Auto-J's prompt asks, and does not follow a colon."""
+    before = text[:start].rstrip(" \t*_#")
+    last = before.rstrip()[-1:]
+    return last == "" or (last not in ":," and (before.endswith("\n") or last in ".!?)"))
+
+
+def own_statements(text: str, statements: list[Statement[T]], shown: Sequence[str]) -> list[Statement[T]]:
+    """The statements that are the judge's own and not quoted, of at most the last `MOST_STATEMENTS`.
+
+    Raises:
+        Unreadable: there are none.
+    """
+    answers = Quotations(shown)
+    own = [one for one in statements[-MOST_STATEMENTS:] if not answers.quotes(text, one.start, one.end)]
+    if not own:
+        raise Unreadable(QUOTED if statements else NO_VERDICT)
+    return own

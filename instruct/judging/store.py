@@ -86,8 +86,8 @@ def verdict_problem(judgment: Judgment) -> str | None:
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
 # The values of these fields.
 VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
-_COLUMNS = ", ".join(field.name for field in fields(Judgment))
-
+_FIELDS = [field.name for field in fields(Judgment)]
+_COLUMNS = ", ".join(_FIELDS)
 
 # Version 3 kept only a failed verdict's reason. Its key is that of a request, or two keys separated by a space.
 _EARLIER_ATTEMPTS = """
@@ -120,19 +120,17 @@ class JudgmentStore(ReplyStore):
 
     def add_judgments(self, judgments: Iterable[Judgment]) -> None:
         """Commit verdicts; an earlier verdict on the same pair and order is replaced."""
-        rows = [_judgment_row(judgment) for judgment in judgments]
-        marks = ", ".join("?" * len(fields(Judgment)))
-        statement = f"INSERT OR REPLACE INTO judgments ({_COLUMNS}) VALUES ({marks})"
-        if rows:
-            self._transaction(lambda: self._db.executemany(statement, rows))
+        values = ", ".join(f":{name}" for name in _FIELDS)
+        self._execute_for(judgments, f"INSERT OR REPLACE INTO judgments ({_COLUMNS}) VALUES ({values})")
 
     def remove_judgments(self, judgments: Iterable[Judgment]) -> None:
         """Remove verdicts; the completions that they were read from are kept."""
-        rows = [(j.judge, j.candidate, j.baseline, j.instruction, j.position) for j in judgments]
-        statement = (
-            "DELETE FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? AND instruction = ? "
-            "AND position = ?"
-        )
+        names = ("judge", "candidate", "baseline", "instruction", "position")
+        same = " AND ".join(f"{name} = :{name}" for name in names)
+        self._execute_for(judgments, f"DELETE FROM judgments WHERE {same}")
+
+    def _execute_for(self, judgments: Iterable[Judgment], statement: str) -> None:
+        rows = [vars(judged) | {"ratings": judged.ratings and json.dumps(judged.ratings)} for judged in judgments]
         if rows:
             self._transaction(lambda: self._db.executemany(statement, rows))
 
@@ -143,19 +141,13 @@ class JudgmentStore(ReplyStore):
 
     def comparisons(self) -> list[ComparisonKey]:
         """The comparisons that have verdicts, sorted by name."""
-        rows = self._read(
-            "SELECT DISTINCT judge, candidate, baseline FROM judgments ORDER BY judge, candidate, baseline"
-        )
-        return [ComparisonKey(*row) for row in rows]
+        names = "judge, candidate, baseline"
+        return [ComparisonKey(*row) for row in self._read(f"SELECT DISTINCT {names} FROM judgments ORDER BY {names}")]
 
     def judgments(self, comparison: ComparisonKey) -> list[Judgment]:
         """The verdicts on a comparison, ordered by pair and position."""
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? "
-            "ORDER BY pair, position",
-            comparison,
-        )
-        return [self._judgment(row) for row in rows]
+        these = "WHERE judge = ? AND candidate = ? AND baseline = ? ORDER BY pair, position"
+        return [self._judgment(row) for row in self._read(f"SELECT {_COLUMNS} FROM judgments {these}", comparison)]
 
     def _drop_unreadable(self) -> None:
         super()._drop_unreadable()
@@ -177,11 +169,10 @@ class JudgmentStore(ReplyStore):
 
     def _judgment(self, row: tuple[Any, ...]) -> Judgment:
         """A row of judgments, checked: whatever wrote it may have been another program."""
-        values = dict(zip((field.name for field in fields(Judgment)), row, strict=True))
+        values = dict(zip(_FIELDS, row, strict=True))
         ratings = self._loaded(values["ratings"], "ratings", _are_two)
-        judgment = Judgment(
-            **values | {"ratings": tuple(ratings) if ratings else None, "trimmed": bool(values["trimmed"])}
-        )
+        values |= {"ratings": ratings and tuple(ratings), "trimmed": bool(values["trimmed"])}
+        judgment = Judgment(**values)
         problem = verdict_problem(judgment)
         if any(getattr(judgment, name) not in known for name, known in VALUES.items()):
             problem = "position or verdict: has an unknown value"
@@ -251,8 +242,8 @@ def open_store(run: RunDirectory, migrate: bool = True) -> JudgmentStore:
 
 
 def _vanished(run: RunDirectory, step: str, problem: str) -> InputError:
-    way = next(way for beginning, way in _WITHOUT_STORE.items() if step.startswith(beginning))
-    return InputError(f"{run.store}: {problem}, but {step} is recorded; restore it, or {way.format(run=run.folder)}")
+    way = _WITHOUT_STORE[step.partition("/")[0] + "/"].format(run=run.folder)
+    return InputError(f"{run.store}: {problem}, but {step} is recorded; restore it, or {way}")
 
 
 def start_over(run: RunDirectory) -> None:
@@ -266,11 +257,6 @@ def start_over(run: RunDirectory) -> None:
             if not store.is_empty():
                 raise InputError(f"{run.store}: is there; move it away first, or judge without --start-over")
     run.forget(tuple(_WITHOUT_STORE))
-
-
-def _judgment_row(judgment: Judgment) -> tuple[Any, ...]:
-    ratings = None if judgment.ratings is None else json.dumps(judgment.ratings)
-    return tuple({**vars(judgment), "ratings": ratings, "trimmed": int(judgment.trimmed)}.values())
 
 
 def _are_two(value: Any) -> bool:

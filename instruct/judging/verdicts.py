@@ -6,18 +6,18 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
-from instruct.judging.quotations import Quotations
-from instruct.judging.statements import (
+from instruct.judging.quotations import (
     MOST_STATEMENTS,
     NO_VERDICT,
     QUOTED,
+    Quotations,
     Statement,
     Unreadable,
     autoj_statements,
@@ -26,7 +26,8 @@ from instruct.judging.statements import (
     rating_statements,
     starts_a_sentence,
 )
-from instruct.judging.store import Judgment, Verdict
+from instruct.judging.store import Judgment, JudgmentStore, Verdict
+from instruct.run.replies import completion_key
 
 T = TypeVar("T")
 
@@ -36,6 +37,11 @@ SEVERAL = "several verdicts"
 UNKNOWN = "a verdict that the card does not know"
 NO_SCORE = "a score that is not a number"
 OFF_SCALE = "no number on the card's scale"
+# The first line of PandaLM's replies (WeOpenML/PandaLM), and the beginnings of Auto-J's decisions (GAIR-NLP/auto-j).
+_PANDALM: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
+_AUTOJ: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
+# The reason of a verdict that a sample does not have.
+NOT_ASKED = "this sample has no reply"
 
 
 @dataclass(frozen=True)
@@ -82,13 +88,12 @@ def read_scores(tie_margin: float, first: str, second: str) -> Reading:
     The preference is the probability that the first answer is better in the Bradley-Terry model that reward models are
     trained with: the sigmoid of the difference.
     """
-    scores = _number(first), _number(second)
-    if scores[0] is None or scores[1] is None or not all(map(math.isfinite, (scores[0], scores[1]))):
+    ours, theirs = _number(first), _number(second)
+    if not math.isfinite(ours) or not math.isfinite(theirs):
         return Reading("unparsed", reason=NO_SCORE)
-    difference = scores[0] - scores[1]
-    verdict = _preferred(difference, tie_margin)
-    preference = 1.5 if verdict == "tie" else 2 - (0.5 + 0.5 * math.tanh(difference / 2))
-    return Reading(verdict, preference, (scores[0], scores[1]))
+    verdict = _preferred(ours - theirs, tie_margin)
+    preference = 1.5 if verdict == "tie" else 2 - (0.5 + 0.5 * math.tanh((ours - theirs) / 2))
+    return Reading(verdict, preference, (ours, theirs))
 
 
 def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:
@@ -109,7 +114,8 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
             if rule.scores is not None:
                 return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
             if rule.parser == "pandalm":
-                return Reading(pandalm(text))
+                first_line = text.strip().split("\n")[0].strip().lower()
+                return Reading(_known(_PANDALM.get(first_line)))
             if rule.parser == "autoj":
                 return Reading(_by_autoj(text, shown))
             return _by_grades(rule, text, shown) if rule.grades else Reading(_by_words(rule, text, shown))
@@ -132,10 +138,10 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
         if authors or rule.occurrence == "last":
             own = own[-1:]
         rating = _only({_number(statement.value) for statement in own})
-        if rating is None or not scale.low <= rating <= scale.high:
+        if not scale.low <= rating <= scale.high:
             raise Unreadable(OFF_SCALE)
-        if completion.finish_reason == "length" and _could_continue(text, own[-1], scale):
-            raise Unreadable(CUT_OFF)
+        if completion.finish_reason == "length":
+            _refuse_cut_off(text, own[-1].end, _number(own[-1].value), scale)
         return rating
 
 
@@ -156,12 +162,6 @@ def _preferred(difference: float, tie_margin: float = 0.0) -> Verdict:
     return "first" if difference > 0 else "second"
 
 
-def pandalm(text: str) -> Verdict:
-    """PandaLM (WeOpenML/PandaLM): the first line."""
-    verdicts: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
-    return _known(verdicts.get(text.strip().split("\n")[0].strip().lower()))
-
-
 def _by_annotator(name: str, completion: Completion) -> Reading:
     """The verdict by the package's own parser; with a `preference` only if the annotator is weighted."""
     if completion.reasoning and completion.cut_in_thinking:
@@ -175,15 +175,10 @@ def _by_annotator(name: str, completion: Completion) -> Reading:
     return Reading("first" if preference < 1.5 else "second", kept)
 
 
-def log_odds(rule: VerdictRule, completion: Completion) -> float | None:
-    """How far a reply prefers the label of the answer shown first, in nats.
-
-    None if the rule does not read labels; not a number if the reply has none for a label.
-    """
-    if rule.labels is None:
-        return None
-    found = completion.label_logprobs or {}
-    first, second = (found.get(label, math.nan) for label in (rule.labels.first, rule.labels.second))
+def _log_odds(labels: Labels, completion: Completion) -> float:
+    """How far a reply prefers the label of the answer shown first, in nats; not a number if it has none for a label."""
+    logprobs = completion.label_logprobs or {}
+    first, second = (logprobs.get(label, math.nan) for label in (labels.first, labels.second))
     return math.nan if max(first, second) == math.inf else first - second
 
 
@@ -193,26 +188,66 @@ def margins(card: JudgeCard, judgments: Sequence[Judgment], completions: Mapping
     Args:
         completions: by key, those that the verdicts were read from.
     """
-    if card.verdict.labels is None:
+    labels = card.verdict.labels
+    if labels is None:
         return Margins(largest_grade=card.verdict.largest_grade)
     read = [j for j in judgments if j.verdict in PREFERENCES and j.key in completions]
-    odds = {(j.instruction, j.position): log_odds(card.verdict, completions[j.key]) for j in read}
-    known = {key: value for key, value in odds.items() if value is not None and not math.isnan(value)}
-    return Margins(known, card.verdict.tie_margin)
+    odds = {(j.instruction, j.position): _log_odds(labels, completions[j.key]) for j in read}
+    return Margins({shown: value for shown, value in odds.items() if not math.isnan(value)}, card.verdict.tie_margin)
+
+
+def sample_key(key: str, sample: int) -> str:
+    """The key of another sample of a reply; of two replies, separated by a space, the keys of both.
+
+    The first sample is the judge's verdict, stored as it is without further ones. The others keep their replies alone,
+    which are read when a report needs them.
+    """
+    return " ".join(completion_key({"sample": sample, "of": part}) for part in key.split())
+
+
+def read_samples(
+    card: JudgeCard,
+    judgments: Sequence[Judgment],
+    answers: tuple[Mapping[str, str], Mapping[str, str]],
+    samples: int,
+    store: JudgmentStore,
+) -> list[list[Judgment]]:
+    """The verdicts of each sample after the first, in the order of the first one's.
+
+    Args:
+        answers: the candidate's and the baseline's, by what identifies the pair.
+    """
+
+    def sampled(first: Judgment, sample: int) -> Judgment:
+        if not first.key:  # nothing was asked
+            return first
+        keys = sample_key(first.key, sample)
+        reading = Reading("failed", reason=NOT_ASKED)
+        if all(key in replies for key in keys.split()):
+            ours, theirs = (side.get(first.instruction, "") for side in answers)
+            shown = (ours, theirs) if first.position == "first" else (theirs, ours)
+            reading = read_replies(card, [replies[key] for key in keys.split()], shown)
+        return replace(first, key=keys, **vars(reading))
+
+    numbers = range(1, samples)
+    replies = store.completions(
+        part for sample in numbers for first in judgments for part in sample_key(first.key, sample).split()
+    )
+    return [[sampled(first, sample) for first in judgments] for sample in numbers]
 
 
 def _by_labels(rule: VerdictRule, labels: Labels, completion: Completion) -> Verdict:
     logprobs = completion.label_logprobs or {}
     if logprobs.get(labels.first) is None or logprobs.get(labels.second) is None:
         raise Unreadable("no log-probability of a label")
-    difference = log_odds(rule, completion)
-    if difference is None or math.isnan(difference):
+    difference = _log_odds(labels, completion)
+    if math.isnan(difference):
         raise Unreadable("a label's log-probability is not a number")
     return _preferred(difference, rule.tie_margin)
 
 
 def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
-    """Auto-J pairwise (GAIR-NLP/auto-j): what follows the last "final decision is "."""
+    """Auto-J pairwise: what follows the last "final decision is "."""
     answers = Quotations(shown)
     # A phrase that an answer contains too is the judge's own only in the place where its prompt asks for it.
     own = [
@@ -224,9 +259,8 @@ def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
     ]
     if not own:
         raise Unreadable(QUOTED)
-    verdicts: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
     decision = own[-1].value.lower()
-    return _known(next((verdict for start, verdict in verdicts.items() if decision.startswith(start)), None))
+    return _known(next((verdict for start, verdict in _AUTOJ.items() if decision.startswith(start)), None))
 
 
 def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Verdict:
@@ -284,12 +318,12 @@ def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence
     if rule.occurrence == "last":
         own = own[-1:]
     first, second = _only({(_number(scores.value[1] or ""), _number(scores.value[2] or "")) for scores in own})
-    if first is None or second is None:
+    if math.isnan(first) or math.isnan(second):
         raise Unreadable(NO_VERDICT)
     if not all(scale.low <= score <= scale.high for score in (first, second)):
         raise Unreadable(OFF_SCALE)
-    if cut_off and own[-1].value.end(2) == len(text.rstrip()) and 10 * second <= scale.high:
-        raise Unreadable(CUT_OFF)  # the 1 may be that of a 10
+    if cut_off:
+        _refuse_cut_off(text, own[-1].value.end(2), second, scale)
     return Reading(_preferred(first - second), ratings=(first, second))
 
 
@@ -304,17 +338,18 @@ def _verdict_of(value: str, words: Words) -> Verdict | None:
     return verdicts.get(value)
 
 
-def _number(value: str) -> float | None:
+def _number(value: str) -> float:
+    """The number that a text is; not a number if it is none."""
     try:
         return float(value)
     except ValueError:
-        return None
+        return math.nan
 
 
-def _could_continue(text: str, statement: Statement[str], scale: RatingScale) -> bool:
-    """Whether the number at the end of a reply that was cut off may lack a digit: the 1 of a 10."""
-    number = _number(statement.value)
-    return statement.end == len(text.rstrip()) and number is not None and 10 * number <= scale.high
+def _refuse_cut_off(text: str, end: int, number: float, scale: RatingScale) -> None:
+    """Refuse the last number of a reply that was cut off, if it may lack a digit: the 1 of a 10."""
+    if end == len(text.rstrip()) and 10 * number <= scale.high:
+        raise Unreadable(CUT_OFF)
 
 
 def _without_thinking(card: JudgeCard, completion: Completion) -> str:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from instruct.analysis.outcomes import ASKED_AGAIN, IDENTICAL, PREFERENCES
+from instruct.analysis.outcomes import ASKED_AGAIN, PREFERENCES, leading_policy, results_by_policy
+from instruct.analysis.sequential import StopRule, enough, random_order
 from instruct.asking.ask import ask_engine, progress_of
 from instruct.base.errors import StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
-from instruct.judging.presentations import Plan, Presentation, plan_again
-from instruct.judging.samples import further_plans
-from instruct.judging.stopping import Stopping
+from instruct.judging.presentations import Plan, Presentation, further_plans, plan_again
 from instruct.judging.store import Judgment, JudgmentStore, verdicts_sha256
-from instruct.judging.verdicts import Reading, read_replies
+from instruct.judging.verdicts import Reading, margins, read_replies
 
 
 @dataclass(frozen=True)
@@ -73,27 +72,27 @@ def judge_plan(
         ask: False reads verdicts from the stored completions alone.
     """
     earlier = store.judgments(plan.comparison)
-    planned = {(each.instruction, each.position, each.key) for each in (*plan.presentations, *plan.without_request())}
+    planned = {(shown.instruction, shown.position, shown.key) for shown in plan.every()}
     # A verdict on other answers or by another judge is removed; its completion is kept.
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
-    tie = Reading("tie", reason=IDENTICAL)
-    store.add_judgments(_judgment(plan, each, tie) for each in plan.identical)
-    store.add_judgments(_judgment(plan, each, Reading("failed", reason=reason)) for each, reason in plan.unanswered)
+    store.add_judgments(plan.judgment(shown, reading) for shown, reading in plan.decided)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
     spent = store.spent_usd()
-    budget = Budget(spent, judge.options.budget_usd)
-    work = _Work(judge, plan, store, budget, engine.batch, skip)
+    work = _Work(judge, store, engine, plan, skip, plan.judgment)
     stopped = _ask(engine, work) if ask else None
     # What was asked again earlier is read in any case.
-    again = _Work(judge, plan_again(plan, store), store, budget, engine.batch, set(), again=True)
+    again = _Work(judge, store, engine, plan_again(plan, store), set(), partial(_second_judgment, plan))
     if retry_unparsed and ask and not stopped:
         stopped = _ask(engine, again)
-    works = [work, again]
+    samples = []
     for further in further_plans(judge, plan):
-        works.append(_sample(judge, further, store, budget, engine, retry_failed))
+        given_up = set() if retry_failed else store.given_up(further.requests())
+        skip = {shown.key for shown in further.presentations if not given_up.isdisjoint(shown.key.split())}
+        # Replies are kept alone, and read as samples when a report needs them.
+        samples.append(_Work(judge, store, engine, further, skip, lambda shown, reading: None))
         if ask and not stopped:
-            stopped = _ask(engine, works[-1])
+            stopped = _ask(engine, samples[-1])
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
@@ -101,12 +100,12 @@ def judge_plan(
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     judged = store.judgments(plan.comparison)
     return ComparisonCounts(
-        asked=sum(each.asked for each in works),
+        asked=sum(each.asked for each in (work, again, *samples)),
         stored=work.stored,
-        without_request=len(plan.without_request()),
-        unanswered_pairs=len(plan.unanswered),
-        unanswered_samples=sum(len(each.without_reply()) for each in works[2:]),
-        trimmed=sum(each.trimmed for each in plan.presentations),
+        without_request=len(plan.decided),
+        unanswered_pairs=sum(reading.verdict == "failed" for _, reading in plan.decided),
+        unanswered_samples=sum(len(sample.without_reply()) for sample in samples),
+        trimmed=sum(shown.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
         notes=list(engine.notes),
@@ -116,13 +115,11 @@ def judge_plan(
     )
 
 
-def _sample(
-    judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, engine: Engine, retry_failed: bool
-) -> _Work:
-    """The work of a further sample, without the presentations that are asked again only on demand."""
-    given_up = set() if retry_failed else store.given_up(plan.requests())
-    skip = {each.key for each in plan.presentations if not given_up.isdisjoint(each.key.split())}
-    return _Work(judge, plan, store, budget, engine.batch, skip, judged=False)
+def _second_judgment(plan: Plan, shown: Presentation, reading: Reading) -> Judgment | None:
+    """The verdict of a second reply; a request that fails leaves the first verdict as it is."""
+    if reading.verdict == "failed":
+        return None
+    return plan.judgment(shown, replace(reading, reason=ASKED_AGAIN) if reading.verdict in PREFERENCES else reading)
 
 
 def _ask(engine: Engine, work: _Work) -> str | None:
@@ -143,38 +140,35 @@ class _Work:
     def __init__(
         self,
         judge: Judge,
-        plan: Plan,
         store: JudgmentStore,
-        budget: Budget,
-        batch: int | None,
+        engine: Engine,
+        plan: Plan,
         skip: set[str],
-        again: bool = False,
-        judged: bool = True,
+        judgment: Callable[[Presentation, Reading], Judgment | None],
     ) -> None:
-        """`batch`: presentations that are always asked about together; `skip`: keys of those that are left out.
-
-        `again`: they were asked about before, and a request that fails leaves the first verdict as it is.
-        `judged`: False keeps the replies alone, which are read as samples.
-        """
-        self._again, self._judged = again, judged
-        self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
-        self._batch, self._short = batch, True
-        self.done = 0
+        """`skip`: keys of presentations that are left out; `judgment`: what is stored of one that was read, if any."""
+        self.judge, self.store, self.plan, self.asked = judge, store, plan, 0
+        self.budget = Budget(store.spent_usd(), judge.options.budget_usd)
         self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
-        self._stopping = Stopping(judge, plan) if judge.options.stop_when else None
+        self._judgment, self._batch, self._short = judgment, engine.batch, True
+        self._order = random_order(plan.identities()) if judge.options.stop_when else None
         self._look_at, self._enough = 0, False
         # By key: presentations of equal answers share their requests.
         self.unjudged: dict[str, list[Presentation]] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
-        for each in plan.presentations:
-            self.unjudged.setdefault(each.key, []).append(each)
-            for request in each.requests:
-                self._waiting.setdefault(request.key, set()).add(each.key)
+        for shown in plan.presentations:
+            self.unjudged.setdefault(shown.key, []).append(shown)
+            for request in shown.requests:
+                self._waiting.setdefault(request.key, set()).add(shown.key)
         self._replies: dict[str, Reply] = {**store.completions(self._waiting)}
         self.stored = len(self._replies)
         self._read(self._replies)
-        self.unjudged = {key: each for key, each in self.unjudged.items() if key not in skip}
-        self.done = self.total - sum(map(len, self.unjudged.values()))
+        self.unjudged = {key: presentations for key, presentations in self.unjudged.items() if key not in skip}
+
+    @property
+    def done(self) -> int:
+        """The presentations that have been read, or are left out."""
+        return self.total - sum(map(len, self.unjudged.values()))
 
     def requests(self) -> list[Request]:
         """The requests without a reply, in the order of the plan."""
@@ -194,11 +188,12 @@ class _Work:
 
         Each look reads all verdicts, so the next one is after 2 % more of them: the time grows with their number alone.
         """
-        if self._stopping is not None and self.done >= self._look_at:
-            self._look_at = self.done + max(1, self.done // 50)
-            unjudged = {each.instruction for presentations in self.unjudged.values() for each in presentations}
+        if self._order is not None and (done := self.done) >= self._look_at:
+            self._look_at = done + max(1, done // 50)
+            unjudged = {shown.instruction for presentations in self.unjudged.values() for shown in presentations}
+            judged = [j for j in self.store.judgments(self.plan.comparison) if j.instruction not in unjudged]
             made = {key: reply for key, reply in self._replies.items() if isinstance(reply, Completion)}
-            self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged, made)
+            self._enough = rule_is_met(self.judge, self._order, judged, made)
         return self._enough
 
     def batches(self) -> Iterator[Iterable[Request]]:
@@ -231,11 +226,8 @@ class _Work:
             if not self.budget.reserve(request):
                 self._short = True
                 return
-            yield (
-                replace(request, may_try=partial(self.budget.reserve, request))
-                if self.budget.limit is not None
-                else request
-            )
+            limited = self.budget.limit is not None
+            yield replace(request, may_try=partial(self.budget.reserve, request)) if limited else request
 
     def _fixed_batches(self, size: int) -> Iterator[list[Request]]:
         """Always the same batches, whatever is stored: a killed run forms them again and gets the same replies.
@@ -245,7 +237,8 @@ class _Work:
         for start in range(0, len(self.plan.presentations), size):
             if self.enough():
                 return
-            keys = {request.key for each in self.plan.presentations[start : start + size] for request in each.requests}
+            batch = self.plan.presentations[start : start + size]
+            keys = {request.key for shown in batch for request in shown.requests}
             if missing := [request for request in self.requests() if request.key in keys]:
                 yield missing
 
@@ -266,25 +259,29 @@ class _Work:
         self._read(arrived)
 
     def _read(self, keys: Iterable[str]) -> None:
-        judged: list[Judgment] = []
+        judged: list[Judgment | None] = []
         for waiting in dict.fromkeys(each for key in keys for each in sorted(self._waiting.get(key, ()))):
             presentations = self.unjudged.get(waiting)
             if presentations and all(request.key in self._replies for request in presentations[0].requests):
                 del self.unjudged[waiting]
-                for each in presentations:
-                    replies = [self._replies[request.key] for request in each.requests]
-                    reading = read_replies(self.judge.card, replies, each.shown)
-                    if self._again and reading.verdict in PREFERENCES:
-                        reading = replace(reading, reason=ASKED_AGAIN)
-                    if not (self._again and reading.verdict == "failed"):
-                        judged.append(_judgment(self.plan, each, reading))
-        if self._judged:
-            self.store.add_judgments(judged)
-        self.done = self.total - sum(map(len, self.unjudged.values()))
+                replies = [self._replies[request.key] for request in presentations[0].requests]
+                judged += [
+                    self._judgment(shown, read_replies(self.judge.card, replies, shown.shown))
+                    for shown in presentations
+                ]
+        self.store.add_judgments(filter(None, judged))
 
 
-def _judgment(plan: Plan, each: Presentation, reading: Reading) -> Judgment:
-    return Judgment(
-        *plan.comparison, each.pair, each.instruction, each.dataset, each.position, each.key, reading.verdict,
-        reading.reason, reading.preference, reading.ratings, each.trimmed,
-    )  # fmt: skip
+def rule_is_met(
+    judge: Judge, order: Sequence[str], judgments: Sequence[Judgment], completions: Mapping[str, Completion]
+) -> bool:
+    """Whether a judge's stopping rule is met by the pairs with a verdict in every order, or without a request.
+
+    Args:
+        order: the pairs' random order.
+        completions: by key, those that the verdicts were read from.
+    """
+    card = judge.card
+    by_policy = results_by_policy(judgments, card.verdict.parser, margins(card, judgments, completions))
+    leading = leading_policy(by_policy, card.leading_policy)
+    return enough(by_policy[leading], order, StopRule.parse(str(judge.options.stop_when)))

@@ -1,4 +1,4 @@
-"""Comparisons in the manifest: named by three fields; runs of version 0.1, which had none, are still read."""
+"""Comparisons in the manifest: named by three fields."""
 
 from __future__ import annotations
 
@@ -51,21 +51,3 @@ def test_comparisons_whose_step_names_are_equal_are_told_apart(run, written, oth
     manifest = run.manifest()
     assert [each.record(manifest)["inputs"] for each in (written, other)] == [inputs(written), inputs(other)]
     assert other.step("judge", manifest) == f"{written.step()} (2)"
-
-
-@pytest.mark.parametrize("comparison", [ComparisonKey("j", "ours", "theirs"), *ALIKE])
-def test_a_run_of_version_0_1_is_read(run, comparison):
-    with run.step(comparison.step(), inputs(comparison)):
-        pass
-    with run.step(comparison.step("import"), {"file": "3" * 64}):
-        pass
-    manifest = run.manifest()
-    assert [each for each, _ in judged_comparisons(manifest)] == [comparison]
-    assert comparison.record(manifest)["inputs"] == inputs(comparison)
-    assert comparison.record(manifest, "import")["inputs"] == {"file": "3" * 64}
-
-
-def test_a_system_judged_against_itself_in_version_0_1(run):
-    with run.step("judge/j/ours_vs_ours", {"answers": {"ours": "1" * 64}}):
-        pass
-    assert [each for each, _ in judged_comparisons(run.manifest())] == [ComparisonKey("j", "ours", "ours")]

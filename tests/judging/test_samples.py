@@ -6,7 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 
-from instruct.judging.samples import sample_key
+from instruct.judging.verdicts import sample_key
 from tests.judging.test_retries import judge, run  # noqa: F401
 
 

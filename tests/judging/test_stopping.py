@@ -102,7 +102,8 @@ def test_looking_at_the_verdicts_takes_time_in_proportion_to_the_pairs(run, inst
     """Not with their square, as it would if all were looked at again after each reply."""
     looked: list[int] = []
     monkeypatch.setattr(
-        "instruct.judging.stopping.Stopping.met", lambda self, judgments, *rest: bool(looked.append(len(judgments)))
+        "instruct.judging.work.rule_is_met",
+        lambda judge, order, judgments, completions: bool(looked.append(len(judgments))),
     )
     url, _ = fake_server(delay=0.0)
     code, _, err = instruct(*CALL, "--base-url", url, "--stop-when", "width=1")
