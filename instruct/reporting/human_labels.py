@@ -14,7 +14,7 @@ from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import HumanAgreement, set_words
-from instruct.judging.interchange.labels import Labels, read_labels
+from instruct.judging.interchange.json_lines import Labels, read_labels
 from instruct.judging.store import open_store
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged

@@ -14,7 +14,7 @@ from instruct.data.evaluation import identity
 from instruct.data.sources import read_file
 from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
 from instruct.judging.interchange.exchange import answers_in
-from instruct.judging.interchange.labels import read_labels
+from instruct.judging.interchange.json_lines import read_labels
 from instruct.run.directory import RunDirectory
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
 

@@ -30,7 +30,7 @@ from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.interchange.exchange import import_into_run
-from instruct.judging.interchange.labels import read_labels
+from instruct.judging.interchange.json_lines import read_labels
 from instruct.judging.money import price_of
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.human_labels import keep_labels

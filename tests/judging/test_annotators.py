@@ -21,7 +21,7 @@ from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import annotator_card, load_judge_card
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.exchange import annotation_rows
+from instruct.judging.interchange.annotation_files import annotation_rows
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
 from instruct.judging.store import JudgmentStore

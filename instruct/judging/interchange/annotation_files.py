@@ -1,18 +1,26 @@
-"""Reading AlpacaEval's annotations.json, checked row by row."""
+"""AlpacaEval's annotations.json: read into verdicts, checked row by row, and written."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.replies import Completion
 from instruct.data.evaluation import AnswerForm, identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
+from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
+from instruct.judging.interchange.json_lines import Contents
+from instruct.judging.presentations import Answers
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import read_verdict
+from instruct.run.replies import completion_key
 
 # The field of the judge's reply: its current name, and the one in the published files.
 RAW_FIELDS = ("preference_raw_completion", "raw_completion")
@@ -111,12 +119,9 @@ def _with_answers(
 ) -> list[Annotation]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
     answers = {identity(row): row["output"] for row in load_answers(given, form)}
-    prompts = {row.identity for row in annotations}
-    for place, missing in (
-        (given, [row.identity for row in annotations if row.identity not in answers]),
-        (path, [prompt for prompt in answers if prompt not in prompts]),
-    ):
-        if missing:
+    prompts = [row.identity for row in annotations]
+    for place, ours, theirs in ((given, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
+        if missing := [prompt for prompt in ours if prompt not in theirs]:
             raise InputError(
                 f"{place}: {counted(len(missing), 'prompt')} of the other file missing, first "
                 f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
@@ -127,7 +132,7 @@ def _with_answers(
                 f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {given}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
-    return [Annotation(**vars(row) | {field: answers[row.identity]}) for row in annotations]
+    return [replace(row, **{field: answers[row.identity]}) for row in annotations]
 
 
 def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
@@ -178,3 +183,116 @@ def _completion(row: RawRow) -> Completion | None:
     return Completion(
         text if isinstance(text, str) else "", finish_reason=finish if isinstance(finish, str) else None, choice=raw
     )
+
+
+def annotated_contents(file: AnnotationFile) -> Contents:
+    """The verdicts of annotations, see `read_contents`."""
+    weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
+    card = _card_of(file)
+    contents = Contents([], {file.comparison.judge: {}}, _answers(file))
+    for pair, row in enumerate(file.rows):
+        key = ""
+        if row.completion is not None:
+            asked = {"imported": row.completion.record(), "instruction": row.instruction, "of": file.comparison}
+            key = completion_key(asked)
+            contents.replies[file.comparison.judge][key] = row.completion
+        confirmed = _position(card, row)
+        position = confirmed or ("second" if candidate_is_second(row.instruction) else "first")
+        shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
+        verdict, reason = _verdict(row, shown)
+        if verdict in EXCHANGED and confirmed is None:
+            reason = UNKNOWN_ORDER
+        preference = shown if weighted else None
+        contents.judgments.append(
+            Judgment(*file.comparison, pair, row.identity, row.dataset, position, key, verdict, reason, preference)
+        )
+    return contents
+
+
+def _card_of(file: AnnotationFile) -> JudgeCard | None:
+    """The card that reads the file's replies; None without replies or a card of a judge that is shown both answers."""
+    if all(row.completion is None for row in file.rows):
+        return None
+    try:
+        card = load_judge_card(file.comparison.judge, by_path=False)
+    except InputError:
+        return None
+    return card if card.protocol == "pairwise" else None
+
+
+def _position(card: JudgeCard | None, row: Annotation) -> str | None:
+    """Where the candidate was shown, if the judge's reply and the row's preference agree in one order alone."""
+    if card is None or row.completion is None or row.preference is None:
+        return None
+    reading = read_verdict(card, row.completion)
+    shown = reading.preference or PREFERENCES.get(reading.verdict)
+    if shown is None:
+        return None
+    baseline_first = math.isclose(row.preference, shown, abs_tol=1e-6)
+    if baseline_first == math.isclose(3 - row.preference, shown, abs_tol=1e-6):
+        return None
+    return "second" if baseline_first else "first"
+
+
+def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
+    """The verdict of a preference in the order shown, and the reason if there is none."""
+    if shown is None:
+        if row.completion is not None:
+            return "unparsed", "the file has the judge's reply and no preference"
+        return "failed", "the file has neither a reply of the judge nor a preference"
+    if shown == 1.5:
+        same = row.completion is None and row.output_1 is not None and row.output_1 == row.output_2
+        return "tie", IDENTICAL if same else None
+    return ("first" if shown < 1.5 else "second"), None
+
+
+def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
+    sides = {
+        file.comparison.baseline: [row.output_1 for row in file.rows],
+        file.comparison.candidate: [row.output_2 for row in file.rows],
+    }
+    return {
+        name: [
+            {"dataset": row.dataset, "instruction": row.instruction, "output": output, "generator": name}
+            | ({} if row.identity == row.instruction else {"id": row.identity})
+            for row, output in zip(file.rows, outputs, strict=True)
+        ]
+        for name, outputs in sides.items()
+        if None not in outputs
+    }
+
+
+def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers) -> list[dict[str, Any]]:
+    """A comparison's verdicts in AlpacaEval's schema: `preference` is 1 for the baseline, 2 for the candidate.
+
+    AlpacaEval has one order per pair: for a pair shown in both orders, the row is that of the order drawn by its seed
+    rule. A pair without a readable verdict has the preference None, which the package's metrics skip. Answers missing
+    from `candidate` or `baseline` are left out.
+    """
+    judgments = store.judgments(ComparisonKey(judge, candidate.name, baseline.name))
+    orders = Counter(judgment.instruction for judgment in judgments)
+    drawn = [
+        judgment
+        for judgment in judgments
+        if orders[judgment.instruction] == 1
+        or judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
+    ]
+    completions = store.completions(judgment.key for judgment in drawn if judgment.key)
+    answers = {number: {identity(row): row for row in side.rows} for number, side in ((1, baseline), (2, candidate))}
+    rows = []
+    for judgment in drawn:
+        shown = PREFERENCES.get(judgment.verdict)
+        if shown is not None and judgment.preference is not None:
+            shown = judgment.preference
+        reply = completions.get(judgment.key)
+        given = {n: side[judgment.instruction] for n, side in answers.items() if judgment.instruction in side}
+        row: dict[str, Any] = next(iter(given.values()), {"instruction": judgment.instruction})
+        rows.append(
+            {"instruction": row["instruction"], "dataset": judgment.dataset}
+            | ({"id": row["id"]} if "id" in row else {})
+            | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
+            | {f"output_{n}": answer["output"] for n, answer in given.items()}
+            | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}
+            | {RAW_FIELDS[0]: reply and (reply.choice or reply.text)}
+        )
+    return rows

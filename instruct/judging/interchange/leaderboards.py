@@ -16,7 +16,7 @@ from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.contents import Contents
+from instruct.judging.interchange.json_lines import Contents
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import read_replies, read_verdict
 from instruct.run.replies import completion_key
@@ -45,8 +45,7 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
     """
     if "score" in rows[0].fields:
         return _ratings(rows, baseline)
-    judgments: list[Judgment] = []
-    replies: dict[str, dict[str, Completion]] = {}
+    contents = Contents([], {})
     taken: dict[tuple[str, ...], RawRow] = {}
     for pair, row in enumerate(rows):
         check_storable(row, "row", row.fields)
@@ -68,10 +67,10 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
                 raise InputError(f"{row.place}: {one_line(label, 40)!r} is no label of {card.name}; correct it")
             completion = Completion(text)
             key = completion_key({"imported": completion.record(), "row": row.fields, "position": position})
-            replies.setdefault(card.name, {})[key] = completion
+            contents.replies.setdefault(card.name, {})[key] = completion
             about = (card.name, candidate, other, pair, identity, dataset, position, key)
-            judgments.append(Judgment(*about, reading.verdict, reading.reason, reading.preference))
-    return Contents(judgments, replies)
+            contents.judgments.append(Judgment(*about, **vars(reading)))
+    return contents
 
 
 def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
@@ -85,8 +84,7 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         known = one_line(", ".join(by_model), 200)
         raise InputError(f"{rows[0].place}: ratings name no baseline; name one of the models with --baseline: {known}")
     card = _card(rows[0])
-    judgments: list[Judgment] = []
-    replies: dict[str, Completion] = {}
+    contents = Contents([], {card.name: {}})
     theirs = by_model.pop(baseline)
     for model, ours in by_model.items():
         if lacking := sorted(ours.keys() ^ theirs.keys()):
@@ -97,23 +95,18 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         for pair, (identity, row) in enumerate(ours.items()):
             keys, told = [], []
             for side in (row, theirs[identity]):
-                completion = Completion(str(side.fields.get("judgment") or ""))
+                completion, score = Completion(str(side.fields.get("judgment") or "")), side.fields.get("score")
                 keys.append(completion_key({"imported": completion.record(), "row": side.fields}))
-                replies[keys[-1]], score = completion, side.fields.get("score")
+                contents.replies[card.name][keys[-1]] = completion
                 if isinstance(score, bool) or not isinstance(score, int | float):
                     raise InputError(f"{side.place}: score: must be a number, or -1 where there is none")
                 told.append(Completion("" if score == -1 else f"[[{score}]]"))
             reading = read_replies(card, told, ("", ""))
-            if reading.verdict == "unparsed" and all(reply.text for reply in told):
-                raise InputError(f"{row.place}: score: must be {_scale(card)}; correct it")
+            if reading.verdict == "unparsed" and all(reply.text for reply in told) and (scale := card.verdict.rating):
+                raise InputError(f"{row.place}: score: must be from {scale.low:g} to {scale.high:g}; correct it")
             about = (card.name, model, baseline, pair, identity, "unknown", "first", " ".join(keys))
-            judgments.append(Judgment(*about, reading.verdict, reading.reason, ratings=reading.ratings))
-    return Contents(judgments, {card.name: replies})
-
-
-def _scale(card: JudgeCard) -> str:
-    assert card.verdict.rating
-    return f"from {card.verdict.rating.low:g} to {card.verdict.rating.high:g}"
+            contents.judgments.append(Judgment(*about, **vars(reading)))
+    return contents
 
 
 def _identity(row: RawRow) -> str:
@@ -164,19 +157,15 @@ def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: Compariso
     Raises:
         InputError: another judge, or pairs that were not shown in both orders.
     """
-    base, _, _ = wanted.judge.partition("@")
+    base, _, model = wanted.judge.partition("@")
     if base not in ("arena_hard", "arena_hard_v2", "mt_bench", "mt_bench_single"):
         raise InputError(f"--format leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
-    card = load_judge_card(base, wanted.judge.partition("@")[2] or None)
+    card, judgments = load_judge_card(base, model or None), store.judgments(wanted)
     pairs: dict[str, dict[str, Judgment]] = {}
-    for judgment in store.judgments(wanted):
+    for judgment in judgments:
         pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
-    texts = {
-        key: reply.text
-        for key, reply in store.completions(
-            k for each in pairs.values() for j in each.values() for k in j.key.split()
-        ).items()
-    }
+    replies = store.completions(key for judgment in judgments for key in judgment.key.split())
+    texts = {key: reply.text for key, reply in replies.items()}
     rows: list[dict[str, Any]] = []
     for identity, orders in pairs.items():
         if base != "mt_bench_single" and len(orders) < 2:
@@ -206,8 +195,9 @@ def _rows(
         about = {"uid": id, "category": category, "judge": card.model, "model": names.candidate}
         yield about | {"baseline": names.baseline, "games": games}
     else:
-        won = {f"g{n}_winner": _winner(orders[position]) for n, position in ((1, "first"), (2, "second"))}
-        told = {f"g{n}_judgment": texts.get(orders[position].key, "") for n, position in ((1, "first"), (2, "second"))}
+        shown = {f"g{number}": orders[position] for number, position in ((1, "first"), (2, "second"))}
+        won = {f"{game}_winner": _winner(judgment) for game, judgment in shown.items()}
+        told = {f"{game}_judgment": texts.get(judgment.key, "") for game, judgment in shown.items()}
         yield asked | {"model_1": names.candidate, "model_2": names.baseline} | won | told
 
 
