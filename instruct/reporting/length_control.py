@@ -126,8 +126,9 @@ def length_controlled_win_rate(
     """The length-controlled win rate of one comparison (alpaca_eval.metrics.glm_winrate).
 
     Args:
-        rows: in AlpacaEval's schema, as judging.interchange.exchange.annotation_rows gives them: `instruction`,
-            `output_1` (the baseline's), `output_2`, `preference` (1 the baseline, 2 the candidate, None: no verdict).
+        rows: in AlpacaEval's schema, as judging.interchange.annotation_files.annotation_rows gives them:
+            `instruction`, `output_1` (the baseline's), `output_2`, `preference` (1 the baseline, 2 the candidate, None:
+            no verdict).
         difficulty_file: CSV in the layout of the hub's df_gamed.csv, which also has the answers gamed to be long or
             short that regularize the model; or any CSV with `instruction` and `instruction_difficulty`.
         prompts_file: the prompts in the leaderboard's order, for a file that knows them by their `index` alone.
