@@ -14,7 +14,6 @@ import importlib
 import importlib.util
 import itertools
 import logging
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -146,10 +145,8 @@ def chat_turns(template: str) -> list[dict[str, str]]:
 
 def is_weighted(name: str) -> bool:
     """Whether the annotator gives a preference between 1 and 2, from log-probabilities, rather than one of the two."""
-    return any(
-        parser == "logprob_parser" and not kwargs.get("is_binarize", True)
-        for parser, kwargs in _parsers(annotator_config(name))
-    )
+    parsers = _parsers(annotator_config(name))
+    return any(parser == "logprob_parser" and not kwargs.get("is_binarize", True) for parser, kwargs in parsers)
 
 
 def annotator_preference(name: str, completion: Completion) -> float | None:
@@ -158,12 +155,19 @@ def annotator_preference(name: str, completion: Completion) -> float | None:
     This is the package's own parser with its own arguments, except that two equal ranks are a draw (1.5); the package
     counts them as a win for the answer shown first.
     """
-    found = _parsed(annotator_config(name), completion)
-    if found == 0:  # the draw of lmsys_parser, which the package itself fails on
-        return 1.5
-    if found is None or not 1 <= found <= 2:
+    config = annotator_config(name)
+    parser = _parser(config.get("fn_completion_parser", "regex_parser"))
+    try:
+        with _silence():
+            (preference,) = parser(_reply(config, completion), **(config.get("completion_parser_kwargs") or {}))
+        preference = float(preference)
+    except Exception:  # like the package: whatever the parser raises, there is no annotation
         return None
-    return 1.5 if ranks_are_equal(name, completion) else found
+    if preference == 0:  # the draw of lmsys_parser, which the package itself fails on
+        return 1.5
+    if not 1 <= preference <= 2:
+        return None
+    return 1.5 if ranks_are_equal(name, completion) else preference
 
 
 def ranks_are_equal(name: str, completion: Completion) -> bool:
@@ -183,17 +187,6 @@ def ranks_are_equal(name: str, completion: Completion) -> bool:
     except Exception:  # not a ranking; the annotator's own parser has reported that
         return False
     return len(ranks) == 2 and ranks[0] == ranks[1]
-
-
-def _parsed(config: dict[str, Any], completion: Completion) -> float | None:
-    parser = _parser(config.get("fn_completion_parser", "regex_parser"))
-    try:
-        with _silence():
-            found = list(parser(_reply(config, completion), **(config.get("completion_parser_kwargs") or {})))
-        value = float(found[0]) if len(found) == 1 and found[0] is not None else math.nan
-    except Exception:  # like the package: whatever the parser raises, there is no annotation
-        return None
-    return None if math.isnan(value) else value
 
 
 def _parsers(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -49,8 +49,7 @@ def run_of_answers(
     names = _names(sides)
     left_out = _leave_out(sides, names) if common_prompts else {}
     _check_prompts(sides, names)
-    compared = itertools.combinations(names, 2) if baseline is None else itertools.product(names[:-1], names[-1:])
-    pairs: list[tuple[str, str]] = list(compared)
+    pairs = [*itertools.combinations(names, 2)] if baseline is None else [(name, names[-1]) for name in names[:-1]]
     with whole_run(folder, {}) as run:
         run.outputs.mkdir(exist_ok=True)
         for name, side in zip(names, sides, strict=True):
@@ -87,27 +86,29 @@ class _Side:
 
 
 def _sides(given: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]:
-    raw: dict[str, list[RawRow]] = {}
-    for label, answers in given.items():
-        if isinstance(answers, str | Path):
-            raw[label] = form.rows_of(Path(answers).expanduser())
-        elif isinstance(answers, Iterable) and not isinstance(answers, Mapping | bytes):
-            raw[label] = [_row(label, number, row) for number, row in enumerate(answers, start=1)]
-            if not raw[label]:
-                raise InputError(f"{label}: has no rows; give at least one answer")
-        else:
-            raise InputError(f"{label}: must be the path of a file or rows with instruction and output")
-    sides = []
-    for (label, answers), rows in zip(given.items(), form.renamed(list(raw.values())), strict=True):
-        path = Path(answers).expanduser() if isinstance(answers, str | Path) else None
-        sides.append(_Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label)))
-    return sides
+    paths = [Path(answers).expanduser() if isinstance(answers, str | Path) else None for answers in given.values()]
+    raw = [
+        form.rows_of(path) if path else _rows(label, answers)
+        for path, (label, answers) in zip(paths, given.items(), strict=True)
+    ]
+    return [
+        _Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label))
+        for path, label, rows in zip(paths, given, form.renamed(raw), strict=True)
+    ]
 
 
-def _row(origin: str, number: int, row: Any) -> RawRow:
-    if not isinstance(row, Mapping):
-        raise InputError(f"{origin}, row {number}: is not a mapping; give rows with instruction and output")
-    return RawRow(origin, number, dict(row))
+def _rows(label: str, answers: Any) -> list[RawRow]:
+    """The rows of answers that are no file."""
+    if not isinstance(answers, Iterable) or isinstance(answers, Mapping | bytes):
+        raise InputError(f"{label}: must be the path of a file or rows with instruction and output")
+    rows = []
+    for number, row in enumerate(answers, start=1):
+        if not isinstance(row, Mapping):
+            raise InputError(f"{label}, row {number}: is not a mapping; give rows with instruction and output")
+        rows.append(RawRow(label, number, dict(row)))
+    if not rows:
+        raise InputError(f"{label}: has no rows; give at least one answer")
+    return rows
 
 
 def _names(sides: Sequence[_Side]) -> list[str]:
@@ -115,10 +116,9 @@ def _names(sides: Sequence[_Side]) -> list[str]:
     names = [answers_name(side.path) if side.path else side.generator or side.label for side in sides]
     for others in ([side.generator for side in sides], [None if side.path else side.label for side in sides]):
         for name in {name for name in names if names.count(name) > 1}:
-            called = [place for place, each in enumerate(names) if each == name]
-            better = {place: others[place] for place in called}
+            better = {place: others[place] for place, its_name in enumerate(names) if its_name == name}
             if all(better.values()):
-                names = [better.get(place) or each for place, each in enumerate(names)]
+                names = [better.get(place) or its_name for place, its_name in enumerate(names)]
     for place, name in enumerate(names):
         if name in names[:place]:
             both = f"{sides[names.index(name)].label} and {sides[place].label}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.extras import vllm_is_installed
@@ -128,10 +128,8 @@ class Judge:
 
             engine.close()
             engine = ReplayEngine(self.replay, engine.identity)
-        try:
+        with contextlib.closing(engine):
             yield engine
-        finally:
-            engine.close()
 
     def check(self) -> None:
         """Refuse, before any work, a judge that cannot be asked on this machine.
@@ -166,12 +164,8 @@ class Judge:
         batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
         if card.protocol == "reward":
             batch = BATCH if self.options.stop_when else REWARD_BATCH
-        options = dataclasses.replace(
-            engine_options(card, batch),
-            dtype=self.options.dtype,
-            quantization=self.options.quantization,
-            tensor_parallel_size=self.options.tensor_parallel_size or 1,
-        )
+        local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
+        options = engine_options(card, batch, **local)
         if self.cluster is not None and self.replay is None and self.options.stop_when:
             raise InputError(
                 f"judge {card.name}: --stop-when decides after each batch, and a cluster works on several; drop one "
@@ -180,8 +174,8 @@ class Judge:
         return make_engine(self.engine, options, cluster=None if self.replay else self.cluster)
 
 
-def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
-    """What an engine must know of a judge."""
+def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:
+    """What an engine must know of a judge; `local`: how a model on this machine is loaded."""
     other_model = "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
     if card.model in SHUT_DOWN:
         other_model = (
@@ -208,4 +202,5 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         reward=card.protocol == "reward",
         head=card.head_file() if card.head else None,
         other_model=other_model,
+        **local,
     )

@@ -21,12 +21,6 @@ from instruct.judging.human_agreement import HumanAgreement
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
 ONE_RULE = "give one of labels, words, regex, json_field, scores or parser"
 
-# Fields that do not affect the verdicts.
-_ABOUT = {
-    "name", "description", "licence", "citation", "needs", "warning", "notes", "human_agreement", "weights",
-    "leading_policy", "gpu_gb", "trained_on",
-}  # fmt: skip
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -159,7 +153,7 @@ class PromptFor(_Section):
 
 
 class JudgeCard(_Section):
-    """The content of `judges/NAME/judge.yaml`.
+    """The content of `judges/NAME/judge.yaml`. Fields that do not affect the verdicts are left out of dumps.
 
     Attributes:
         annotator: an annotator of the alpaca-eval package, whose prompt is read from the package.
@@ -182,15 +176,15 @@ class JudgeCard(_Section):
         human_agreement: measured agreement with human labels, by set.
     """
 
-    name: str
-    description: str
+    name: str = Field(exclude=True)
+    description: str = Field(exclude=True)
     model: str
     revision: str | None = None
-    weights: Literal["safetensors", "pickle"] = "safetensors"
+    weights: Literal["safetensors", "pickle"] = Field(default="safetensors", exclude=True)
     protocol: Literal["pairwise", "single", "reward"]
     annotator: str | None = None
     head: str | None = None
-    trained_on: str | None = None
+    trained_on: str | None = Field(default=None, exclude=True)
     prompt: str | None = None
     prompt_with_input: str | None = None
     prompts: list[PromptFor] = []
@@ -201,16 +195,16 @@ class JudgeCard(_Section):
     thinking_end: str | None = Field(default=None, min_length=1)
     verdict: VerdictRule = VerdictRule()
     order_policy: Literal["both", "one"]
-    leading_policy: Policy
+    leading_policy: Policy = Field(exclude=True)
     identical_outputs_tie: bool = False
     context_length: int = Field(ge=1)
-    needs: str | None = None
-    gpu_gb: float | None = Field(default=None, gt=0)
-    licence: str
-    citation: str | None = None
-    human_agreement: dict[str, HumanAgreement] | None = None
-    warning: str | None = None
-    notes: str | None = None
+    needs: str | None = Field(default=None, exclude=True)
+    gpu_gb: float | None = Field(default=None, gt=0, exclude=True)
+    licence: str = Field(exclude=True)
+    citation: str | None = Field(default=None, exclude=True)
+    human_agreement: dict[str, HumanAgreement] | None = Field(default=None, exclude=True)
+    warning: str | None = Field(default=None, exclude=True)
+    notes: str | None = Field(default=None, exclude=True)
     _folder: Path = PrivateAttr(default=Path("."))
 
     @model_validator(mode="after")
@@ -249,10 +243,8 @@ class JudgeCard(_Section):
         return self
 
     def _checked_reward(self) -> JudgeCard:
-        unused = {
-            "prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers", "decoding",
-            "response_schema", "thinking_end",
-        }  # fmt: skip
+        unused = {"prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers"}
+        unused |= {"decoding", "response_schema", "thinking_end"}
         if given := sorted(unused & self.model_fields_set):
             raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(given)}")
         if self.verdict.reads_replies:
@@ -275,7 +267,7 @@ class JudgeCard(_Section):
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
         kinds: list[bool | PromptFor] = [] if self.protocol == "reward" else [False, True, *self.prompts]
         prompts = [self.prompt_text(which) for which in kinds]
-        content = self.model_dump(mode="json", exclude={*_ABOUT, "head", *([] if self.prompts else ["prompts"])})
+        content = self.model_dump(mode="json", exclude={"head", *([] if self.prompts else ["prompts"])})
         if self.head:
             content["head"] = hashlib.sha256(self.head_file().read_bytes()).hexdigest()
         for name in ("scores", "grades"):  # earlier versions did not have these rules; their hashes stay valid

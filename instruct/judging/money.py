@@ -159,18 +159,14 @@ def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes:
         raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
     if not estimate.requests:
         return
-    if price is None and budget_usd is not None:
-        raise InputError(
-            f"--budget-usd: the judge's price at this endpoint is unknown; add it to ./{TABLE}, or use --yes alone"
-        )
+    unknown = None if price else f"the judge's price at this endpoint is unknown; add it to ./{TABLE}"
+    if unknown and budget_usd is not None:
+        raise InputError(f"--budget-usd: {unknown}, or use --yes alone")
     say(estimate.words())
-    if yes or budget_usd is not None:
-        return
-    if price is None:
-        raise InputError(
-            f"the judge's price at this endpoint is unknown; add it to ./{TABLE} and set --budget-usd, or use --yes"
-        )
-    raise InputError("this judge costs money; set --budget-usd DOLLARS, a limit for the whole run, or use --yes")
+    if unknown and not (yes or budget_usd is not None):
+        raise InputError(f"{unknown} and set --budget-usd, or use --yes")
+    if not yes and budget_usd is None:
+        raise InputError("this judge costs money; set --budget-usd DOLLARS, a limit for the whole run, or use --yes")
 
 
 class Budget:

@@ -89,7 +89,7 @@ def read_scores(tie_margin: float, first: str, second: str) -> Reading:
     trained with: the sigmoid of the difference.
     """
     ours, theirs = _number(first), _number(second)
-    if not math.isfinite(ours) or not math.isfinite(theirs):
+    if ours is None or theirs is None or not math.isfinite(ours) or not math.isfinite(theirs):
         return Reading("unparsed", reason=NO_SCORE)
     verdict = _preferred(ours - theirs, tie_margin)
     preference = 1.5 if verdict == "tie" else 2 - (0.5 + 0.5 * math.tanh((ours - theirs) / 2))
@@ -138,10 +138,10 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
         if authors or rule.occurrence == "last":
             own = own[-1:]
         rating = _only({_number(statement.value) for statement in own})
-        if not scale.low <= rating <= scale.high:
+        if rating is None or not scale.low <= rating <= scale.high:
             raise Unreadable(OFF_SCALE)
         if completion.finish_reason == "length":
-            _refuse_cut_off(text, own[-1].end, _number(own[-1].value), scale)
+            _refuse_cut_off(text, own[-1].end, rating, scale)
         return rating
 
 
@@ -318,7 +318,7 @@ def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence
     if rule.occurrence == "last":
         own = own[-1:]
     first, second = _only({(_number(scores.value[1] or ""), _number(scores.value[2] or "")) for scores in own})
-    if math.isnan(first) or math.isnan(second):
+    if first is None or second is None:
         raise Unreadable(NO_VERDICT)
     if not all(scale.low <= score <= scale.high for score in (first, second)):
         raise Unreadable(OFF_SCALE)
@@ -338,12 +338,11 @@ def _verdict_of(value: str, words: Words) -> Verdict | None:
     return verdicts.get(value)
 
 
-def _number(value: str) -> float:
-    """The number that a text is; not a number if it is none."""
+def _number(value: str) -> float | None:
     try:
         return float(value)
     except ValueError:
-        return math.nan
+        return None
 
 
 def _refuse_cut_off(text: str, end: int, number: float, scale: RatingScale) -> None:

@@ -92,7 +92,7 @@ def test_the_schema_of_verdicts_is_as_strict_as_the_reader(tmp_path, change, val
     (tmp_path / "lines.jsonl").write_text(json.dumps(line))
     assert Draft202012Validator(verdict_schema()).is_valid(line) == valid
     if valid:
-        assert len(read_lines(tmp_path / "lines.jsonl")) == 1
+        assert len(read_lines(tmp_path / "lines.jsonl").judgments) == 1
     else:
         with pytest.raises(InputError):
             read_lines(tmp_path / "lines.jsonl")
