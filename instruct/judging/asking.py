@@ -11,7 +11,7 @@ from typing import Any
 from instruct.base.errors import InputError
 from instruct.base.extras import vllm_is_installed
 from instruct.base.replies import Completion
-from instruct.engines.base import Engine, EngineOptions, Prompt, Request, server_address
+from instruct.engines.base import Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine
@@ -140,24 +140,18 @@ class Judge:
         with self.open() as engine:
             engine.check()
 
-    @staticmethod
-    def _address(url: str) -> str:
-        try:
-            return server_address(url)
-        except ValueError as error:
-            raise InputError(f"--base-url: {error}") from None
-
     def _made(self) -> Engine:
         card = self.card
         if self.engine == "server":
             base_url, replicas = self.options.base_url, self.options.replicas
-            if replicas and not all(is_free(self._address(url)) for url in (base_url or "", *replicas)):
+            asked = self.options.concurrency, None, replicas, self.options.timeout
+            engine = make_engine("server", engine_options(card), base_url, *asked)  # refuses an invalid address
+            if replicas and not all(map(is_free, (base_url, *replicas))):
                 raise InputError(
                     f"judge {card.name}: several --base-url are servers of your own, on this machine or a private "
                     "network; give one of a provider alone"
                 )
-            asked = self.options.concurrency, None, replicas, self.options.timeout
-            return make_engine("server", engine_options(card), base_url, *asked)
+            return engine
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")

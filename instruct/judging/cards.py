@@ -122,10 +122,9 @@ class VerdictRule(_Section):
                 groups = re.compile(self.regex).groups
             except re.error as error:
                 raise ValueError(f"regex is not a regular expression ({one_line(error)})") from None
-            if self.scores and groups != 2:
-                raise ValueError(f"regex needs two groups, around the scores; it has {groups} (write others as (?:…))")
-            if not self.scores and groups != 1:
-                raise ValueError(f"regex needs one group, around the verdict; it has {groups} (write others as (?:…))")
+            if groups != (2 if self.scores else 1):
+                wanted = "two groups, around the scores" if self.scores else "one group, around the verdict"
+                raise ValueError(f"regex needs {wanted}; it has {groups} (write others as (?:…))")
         return self
 
     @property
@@ -291,9 +290,7 @@ class JudgeCard(_Section):
         """
         if self.annotator:
             return annotator_prompt(self.annotator)
-        if isinstance(which, PromptFor):
-            return self.file_beside(which.file, "prompt file", "it")
-        name = self.prompt_with_input if which and self.prompt_with_input else self.prompt
+        name = which.file if isinstance(which, PromptFor) else (which and self.prompt_with_input) or self.prompt
         return self.file_beside(str(name), "prompt file", "it")
 
     def file_beside(self, name: str, kind: str, what: str) -> Path:
