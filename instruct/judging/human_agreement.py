@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Required
+from typing import Annotated, Any, Protocol, Required
 
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
 
 from instruct.base.errors import counted
-
-if TYPE_CHECKING:
-    from instruct.judging.cards import JudgeCard
 
 # Above this p-value a difference between a judge and a yardstick may be chance.
 SIGNIFICANT = 0.05
@@ -51,14 +48,22 @@ class HumanAgreement(TypedDict, total=False):
     measured: Annotated[str, BeforeValidator(_date_as_text)]
 
 
-def agreement_words(card: JudgeCard) -> str:
+class Measured(Protocol):
+    """A judge's card (instruct.judging.cards), as far as it matters here."""
+
+    @property
+    def human_agreement(self) -> Mapping[str, HumanAgreement] | None: ...
+    def sha256(self) -> str: ...
+
+
+def agreement_words(card: Measured) -> str:
     """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
     if not card.human_agreement:
         return "not measured"
     return "; ".join(set_words(name, found, _outdated(card, found)) for name, found in card.human_agreement.items())
 
 
-def agreement_warnings(card: JudgeCard) -> list[str]:
+def agreement_warnings(card: Measured) -> list[str]:
     """One sentence for each set that is small, or on which the card's judge does not beat the best yardstick."""
     found = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
     small = [
@@ -138,5 +143,5 @@ def _chance(found: Mapping[str, Any]) -> str:
     return f"; no better than chance (κ {kappa_text(found)})" if is_chance(found) else ""
 
 
-def _outdated(card: JudgeCard, found: Mapping[str, Any]) -> bool:
+def _outdated(card: Measured, found: Mapping[str, Any]) -> bool:
     return "judge" in found and not card.sha256().startswith(found["judge"])
