@@ -323,7 +323,7 @@ def temperatures_text(lines: list[dict[str, Any]]) -> list[str]:
 
 def draw_plane(panels: Any) -> Any:
     """Forward against reverse cross-entropy, a panel for infinite data and one for samples."""
-    from instruct.reporting.figures.canvas import COLORS, FAINT, INK, axes_at, empty_figure
+    from instruct.reporting.figures.canvas import COLORS, FAINT, axes_at, empty_figure
 
     figure = empty_figure(4.2, "Precision and recall", "Each objective, and MLE at temperatures from 0.5 to 1.2 (line)")
     for number, panel in enumerate(panels):
@@ -337,14 +337,14 @@ def draw_plane(panels: Any) -> Any:
                 x = y = math.nan  # for the legend
             style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "osD^"[index // len(COLORS)]}
             axes.scatter([x], [y], s=22, alpha=0.8, zorder=2, label=name, **style)
-        axes.set_title(panel["title"], fontsize=9, loc="left", color=INK)
-        axes.set_xlabel("forward cross-entropy (low: recall)", fontsize=8)
-        axes.set_ylabel("reverse cross-entropy (low: precision)", fontsize=8)
+        axes.set_title(panel["title"])
+        axes.set_xlabel("forward cross-entropy (low: recall)")
+        axes.set_ylabel("reverse cross-entropy (low: precision)")
         axes.set_xlim(right=panel["limit"])
         if outside:
             corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
             axes.text(0.98, 0.98, "far right: " + "\n".join(outside), fontsize=6.5, color=FAINT, **corner)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False, fontsize=7)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1), fontsize=7)
     return figure
 
 
@@ -390,7 +390,7 @@ def main() -> None:
     from instruct.reporting.figures.canvas import Drawing
 
     results = run(given, folder)
-    Drawing("precision_recall", "Precision and recall", panels(results), draw_plane).save(folder)
+    Drawing("precision_recall", "Precision and recall", panels(results), draw_plane).save_into(folder)
     write_atomically(folder / "report.md", report_text(results))
     print(f"report: {folder / 'report.md'}")
 

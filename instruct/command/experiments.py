@@ -190,9 +190,9 @@ def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
     from instruct.reporting.render.html import image, render
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure.save(folder)
+    figure.save_into(folder)
     page = render(
-        "check.html.jinja", "report.css", name=name, words=words, figure=image(figure.drawn("svg")), title=figure.title
+        "check.html.jinja", "report.css", name=name, words=words, figure=image(figure.svg), title=figure.title
     )
     write_atomically(folder / "check.html", page)
     say(f"page      {folder / 'check.html'}")

@@ -17,7 +17,7 @@ from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.document import Caution, Document
 from instruct.reporting.exports.csv_table import csv_text
-from instruct.reporting.figures.rankings import ranked_systems
+from instruct.reporting.figures.judges import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
 from instruct.reporting.rankings import Entry, Ranking, Strengths, entries_of, ranking_tables, rankings, strengths
 from instruct.reporting.render.html import image, tables_page
@@ -281,8 +281,8 @@ def render_table(compared: Compared) -> str:
 
 def _page(compared: Compared) -> str:
     """One HTML file, with a figure of the rankings."""
-    drawing = ranked_systems([asdict(ranking) for ranking in compared.rankings])
-    figure = image(drawing.drawn("svg")) if drawing else None
+    drawing = ranked_systems(compared.rankings)
+    figure = image(drawing.svg) if drawing else None
     return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure)
 
 

@@ -11,8 +11,9 @@ messages may come from anybody: escape them. A report holds no prompt and no ans
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -141,6 +142,11 @@ class TallyFigures(Record):
     def called(self) -> int:
         """Ties that the judge called."""
         return self.tie - self.contradicted - self.identical
+
+    @property
+    def unread(self) -> int:
+        """Pairs without a verdict."""
+        return self.unparsed + self.failed
 
 
 class ReportWarning(Record):
@@ -278,6 +284,34 @@ class JudgeReport(Record):
     notes: str | None
     usd: float
     comparisons: list[ComparisonReport]
+
+
+class PolicyRow(NamedTuple):
+    """A comparison by one judge under one policy."""
+
+    judge: JudgeReport
+    comparison: ComparisonReport
+    policy: str
+
+    @property
+    def figures(self) -> TallyFigures:
+        """The figures under this policy."""
+        return self.comparison.policies[self.policy]
+
+    @property
+    def leads(self) -> bool:
+        """Whether the judge's card puts this policy first."""
+        return self.policy == self.comparison.leading
+
+
+def policy_rows(judges: Iterable[JudgeReport]) -> list[PolicyRow]:
+    """Every comparison of some judges under every policy."""
+    return [
+        PolicyRow(judge, comparison, policy)
+        for judge in judges
+        for comparison in judge.comparisons
+        for policy in comparison.policies
+    ]
 
 
 class Panel(Record):

@@ -224,7 +224,7 @@ def test_a_large_forest_plot_shows_only_the_leading_policies():
     judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]
     (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
     assert len(forest.data) == 30
-    assert {row["policy"] for row in forest.data} == {"strict"}
+    assert {row.policy for row in forest.data} == {"strict"}
 
 
 def test_win_rates_are_drawn_by_length_difference(tmp_path):

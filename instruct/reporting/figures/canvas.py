@@ -1,4 +1,4 @@
-"""What all figures share: their style, and how they become files."""
+"""What all figures share: their style, their places on a page, and how they become files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import one_line
+from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 
 if TYPE_CHECKING:
@@ -32,14 +33,29 @@ _STYLE: Any = {
     "text.parse_math": False,  # names are foreign text: a dollar sign is a dollar sign
     "svg.hashsalt": "instruct",
     "svg.fonttype": "path",
+    "axes.edgecolor": LINE,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 8,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "legend.borderaxespad": 0,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    **{f"{axis}tick.{key}": value for axis in "xy" for key, value in (("color", FAINT), ("labelsize", 8))},
+    **{f"{axis}tick.major.size": 3 for axis in "xy"},
 }
+_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure to draw: the stem of its files, its title, its data, and the function that draws it.
+    """A figure: the stem of its files, its title, its data, and the function that draws it. A notebook shows it.
 
-    `data` is JSON and all that `draw` reads: a figure is drawn again if either changed.
+    `data`, JSON or parts of a report, is all that `draw` reads: a figure is drawn again if either changed.
     """
 
     name: str
@@ -47,47 +63,62 @@ class Drawing:
     data: Any
     draw: Callable[[Any], Figure]
 
-    def save(self, folder: Path) -> None:
-        """Write NAME.png (200 dpi) and NAME.svg.
+    @property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return self._drawn("svg")["svg"].decode()
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write FILE.svg, FILE.png (200 dpi) or FILE.pdf, whole or not at all.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        path = Path(path).expanduser()
+        kind = path.suffix.lower()[1:]
+        if kind not in _METADATA:
+            raise InputError(f"{path}: the extension must be .svg, .png or .pdf; rename the file")
+        write_atomically(path, self._drawn(kind)[kind])
+
+    def save_into(self, folder: Path) -> None:
+        """Write NAME.png and NAME.svg.
 
         The same data give the same bytes with the same matplotlib. Each file is written whole or not at all, and not
         at all if it is up to date.
         """
         digest = self._digest()
-        metadata: dict[str, dict[str, Any]] = {
-            ".png": {"Description": digest},
-            ".svg": {"Description": digest, "Date": None},
-        }
-        paths = {suffix: folder / (self.name + suffix) for suffix in metadata}
+        paths = {kind: folder / f"{self.name}.{kind}" for kind in ("png", "svg")}
         if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths.values()):
             return
-        for suffix, content in self._drawn(metadata).items():
-            write_atomically(paths[suffix], content)
+        for kind, content in self._drawn(*paths, Description=digest).items():
+            write_atomically(paths[kind], content)
 
-    def drawn(self, kind: str) -> bytes:
-        """The figure as a file of a kind: svg, png or pdf."""
-        about: dict[str, Any] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
-        return self._drawn({f".{kind}": about[kind]})[f".{kind}"]
-
-    def _drawn(self, metadata: dict[str, dict[str, Any]]) -> dict[str, bytes]:
-        """The figure in each format named in `metadata`, drawn once."""
+    def _drawn(self, *kinds: str, **about: str) -> dict[str, bytes]:
+        """The figure as a file of each kind, drawn once; `about`: what the files say of themselves."""
         import matplotlib
 
-        found = {}
+        files = {}
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
             figure = self.draw(self.data)
-            for suffix, about in metadata.items():
+            for kind in kinds:
                 buffer = io.BytesIO()
-                figure.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=about)
-                found[suffix] = buffer.getvalue()
-        return found
+                metadata = _METADATA[kind] | about
+                figure.savefig(buffer, format=kind, facecolor="white", dpi=200, metadata=metadata)
+                files[kind] = buffer.getvalue()
+        return files
 
     def _digest(self) -> str:
         """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""
+        from pydantic_core import to_jsonable_python
+
         code = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
-        drawn_by = [self.draw.__name__, code, importlib.metadata.version("matplotlib")]
-        return hashlib.sha256(json.dumps([self.name, self.data, drawn_by]).encode()).hexdigest()
+        data = to_jsonable_python(self.data, serialize_unknown=True)
+        content = [self.name, data, code, importlib.metadata.version("matplotlib")]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def empty_figure(height: float, title: str, subtitle: str) -> Figure:
@@ -104,13 +135,32 @@ def empty_figure(height: float, title: str, subtitle: str) -> Figure:
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Axes at a place in inches from the figure's left and top."""
     total = figure.get_figheight()
-    axes = figure.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(LINE)
-    axes.tick_params(length=3, labelsize=8, color=FAINT, labelcolor=FAINT)
-    return axes
+    return figure.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
+
+
+def panels(
+    titles: tuple[str, str],
+    count: int,
+    size: tuple[float, float],
+    margins: tuple[float, float, float],
+    columns: int = 1,
+    below: float = 0.0,
+) -> tuple[Figure, list[Axes]]:
+    """A figure with its title and the line below it, and `count` panels in columns; all places are in inches.
+
+    Args:
+        size: a panel's height, and the space below it.
+        margins: the space to the left and to the right of a panel, and above the first row of panels.
+        below: further space below all panels.
+    """
+    (height, gap), (left, right, top) = size, margins
+    figure = empty_figure(top + math.ceil(count / columns) * (height + gap) + below, *titles)
+    width = WIDTH / columns
+    places = [divmod(number, columns) for number in range(count)]
+    return figure, [
+        axes_at(figure, left + column * width, top + row * (height + gap), width - left - right, height)
+        for row, column in places
+    ]
 
 
 def even_line(axes: Axes, upright: bool = False) -> None:
@@ -119,29 +169,29 @@ def even_line(axes: Axes, upright: bool = False) -> None:
     draw(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
 
 
-def forest_axes(figure: Figure, place: tuple[float, float, float], rows: int, limits: tuple[float, float]) -> Axes:
-    """Axes for a row per rate in percent; `place`: left, top and width in inches."""
-    left, top, width = place
-    axes = axes_at(figure, left, top, width, ROW * rows)
+def as_forest(axes: Axes, rows: int, limits: tuple[float, float]) -> None:
+    """Make axes those of a forest plot, with a row for each rate in percent."""
     axes.set_xlim(*limits)
     axes.set_ylim(rows - 0.5, -0.5)
     even_line(axes, upright=True)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     axes.xaxis.set_major_formatter(percent)
-    return axes
+
+
+def mark_rate(axes: Axes, row: float, rate: float, interval: list[float] | None, leads: bool = True) -> None:
+    """A rate and its interval in a row of a forest plot."""
+    color = BLUE if leads else FAINT
+    if interval:
+        axes.plot(interval, [row, row], color=color, linewidth=2 if leads else 1.2)
+    face = color if leads else "white"
+    axes.plot(rate, row, "o", color=color, markerfacecolor=face, markersize=5, clip_on=False, zorder=3)
 
 
 def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> None:
     """Text in a row of a forest plot, `inches` from the left end of the axes, or beyond their right end."""
-    width = axes.get_position().width * WIDTH
-    known: dict[str, Any] = {
-        "ha": "left",
-        "va": "center_baseline",
-        "clip_on": False,
-        "transform": axes.get_yaxis_transform(),
-    }
-    axes.text(inches / width, row, text, **known | style)
+    place: Mapping[str, Any] = {"va": "center_baseline", "clip_on": False, "transform": axes.get_yaxis_transform()}
+    axes.text(inches / (axes.get_position().width * WIDTH), row, text, **place, **style)
 
 
 def percent(value: float, _: object = None) -> str:
@@ -149,13 +199,7 @@ def percent(value: float, _: object = None) -> str:
     return f"{value:g} %"
 
 
-def legend(figure: Figure, handles: Any, loc: Any, place: tuple[float, float], **style: Any) -> None:
-    """A legend without a frame; `place`: its corner as parts of the figure."""
-    known: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "fontsize": 8}
-    figure.legend(handles=handles, loc=loc, bbox_to_anchor=place, **known | style)
-
-
-def abreast(candidate: str, baseline: str, *, most: int) -> str:
+def abreast(candidate: str, baseline: str, most: int) -> str:
     """The two names of a comparison on one line; each is cut to half of `most` if together they are longer."""
     first, second = (one_line(name, most) for name in (candidate, baseline))
     if len(first + second) > most:
@@ -163,12 +207,6 @@ def abreast(candidate: str, baseline: str, *, most: int) -> str:
     return f"{first} vs {second}"
 
 
-def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> str:
-    """The two names of a comparison; on two lines if together they are longer than `line`."""
-    first, second = (one_line(name, limit) for name in (candidate, baseline))
-    return f"{first} vs{' ' if len(first + second) <= line else chr(10)}{second}"
-
-
-def left_margin(labels: list[str], most: float = 2.6) -> float:
+def left_margin(labels: list[str]) -> float:
     """Inches that the labels of rows need on the left."""
-    return min(most, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))
+    return min(2.6, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))

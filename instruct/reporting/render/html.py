@@ -48,9 +48,9 @@ def tables_page(title: str, warnings: Sequence[str], tables: Sequence[Table], fi
     return render("compare.html.jinja", "report.css", None, title=title, clean=one_line, **known)
 
 
-def image(svg: bytes) -> str:
+def image(svg: str) -> str:
     """The address of an image inside the page; nothing in it can run."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def escaped_json(content: Any) -> str:

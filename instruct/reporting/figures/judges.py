@@ -1,0 +1,311 @@
+"""Figures of judges' verdicts: outcomes, win rates, rankings, when judging could stop, and the length of answers."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from instruct.base.errors import one_line
+from instruct.reporting.figures import canvas
+from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
+from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
+
+if TYPE_CHECKING:
+    from instruct.reporting.rankings import Ranking
+
+# A comparison, after the name of its judge.
+Named = tuple[str, ComparisonReport]
+_WARNING = " (WARNING: see the figure of its verdicts)"
+# The most rows of a forest plot, and the most panels, that fit on a page.
+_MOST_ROWS, _MOST_PANELS, _MOST_LOOKS = 60, 12, 6
+_BAR_ROW, _BAR = 0.62, 0.56
+
+
+class _Part(NamedTuple):
+    """A part of a bar: what it is called, its color, that of its count, its hatch, and what TallyFigures call it."""
+
+    label: str
+    color: str
+    ink: str
+    count: str
+    hatch: dict[str, Any] = {}
+
+
+# The light colors of report.css: any two differ in lightness, too. Contradicted and identical pairs are hatched.
+_PARTS = [
+    _Part("first named wins", BLUE, "white", "win"),
+    _Part("tie", "#D5D3CD", INK, "called"),
+    _Part("judge contradicted itself", "#9A8B6A", INK, "contradicted", {"hatch": "////", "edgecolor": "#7A6C4C"}),
+    _Part("identical answers", "#ECEAE4", INK, "identical", {"hatch": "....", "edgecolor": "#A8A59C"}),
+    _Part("first named loses", ORANGE, INK, "loss"),
+    _Part("no verdict", "#3D4248", "white", "unread"),
+]
+
+
+def outcomes(judge: JudgeReport, name: str) -> Drawing:
+    """Stacked bars of wins, ties and losses, a row per comparison under its leading policy.
+
+    As Figures 3 to 6 of the EMO paper (arXiv 2310.04691).
+    """
+    return Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", judge, _draw_outcomes)
+
+
+def _draw_outcomes(judge: JudgeReport) -> canvas.Figure:
+    from matplotlib.patches import Patch
+
+    warning = textwrap.wrap(one_line(judge.warning or "", 400), 100)
+    names = [_in_two_lines(comparison) for comparison in judge.comparisons]
+    left, right, top = canvas.left_margin(names), 1.45, 0.85 + (0.18 * len(warning) + 0.3 if warning else 0)
+    policies = ", ".join(dict.fromkeys(comparison.leading for comparison in judge.comparisons))
+    titles = f"Verdicts of {one_line(judge.name, 60)}", f"{one_line(judge.model, 70)}, policy: {policies}"
+    figure, (axes,) = canvas.panels(titles, 1, (_BAR_ROW * len(names), 0.68), (left, right, top))
+    for place, comparison in enumerate(judge.comparisons):
+        _draw_bar(axes, place, comparison, WIDTH - left - right)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0, pad=6, labelsize=10, labelcolor=INK)
+    axes.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
+    axes.spines["left"].set_visible(False)
+    axes.text(102, -0.62, "win rate ± SE", va="bottom", color=FAINT, size=8)
+    if warning:
+        box = {"facecolor": "#FFF1E8", "edgecolor": ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
+        style: Any = {"size": 8.5, "color": ALERT, "weight": "bold", "linespacing": 1.35, "bbox": box}
+        figure.text(0.23 / WIDTH, 1 - 0.86 / figure.get_figheight(), "\n".join(warning), va="top", **style)
+    every = [comparison.leading_figures for comparison in judge.comparisons]
+    shown = [part for part in _PARTS if not part.hatch or any(map(attrgetter(part.count), every))]
+    handles = [Patch(facecolor=part.color, label=part.label, linewidth=0, **part.hatch) for part in shown]
+    spacing: Any = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
+    place_of_legend = left / WIDTH, 0.02
+    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=place_of_legend, ncols=len(shown), **spacing)
+    return figure
+
+
+def _in_two_lines(comparison: ComparisonReport) -> str:
+    """The two names of a comparison; on one line if together they are short."""
+    first, second = (one_line(name, 28) for name in (comparison.candidate, comparison.baseline))
+    return f"{first} vs{' ' if len(first + second) <= 20 else chr(10)}{second}"
+
+
+def _draw_bar(axes: canvas.Axes, place: int, comparison: ComparisonReport, inches: float) -> None:
+    """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
+    from matplotlib.patheffects import withStroke
+
+    figures, start = comparison.leading_figures, 0.0
+    narrow: list[tuple[float, str]] = []
+    for part in _PARTS:
+        if not (count := getattr(figures, part.count)):
+            continue
+        share = 100 * count / figures.n
+        axes.barh(place, share, _BAR, left=start, color=part.color, linewidth=0, **part.hatch)
+        axes.barh(place, share, _BAR, left=start, color="none", edgecolor="white", linewidth=0.4)
+        text, middle = str(count), start + share / 2
+        if share / 100 * inches > 0.1 * len(text) + 0.06:
+            halo: Any = {"path_effects": [withStroke(linewidth=4, foreground=part.color)] if part.hatch else []}
+            style: Any = {"ha": "center", "va": "center_baseline", "weight": "bold"} | halo
+            axes.text(middle, place, text, color=part.ink, size=10, **style)
+        else:
+            narrow.append((middle, text))
+        start += share
+    _draw_narrow(axes, place, narrow, inches)
+    rate, error = figures.win_rate, figures.standard_error
+    said = "no verdict" if rate is None else f"{rate:.1f} %" + ("" if error is None else f" ± {error:.1f}")
+    pairs = f"n = {figures.n_judged}" + ", PARTIAL" * comparison.partial
+    axes.text(102, place - 0.13, said, va="center", color=INK, size=10, weight="bold")
+    axes.text(102, place + 0.2, pairs, va="center", color=FAINT, size=8)
+
+
+def _draw_narrow(axes: canvas.Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
+    """Counts of parts too narrow for them: above the bar, side by side, within its ends."""
+    widths = [100 * (0.09 * len(text) + 0.06) / inches for _, text in labels]
+    edge = 100.0
+    for index in reversed(range(len(labels))):
+        middle, text = labels[index]
+        half = widths[index] / 2
+        place = max(sum(widths[:index]) + half, min(middle, edge - half))
+        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=INK, size=8)
+        edge = place - half
+
+
+def win_rates(judges: list[JudgeReport]) -> Drawing | None:
+    """A forest plot over judges, comparisons and policies, with 95 % intervals; None without a verdict."""
+    rows = policy_rows(judges)
+    if len(rows) > _MOST_ROWS:
+        rows = [row for row in rows if row.leads]
+    title = "Win rates with their 95 % intervals, by judge, comparison and policy"
+    return Drawing("win_rates", title, rows, _draw_win_rates) if rows else None
+
+
+def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
+    from matplotlib.lines import Line2D
+
+    lines = _lines(rows)
+    left, right = 3.65, 2.0
+    titles = "Win rates", "With 95 % intervals; a tie is half a win"
+    figure, (axes,) = canvas.panels(titles, 1, (ROW * len(lines), 0.75), (left, right, 0.8))
+    canvas.as_forest(axes, len(lines), _limits(rows))
+    axes.locator_params(axis="x", nbins=5)
+    for place, (text, row) in enumerate(lines):
+        if row is None:
+            color = ALERT if text.endswith(_WARNING) else INK
+            canvas.beside(axes, 0.15 - left, place, text, weight="bold", size=9, color=color)
+            continue
+        color, figures = INK if row.leads else FAINT, row.figures
+        canvas.beside(axes, 0.3 - left, place, text, size=9, color=color)
+        canvas.beside(axes, -0.15, place, row.policy, size=8, color=color, ha="right")
+        canvas.beside(axes, WIDTH - left - right + 0.15, place, _said(row), size=8, color=color)
+        if figures.win_rate is not None:
+            canvas.mark_rate(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
+    handles = [Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy")]
+    if not all(row.leads for row in rows):
+        handles.append(Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"))
+    corner = left / WIDTH, 0.1 / figure.get_figheight()
+    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=2, columnspacing=1.5)
+    return figure
+
+
+def _lines(rows: list[PolicyRow]) -> list[tuple[str, PolicyRow | None]]:
+    """A line for each judge and each of its rows; a comparison is named on its first row."""
+    lines: list[tuple[str, PolicyRow | None]] = []
+    judge, comparison = None, None
+    for row in rows:
+        if row.judge is not judge:
+            lines.append((one_line(row.judge.name, 50) + _WARNING * bool(row.judge.warning), None))
+            comparison = None
+        names = canvas.abreast(row.comparison.candidate, row.comparison.baseline, 32)
+        lines.append(("" if row.comparison is comparison else names, row))
+        judge, comparison = row.judge, row.comparison
+    return lines
+
+
+def _limits(rows: list[PolicyRow]) -> tuple[float, float]:
+    """The ends of the axis: all intervals and 50, rounded outward to tens."""
+    ends = [end for row in rows for end in (row.figures.win_rate, *(row.figures.interval or ())) if end is not None]
+    low, high = 10 * math.floor(min([45, *ends]) / 10), 10 * math.ceil(max([55, *ends]) / 10)
+    return max(0, low), min(100, high)
+
+
+def _said(row: PolicyRow) -> str:
+    figures = row.figures
+    if figures.win_rate is None:
+        return "no verdict"
+    interval = f" ({_ends(shown)})" if (shown := _shown_interval(figures)) else ", too few"
+    return f"{figures.win_rate:.1f}{interval}, n = {figures.n_judged}" + ", PARTIAL" * row.comparison.partial
+
+
+def _shown_interval(figures: TallyFigures) -> list[float] | None:
+    """With too few pairs an interval is not drawn."""
+    return None if figures.finding == "too few" else figures.interval
+
+
+def _ends(interval: list[float]) -> str:
+    return f"{interval[0]:.1f}–{interval[1]:.1f}"
+
+
+def ranked_systems(ranked: Sequence[Ranking]) -> Drawing | None:
+    """A forest plot of systems against a common baseline, a panel per ranking; None without one."""
+    title = "Win rates against a common baseline, with simultaneous 95 % intervals and rank intervals"
+    return Drawing("ranking", title, list(ranked), _draw_ranking) if ranked else None
+
+
+def _draw_ranking(ranked: list[Ranking]) -> canvas.Figure:
+    left, right, top, gap = 3.0, 2.2, 1.05, 0.7
+    width = WIDTH - left - right
+    best = [ranking.standings[:_MOST_ROWS] for ranking in ranked]
+    subtitle = "Win rates with simultaneous 95 % intervals; a tie is half a win"
+    figure = canvas.empty_figure(top + sum(len(systems) * ROW + gap for systems in best), "Systems ranked", subtitle)
+    for ranking, systems in zip(ranked, best, strict=True):
+        axes = canvas.axes_at(figure, left, top, width, len(systems) * ROW)
+        canvas.as_forest(axes, len(systems), (0, 100))
+        top += len(systems) * ROW + gap
+        title = f"{one_line(ranking.judge, 40)}, against {one_line(ranking.baseline, 40)}"
+        canvas.beside(axes, 0.15 - left, -0.85, title, size=9, weight="bold", color=INK)
+        for place, system in enumerate(systems):
+            low, high = system.rank_interval
+            ranks = f"rank {low}" if low == high else f"rank {low}–{high}"
+            said = f"{system.win_rate:.1f} ({_ends(system.interval)}), {ranks}"
+            canvas.beside(axes, 0.3 - left, place, one_line(system.name, 36), size=9, color=INK)
+            canvas.beside(axes, width + 0.15, place, said, size=8, color=FAINT)
+            canvas.mark_rate(axes, place, system.win_rate, system.interval)
+    return figure
+
+
+def stopping(judges: list[JudgeReport]) -> Drawing | None:
+    """The confidence sequence of each comparison, the first six; None if no judge was to stop early."""
+    every = [(judge.name, each) for judge in judges for each in judge.comparisons]
+    shown = [(judge, each) for judge, each in every if each.sequential and each.sequential.looks][:_MOST_LOOKS]
+    title = "The win rate and its confidence sequence over the pairs judged, in a random order"
+    return Drawing("stopping", title, shown, _draw_stopping) if shown else None
+
+
+def _draw_stopping(shown: list[Named]) -> canvas.Figure:
+    titles = "When judging could stop", "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
+    figure, every = canvas.panels(titles, len(shown), (1.7, 0.75), (0.65, 0.25, 1.0))
+    for axes, (judge, each) in zip(every, shown, strict=True):
+        looked = each.sequential
+        assert looked
+        axes.set_title(f"{one_line(judge, 40)}: {canvas.abreast(each.candidate, each.baseline, 60)}")
+        axes.set_xlabel("pairs judged", labelpad=1)
+        axes.set_xlim(0, looked.pairs)
+        axes.set_ylim(0, 100)
+        axes.yaxis.set_major_formatter(canvas.percent)
+        canvas.even_line(axes)
+        n = [look.n for look in looked.looks]
+        low, high = zip((0, 100), *(look.interval for look in looked.looks), strict=True)
+        rates = [math.nan if look.win_rate is None else look.win_rate for look in looked.looks]
+        axes.fill_between([0, *n], low, high, color=BLUE, alpha=0.2, linewidth=0)
+        axes.plot(n, rates, color=BLUE, linewidth=1.4)
+        if looked.judged < looked.pairs:
+            axes.axvline(looked.judged, color=FAINT, linewidth=1)
+            side, away = ("right", -4) if looked.judged > 0.8 * looked.pairs else ("left", 4)
+            style: Any = {"xytext": (away, -10), "textcoords": "offset points", "ha": side, "size": 8, "color": FAINT}
+            axes.annotate(f"{looked.judged} of {looked.pairs}", (looked.judged, 100), **style)
+    return figure
+
+
+def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
+    """The win rate by the difference in length, a panel per comparison; None if no comparison has both answers."""
+    every = [(judge.name, each) for judge in judges for each in judge.comparisons]
+    compared = [(judge, each) for judge, each in every if each.length and each.length.by_difference]
+    title = "Win rate by length difference: candidate's answer minus baseline's"
+    return Drawing("length_difference", title, compared, _draw_differences) if compared else None
+
+
+def _draw_differences(compared: list[Named]) -> canvas.Figure:
+    shown = compared[:_MOST_PANELS]
+    columns = min(2, len(shown))
+    more = f"; the first {len(shown)} of {len(compared)} comparisons" if len(shown) < len(compared) else ""
+    subtitle = f"Bins: characters longer than the baseline's answer, with 95 % intervals; line: all pairs{more}"
+    titles = "Win rate by difference in length", subtitle
+    figure, every = canvas.panels(titles, len(shown), (1.75, 0.95), (0.65, 0.25, 1.2), columns)
+    for axes, (judge, comparison) in zip(every, shown, strict=True):
+        _draw_bins(axes, judge, comparison, 30 if columns == 2 else 70)
+    return figure
+
+
+def _draw_bins(axes: canvas.Axes, judge: str, comparison: ComparisonReport, limit: int) -> None:
+    axes.set_title(canvas.abreast(comparison.candidate, comparison.baseline, limit), pad=15)
+    axes.text(0, 1.04, f"by {one_line(judge, limit + 10)}", transform=axes.transAxes, size=8, color=FAINT)
+    canvas.even_line(axes)
+    bins = comparison.length.by_difference if comparison.length else []
+    below: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "annotation_clip": False}
+    for place, part in enumerate(bins):
+        if part.interval:
+            axes.plot([place, place], part.interval, color=BLUE, linewidth=2)
+        axes.plot(place, part.win_rate, "o", color=BLUE, markersize=6, clip_on=False, zorder=3)
+        style: Any = {"ha": "center", "va": "top", "size": 7, "color": FAINT}
+        axes.annotate(f"n = {part.n}", (place, 0), xytext=(0, -25), **below, **style)
+    if (rate := comparison.leading_figures.win_rate) is not None:
+        axes.axhline(rate, color=ORANGE, linewidth=1.2, zorder=0)
+    axes.set_xlim(-0.5, len(bins) - 0.5)
+    axes.set_ylim(0, 100)
+    axes.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
+    axes.set_xticks(range(len(bins)), [f"{_signed(part.low)}\nto {_signed(part.high)}" for part in bins])
+    axes.tick_params(axis="x", length=0)
+
+
+def _signed(characters: int) -> str:
+    return f"{characters:+d}".replace("-", "\N{MINUS SIGN}") if characters else "0"
