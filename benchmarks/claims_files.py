@@ -12,8 +12,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import LEAST_DECIDED, LEAST_SEEDS, agreeing_interval, finding_of
-from instruct.analysis.holm import holm
+from instruct.analysis.claims import LEAST_DECIDED, LEAST_SEEDS, agreeing_interval, finding_of, holm
 from instruct.analysis.inference import sign_test
 from instruct.analysis.outcomes import Outcome, outcome_of_score
 from instruct.analysis.panel import majority

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from instruct.analysis.holm import holm
+from instruct.analysis.claims import holm
 from instruct.analysis.jackknife import difference
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, cache_folder

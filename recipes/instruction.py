@@ -122,7 +122,7 @@ def compared(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]
     named = ([dict(zip(map(str, range(len(row))), row, strict=True)) for row in rows] for rows in (first, second))
     result = score_difference(*named)
     low, high = result.interval or (None, None)
-    return {"difference": result.value, "low": low, "high": high, "p": result.p}
+    return {"difference": result.difference, "low": low, "high": high, "p": result.p}
 
 
 def conclusion(difference: Mapping[str, Any]) -> str:

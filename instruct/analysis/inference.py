@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,24 @@ _AT_ONCE = 4_000_000
 _FEW_VALUES = 16
 # Below these Wilson's interval covers too little, and is united with the exact limits.
 _FEW_PAIRS, _FEW_POINTS = 20, 5
+
+
+class Estimate(NamedTuple):
+    """A value with its 95 % interval, and the two-sided p-value of the hypothesis that it is 0; None: not defined."""
+
+    value: float
+    interval: list[float] | None
+    p: float | None
+
+
+class Difference(NamedTuple):
+    """The first system's mean minus the second's over the `n` prompts with a score of both, its 95 % interval, and the
+    two-sided p-value of the hypothesis that it is 0; None where they are not defined."""
+
+    n: int = 0
+    difference: float | None = None
+    interval: list[float] | None = None
+    p: float | None = None
 
 
 def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:
@@ -173,15 +191,25 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
     return (1 + extreme) / (1 + RESAMPLES), RESAMPLES
 
 
-class MeanOfGroups(NamedTuple):
-    """See `mean_of_groups`."""
+def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, float | None]) -> Difference:
+    """The difference of two systems in points, 100 times that of their scores, prompt by prompt.
 
-    mean: float
-    interval: list[float] | None
-    p: float | None
+    A prompt that is easy for one system is easy for the other too, so the difference of paired scores is more certain
+    than two separate intervals suggest. The interval is the bootstrap's, p the paired permutation test's. Differences
+    that are all the same, such as those of ties, have no interval: resampling them says nothing about other prompts.
+
+    Args:
+        first, second: score by prompt, None without one.
+    """
+    pairs = [(ours, second.get(prompt)) for prompt, ours in first.items()]
+    differences = np.array([ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None])
+    if not len(differences):
+        return Difference()
+    interval = bootstrap_interval(differences) if np.ptp(differences) else None
+    return Difference(len(differences), 100 * float(differences.mean()), interval, sign_flip_test(differences)[0])
 
 
-def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> MeanOfGroups:
+def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
     """The mean of groups' means, such as tasks', each of paired differences in -1 to 1 of at least one row.
 
     Rows are drawn within their group: the 95 % interval is the normal one, with the variance of each group after one
@@ -194,12 +222,12 @@ def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> MeanOfGroups:
     """
     mean = float(np.mean([own.mean() for own in differences]))
     if not any(own.any() for own in differences):
-        return MeanOfGroups(mean, None, None)
+        return Estimate(mean, None, None)
     variances = [np.append(own, [-1.0, 1.0]).var() / len(own) for own in differences]
     half = NormalDist().inv_cdf(0.975) * math.sqrt(sum(variances)) / len(differences)
     weighted = np.concatenate([own / len(own) for own in differences])
     interval = [max(mean - half, -1.0), min(mean + half, 1.0)]
-    return MeanOfGroups(mean, interval, sign_flip_test(weighted)[0])
+    return Estimate(mean, interval, sign_flip_test(weighted)[0])
 
 
 # Two-sided 5 %, and 80 % power: 1.960 + 0.842 standard errors.

@@ -9,12 +9,14 @@ error 2.5 times too large; benchmarks/mauve.py). Leaving groups out adds neither
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from instruct.analysis.inference import Estimate
 
 GROUPS = 40
 
@@ -25,20 +27,13 @@ class Sample:
 
     value: of all texts. without: of all texts but one group, shape (GROUPS,); None: not known.
     other_variance: of `value`, for other reasons than the texts, such as a clustering's random start.
+    by_text: of a figure that is a mean over texts, its value for each text, by id; None: it is no such mean.
     """
 
     value: float
     without: NDArray[np.float64] | None = None
     other_variance: float = 0.0
-
-
-@dataclass(frozen=True)
-class JackknifeEstimate:
-    """A value with its 95 % interval, and the two-sided p-value of the hypothesis that it is 0; None: not defined."""
-
-    value: float
-    interval: list[float] | None
-    p: float | None
+    by_text: Mapping[str, float] | None = None
 
 
 @cache
@@ -64,7 +59,7 @@ def text_variance(without: NDArray[np.float64]) -> float:
     return (count - 1) ** 2 / count * float(np.var(without, ddof=1)) if count > 1 else math.nan
 
 
-def estimate(measured: Sequence[Sample]) -> JackknifeEstimate:
+def estimate(measured: Sequence[Sample]) -> Estimate:
     """The mean of a figure over trainings (or the figure of one), with an interval for other texts and trainings.
 
     The variance of the mean is that over texts, jointly for all trainings, plus that of `other_variance`, plus that
@@ -88,16 +83,16 @@ def estimate(measured: Sequence[Sample]) -> JackknifeEstimate:
     fixed = float(np.sum([each.other_variance for each in measured])) / len(measured) ** 2
     total = sum(variance for variance, _ in parts) + fixed
     if not parts or not math.isfinite(total):
-        return JackknifeEstimate(value, None, None)
+        return Estimate(value, None, None)
     from scipy import stats  # takes seconds
 
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
     error = math.sqrt(total)
     half = float(stats.t.ppf(0.975, freedom)) * error
-    return JackknifeEstimate(value, [value - half, value + half], float(2 * stats.t.sf(abs(value) / error, freedom)))
+    return Estimate(value, [value - half, value + half], float(2 * stats.t.sf(abs(value) / error, freedom)))
 
 
-def difference(first: Sequence[Sample], second: Sequence[Sample]) -> JackknifeEstimate:
+def difference(first: Sequence[Sample], second: Sequence[Sample]) -> Estimate:
     """The first system's figure minus the second's, both measured on the same prefixes, training by training.
 
     Raises:

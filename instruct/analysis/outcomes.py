@@ -71,33 +71,14 @@ def outcome_of(judgment: ShownVerdict) -> Outcome:
     return "win" if judgment.verdict == judgment.position else "loss"
 
 
-def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> dict[str, Outcome]:
-    """The candidate's outcome for each instruction.
-
-    `single`: one order per pair, drawn from a seed. `strict`: both orders; a tie if they disagree. `upstream`: what the
-    judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap shows
-    that it preferred a position; for all other judges `upstream` is `strict`. `averaged` goes
-    by margins instead of verdicts: see pair_results.
-
-    A missing verdict is never a tie: `failed` before `unparsed`.
-    """
-    pairs: dict[str, dict[str, ShownVerdict]] = {}
-    for judgment in judgments:
-        pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
-    return {instruction: _outcome(orders, policy, judge_rule) for instruction, orders in pairs.items()}
-
-
-def _outcome(orders: dict[str, ShownVerdict], policy: Policy, judge_rule: str | None) -> Outcome:
-    if policy == "single" or len(orders) == 1:
-        if len(orders) == 1:
-            return outcome_of(next(iter(orders.values())))
-        instruction = next(iter(orders.values())).instruction
-        return outcome_of(orders["second" if candidate_is_second(instruction) else "first"])
-    first, second = outcome_of(orders["first"]), outcome_of(orders["second"])
-    both = cast(Outcome, strict(first, second))
+def _outcome(orders: Mapping[str, ShownVerdict], policy: Policy, judge_rule: str | None) -> Outcome:
+    """The candidate's outcome of a pair; `orders`: the verdict or verdicts that the policy goes by, by position."""
+    if len(orders) == 1:
+        return outcome_of(next(iter(orders.values())))
+    first, second = orders["first"], orders["second"]
+    both = cast(Outcome, strict(outcome_of(first), outcome_of(second)))
     if policy == "upstream" and judge_rule == "pandalm" and both not in ("failed", "unparsed"):
-        same_label = orders["first"].verdict == orders["second"].verdict
-        return "tie" if same_label else first
+        return "tie" if first.verdict == second.verdict else outcome_of(first)
     return both
 
 
@@ -135,6 +116,9 @@ class Margins:
         if judgment.ratings is not None:
             return judgment.ratings[0] - judgment.ratings[1]
         return self.shown.get((judgment.instruction, judgment.position))
+
+
+NO_MARGINS = Margins()
 
 
 def averaged(shown_first: float, shown_second: float) -> float:
@@ -247,7 +231,7 @@ def is_weighted(judgments: Sequence[ShownVerdict]) -> bool:
 
 
 def results_by_policy(
-    judgments: Sequence[ShownVerdict], judge_rule: str | None = None, margins: Margins | None = None
+    judgments: Sequence[ShownVerdict], judge_rule: str | None = None, margins: Margins = NO_MARGINS
 ) -> dict[Policy, list[PairResult]]:
     """Each pair's result under every policy that the judgments allow.
 
@@ -256,19 +240,17 @@ def results_by_policy(
     every readable verdict.
 
     Args:
-        judge_rule: as in outcomes.
+        judge_rule: as in pair_results.
         margins: those that are not in the verdicts themselves.
     """
-    margins = margins or Margins()
     times = Counter(judgment.instruction for judgment in judgments)
-    found: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule, margins)}
-    if max(times.values(), default=0) > 1:
-        both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
+    results: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule, margins)}
+    if both := [judgment for judgment in judgments if times[judgment.instruction] == 2]:
         further = {"strict": True, "upstream": judge_rule == "pandalm", "averaged": _have_margins(both, margins)}
         for policy in get_args(Policy):
             if further.get(policy):
-                found[policy] = pair_results(both, policy, judge_rule, margins)
-    return found
+                results[policy] = pair_results(both, policy, judge_rule, margins)
+    return results
 
 
 def _have_margins(judgments: Sequence[ShownVerdict], margins: Margins) -> bool:
@@ -284,33 +266,36 @@ def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
 
 
 def pair_results(
-    judgments: Sequence[ShownVerdict],
-    policy: Policy,
-    judge_rule: str | None = None,
-    margins: Margins | None = None,
+    judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: str | None = None, margins: Margins = NO_MARGINS
 ) -> list[PairResult]:
-    """Each pair's result, in the order of the judgments; `judge_rule` and `margins` as in results_by_policy.
+    """Each pair's result, in the order of the judgments; `margins` as in results_by_policy.
 
-    `averaged`: the side that the mean margin of both orders is on; a weighted judge's score is the logistic function of
-    that mean. A pair with an unreadable verdict has no result, as under `strict`.
+    `single`: one order per pair, drawn from a seed. `strict`: both orders; a tie if they disagree. `upstream`: what the
+    judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap shows
+    that it preferred a position; for all other judges `upstream` is `strict`. `averaged`: the side that the mean margin
+    of both orders is on; a weighted judge's score is the logistic function of that mean.
+
+    A missing verdict is never a tie: `failed` before `unparsed`, and a pair with one has no result under a policy for
+    both orders.
 
     Under the other policies a weighted judge's score is its preference for the candidate, or the mean of the two if the
     policy takes both orders: this is to graded preferences what a tie for disagreement is to counted ones. A judge that
     grades by labels has the score and weight of `graded`.
     """
-    weighted, largest = is_weighted(judgments), margins.largest_grade if margins else None
+    weighted, largest = is_weighted(judgments), margins.largest_grade
     pairs: dict[str, dict[str, ShownVerdict]] = {}
     for judgment in judgments:
         pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
-    found = []
-    for instruction, outcome in outcomes(judgments, policy, judge_rule).items():
-        orders = pairs[instruction]
+    results = []
+    for instruction, orders in pairs.items():
         if policy == "single" and len(orders) == 2:
-            orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
+            drawn = "second" if candidate_is_second(instruction) else "first"
+            orders = {drawn: orders[drawn]}
+        outcome = _outcome(orders, policy, judge_rule)
         score, weight = POINTS.get(outcome), 1.0
         if policy == "averaged" and score is not None:
-            mean = _mean_margin(orders, margins or Margins())
-            outcome = outcome_of_margin(mean, 0.0 if weighted else (margins or Margins()).tie)
+            mean = _mean_margin(orders, margins)
+            outcome = outcome_of_margin(mean, 0.0 if weighted else margins.tie)
             score = _logistic(mean) if weighted else POINTS[outcome]
         elif largest and score is not None:
             score, weight = graded([round((2 * _score(each) - 1) * largest, 6) for each in orders.values()])
@@ -319,8 +304,8 @@ def pair_results(
             score = sum(map(_score, orders.values())) / len(orders)
             outcome = outcome_of_score(score)
         tie = _tie_kind(orders.values()) if outcome == "tie" else None
-        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie, weight))
-    return found
+        results.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie, weight))
+    return results
 
 
 def _tie_kind(orders: Collection[ShownVerdict]) -> TieKind:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import ALPHA
-from instruct.analysis.holm import holm
+from instruct.analysis.claims import ALPHA, holm
 from instruct.analysis.inference import RESAMPLES, SEED, chunks, score_interval, sign_flip_test
 
 _BOUND = 15.0  # log-odds: no sample that fits into memory tells a larger strength from it
@@ -165,13 +164,12 @@ def _determined(
     sides: NDArray[np.int64], points: NDArray[np.float64], played: NDArray[np.float64], systems: int
 ) -> bool:
     """Whether every system has points, directly or over others, against every other one."""
-    reached = np.eye(systems, dtype=bool)
-    for (first, second), won, n in zip(sides, points, played, strict=True):
-        reached[first, second] |= won > 0
-        reached[second, first] |= won < n
-    for middle in range(systems):
-        reached |= reached[:, middle : middle + 1] & reached[middle : middle + 1]
-    return bool(reached.all())
+    from scipy.sparse.csgraph import connected_components
+
+    won = np.zeros((systems, systems))
+    np.add.at(won, (sides[:, 0], sides[:, 1]), points)
+    np.add.at(won, (sides[:, 1], sides[:, 0]), played - points)
+    return int(connected_components(won, connection="strong")[0]) == 1
 
 
 def _fitted(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from instruct.analysis.inference import Difference
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -51,25 +53,13 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     return Spread(mean, deviation, _percent(over_seeds), len(shared), _percent(both), _percent(prompts), p)
 
 
-@dataclass(frozen=True)
-class ScoreDifference:
-    """The mean over seeds and prompts of one system's scores minus another's, in the scores' unit.
-
-    `n` prompts have a score in all `seeds` trainings of both. `interval` (95 %) and `p` (of the mean 0) are over seeds
-    and prompts; None with fewer than two of either, or without any variation.
-    """
-
-    value: float | None
-    seeds: int
-    n: int
-    interval: list[float] | None
-    p: float | None
-
-
 def score_difference(
     first: Sequence[Mapping[str, float | None]], second: Sequence[Mapping[str, float | None]]
-) -> ScoreDifference:
+) -> Difference:
     """Compare two systems, seed with seed and prompt with prompt, by the two-way analysis of `seed_spread`.
+
+    The difference is in the scores' unit, over the prompts with a score in all trainings of both. Its interval and p
+    are over seeds and prompts: None with fewer than two of either, or without any variation.
 
     Args:
         first, second: of each seed in the same order: score by prompt, None without one.
@@ -80,11 +70,11 @@ def score_difference(
     pairs = list(zip(first, second, strict=True))
     shared = [key for key in pairs[0][0] if all(one.get(key) is not None for pair in pairs for one in pair)]
     if not shared:
-        return ScoreDifference(None, len(pairs), 0, None, None)
+        return Difference()
     both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
     scores = both[:, 0] - both[:, 1]
     interval, _, p = _crossed(scores, 0.0) if min(scores.shape) > 1 else (None, None, None)
-    return ScoreDifference(float(scores.mean()), len(pairs), len(shared), interval, p)
+    return Difference(len(shared), float(scores.mean()), interval, p)
 
 
 def _crossed(scores: np.ndarray, null: float) -> tuple[list[float] | None, list[float] | None, float | None]:
@@ -125,4 +115,4 @@ def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
 
 
 def _percent(interval: list[float] | None) -> list[float] | None:
-    return None if interval is None else [max(0.0, interval[0]), min(100.0, interval[1])]
+    return None if interval is None else np.clip(interval, 0, 100).tolist()

@@ -143,31 +143,6 @@ class Tally:
         return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
 
 
-def tally(
-    outcomes: Iterable[str],
-    scores: Iterable[float] | None = None,
-    contradicted: int = 0,
-    identical: int = 0,
-    conversations: Iterable[float] | None = None,
-) -> Tally:
-    """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores` and the others as in Tally.
-
-    Raises:
-        ValueError: another word, another number of scores than of verdicts, or more ties of a kind than ties.
-    """
-    counts = Counter(str(outcome) for outcome in outcomes)
-    unknown = counts.keys() - {"win", "tie", "loss", "unparsed", "failed"}
-    if unknown:
-        raise ValueError(f"unknown outcome {min(unknown)!r}")
-    return Tally(
-        **counts,
-        scores=None if scores is None else tuple(scores),
-        contradicted=contradicted,
-        identical=identical,
-        conversations=None if conversations is None else tuple(conversations),
-    )
-
-
 @dataclass(frozen=True)
 class PositionStatistics:
     """How much the order of the answers matters.
@@ -216,11 +191,11 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
 
 def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     """The pairs' outcomes, their scores if these are graded, and those of the conversations that they are turns of."""
-    scores = weighted_scores(pairs)
-    return tally(
-        (pair.outcome for pair in pairs),
-        scores if any(score not in (0, 0.5, 1) for score in scores) else None,
+    scores, counts = weighted_scores(pairs), Counter(pair.outcome for pair in pairs)
+    return Tally(
+        **{str(outcome): n for outcome, n in counts.items()},
+        scores=tuple(scores) if any(score not in (0, 0.5, 1) for score in scores) else None,
         contradicted=sum(pair.tie == "contradicted" for pair in pairs),
         identical=sum(pair.tie == "identical" for pair in pairs),
-        conversations=unit_scores(pairs).values() if any(pair.conversation for pair in pairs) else None,
+        conversations=tuple(unit_scores(pairs).values()) if any(pair.conversation for pair in pairs) else None,
     )

@@ -1,23 +1,25 @@
-"""The table of `instruct bench`: each objective's figures over seeds, and its paired differences from MLE."""
+"""What `instruct bench` finds, and its tables: figures of objectives over seeds, and paired differences from MLE."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instruct.analysis.claims import LEAST_SEEDS, finding_of
-from instruct.analysis.holm import holm
+from instruct.analysis.claims import LEAST_SEEDS, finding_of, holm
+from instruct.analysis.measured_results import JUDGED, Bench, BenchDifference, BenchSystem
 from instruct.analysis.seeds import score_difference
 from instruct.data.evaluation import identity
 from instruct.measuring.controls import control_name
 from instruct.measuring.texts.rouge import rouge
-from instruct.reporting.bench_results import JUDGED, Bench, BenchDifference, BenchSystem
+from instruct.reporting.claims import seeds_of
 from instruct.reporting.model import ReportData
 from instruct.reporting.read import RunContents
+from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
+from instruct.reporting.text import capital, signed
 from instruct.training.options import without_seed
 
 # Score by prompt.
@@ -54,24 +56,18 @@ def bench_of(contents: RunContents, report: ReportData) -> Bench | None:
         for key, tried in record["inputs"]["rates"].items()
     }
     names: dict[str, dict[int, str]] = {}
-    for name, system in contents.config["systems"].items():
-        if system.get("seed") is not None:
-            names.setdefault(without_seed(name, system["seed"]), {})[system["seed"]] = name
+    for name, seed in seeds_of(contents.config).items():
+        names.setdefault(without_seed(name, seed), {})[seed] = name
     measured = _Measured(contents, names, _scores(contents))
     systems = [_system(measured, key, list(own.values()), rates.get(key, {})) for key, own in names.items()]
     others = {_at_entropy(key): [control_name(name) for name in own.values()] for key, own in names.items()}
     others |= {name: [name] for name, system in contents.config["systems"].items() if system["objective"] == "none"}
     systems += [system for label, own in others.items() if (system := _system(measured, label, own, {})).figures]
     differences = _differences(measured)
-    corrected = holm([difference.p for difference in differences])
-    for difference, p in zip(differences, corrected, strict=True):
+    for difference, p in zip(differences, holm([difference.p for difference in differences]), strict=True):
         difference.p_holm, difference.finding = p, _finding(difference, p)
-    return Bench(
-        rows=rows,
-        systems=systems,
-        differences=differences + _verdicts(report),
-        notes=_notes(measured, report, rates, rows),
-    )
+    notes = _notes(measured, report, rates, rows)
+    return Bench(rows=rows, systems=systems, differences=differences + _verdicts(report), notes=notes)
 
 
 def _at_entropy(key: str) -> str:
@@ -80,19 +76,17 @@ def _at_entropy(key: str) -> str:
 
 def _scores(contents: RunContents) -> dict[str, Mapping[str, Scores]]:
     values = contents.values
-    likelihoods: dict[str, Scores] = {
-        name: {str(key): nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
+    likelihoods = {
+        name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
         for name, columns in values.get("perplexity", {}).items()
     }
-    sampled: dict[str, Scores] = {
-        name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()
-    }
-    found: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: _answers(contents), SAMPLED: sampled}
+    sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
+    scores: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: _answers(contents), SAMPLED: sampled}
     for part, systems in values.items():
         if part.startswith(("tasks/", "lm_eval/")):
             metric, scored = scored_rows(part, systems)
-            found[f"{part.partition('/')[2]} ({metric})"] = scored
-    return {measure: systems for measure, systems in found.items() if systems}
+            scores[f"{part.partition('/')[2]} ({metric})"] = scored
+    return {measure: systems for measure, systems in scores.items() if systems}
 
 
 def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
@@ -147,35 +141,21 @@ def _system(measured: _Measured, label: str, names: Sequence[str], rates: Mappin
 
 def _differences(measured: _Measured) -> list[BenchDifference]:
     """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
-    mle, found = measured.names["mle"], []
+    mle, differences = measured.names["mle"], []
     for key, own in measured.names.items():
         if key == "mle":
             continue
+        ours, standard = list(own.values()), {"mle": [mle[seed] for seed in own]}
         for measure in measured.scores:
-            pairs = [(key, list(own.values()), "mle", [mle[seed] for seed in own])]
-            if measure == SAMPLED:
-                controls = [control_name(name) for name in own.values()]
-                pairs.append((key, list(own.values()), _at_entropy(key), controls))
-            for first, ours, second, theirs in pairs:
+            controls = {_at_entropy(key): list(map(control_name, ours))} if measure == SAMPLED else {}
+            for second, theirs in (standard | controls).items():
                 scores = measured.of(measure, ours), measured.of(measure, theirs)
-                if not all(scores):
-                    continue
-                result = score_difference(*scores)
-                found.append(
-                    BenchDifference(
-                        measure=measure,
-                        first=first,
-                        second=second,
-                        trainings=result.seeds,
-                        n=result.n,
-                        difference=result.value,
-                        interval=result.interval,
-                        p=result.p,
-                        p_holm=None,
-                        finding="",
-                    )
-                )
-    return found
+                if all(scores):
+                    names: dict[str, Any] = {"measure": measure, "first": key, "second": second}
+                    found = score_difference(*scores)._asdict()
+                    row = BenchDifference(**names, trainings=len(ours), **found, p_holm=None, finding="")
+                    differences.append(row)
+    return differences
 
 
 def _verdicts(report: ReportData) -> list[BenchDifference]:
@@ -249,3 +229,43 @@ def _notes(
             notes.append(f"{row.system} has no control at its entropy: {row.details.reason}")
     peaks = "GiB: the largest GPU memory of a training, or of the process without a GPU"
     return [*notes, f"minutes and {peaks}"]
+
+
+def bench_tables(found: Bench) -> list[Table]:
+    """Every objective's figures, and their differences from those of MLE."""
+    names = list(dict.fromkeys(name for system in found.systems for name in system.figures))
+    columns = [
+        Column("system", "name", text=True),
+        Column("learning rate", lambda row: None if row.learning_rate is None else f"{row.learning_rate:g}"),
+        Column("trainings"),
+        *(Column(name, _cell(name)) for name in names),
+        Column("minutes", lambda row: None if row.minutes is None else f"{row.minutes:.1f}"),
+        Column("GiB", lambda row: None if row.gib is None else f"{row.gib:.1f}"),
+    ]
+    tests = [
+        Column("difference", lambda row: f"{row.first} − {row.second}", text=True),
+        Column("of", "measure", text=True),
+        Column("seeds", "trainings"),
+        Column("n"),
+        Column("mean", lambda row: None if row.difference is None else signed(row.difference)),
+        Column("95 % CI", lambda row: row.interval and " to ".join(map(signed, row.interval))),
+        Column("p (Holm)", lambda row: None if row.p_holm is None else f"{row.p_holm:.3g}"),
+        Column("finding"),
+    ]
+    parts = ", ".join(f"{count:,} rows to {part}" for part, count in found.rows.items())
+    return [
+        columns_table("Objectives", found.systems, columns, f"{parts}, with different prompts."),
+        columns_table(
+            "Objectives beside MLE", found.differences, tests, " ".join(f"{capital(note)}." for note in found.notes)
+        ),
+    ]
+
+
+def _cell(name: str) -> Callable[[BenchSystem], str | None]:
+    def cell(row: BenchSystem) -> str | None:
+        if name not in row.figures:
+            return None
+        spread = f" ± {row.deviations[name]:.4f}" if name in row.deviations else ""
+        return f"{row.figures[name]:.4f}{spread}"
+
+    return cell

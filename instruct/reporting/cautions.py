@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
-from instruct.analysis.task_results import TaskReport
+from instruct.analysis.measured_results import TaskReport
 from instruct.base.errors import counted
 from instruct.data.encoded import MOST_CUT
 from instruct.judging.comparison import FILES

@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of
-from instruct.analysis.holm import holm
+from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of, holm
+from instruct.analysis.inference import paired_difference
 from instruct.analysis.outcomes import PairResult, Policy
-from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority, votes
-from instruct.analysis.results import Paired, SeedSpread, Sequential, rounded
+from instruct.analysis.results import Paired, SeedSpread, Sequential
 from instruct.analysis.seeds import seed_spread
 from instruct.analysis.sequential import sequential
 from instruct.analysis.statistics import tally_pairs
@@ -102,7 +101,7 @@ def paired(found: Sequence[Judged], seeds: Mapping[str, int]) -> list[Paired]:
         policy: Policy = one.leading if one.leading == other.leading else "single"
         difference = paired_difference(one.scores(policy), other.scores(policy))
         names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
-        rows.append(recorded(Paired, difference, **names, difference=rounded(difference.points), p=difference.p))
+        rows.append(recorded(Paired, difference, **names, p=difference.p))
     return rows
 
 

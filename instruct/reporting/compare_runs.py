@@ -6,17 +6,16 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.paired import Difference, paired_difference
+from instruct.analysis.inference import Difference, paired_difference
 from instruct.analysis.results import SeedSpread, rounded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.document import Caution, Document
-from instruct.reporting.exports.csv_table import csv_text
+from instruct.reporting.exports.csv_rows import csv_text, ends
 from instruct.reporting.figures.judges import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
 from instruct.reporting.rankings import Entry, Ranking, Strengths, entries_of, ranking_tables, rankings, strengths
@@ -34,6 +33,7 @@ _NOTE = (
     "over the prompts with a verdict in both; p: paired permutation test of no difference. Adjusted p: of the "
     "comparison itself, corrected for all claims of its run's judge."
 )
+_FIGURES = ("n_judged", "win", "tie", "loss", "unparsed", "failed", "win_rate", "standard_error")
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,34 @@ class ComparedRow:
         """Those of the entry's comparison under its leading policy."""
         return self.entry.comparison.leading_figures
 
+    def content(self) -> dict[str, Any]:
+        """All figures, for programs."""
+        entry, comparison, figures = self.entry, self.entry.comparison, self.figures
+        n, difference, interval, p = self.difference or Difference()
+        return {
+            "judge": entry.judge,
+            "run": entry.run,
+            "candidate": comparison.candidate,
+            "baseline": comparison.baseline,
+            "policy": comparison.leading,
+            **{key: getattr(figures, key) for key in _FIGURES},
+            **ends("interval", figures.interval),
+            "finding": figures.finding,
+            "adjusted_p": comparison.significance.adjusted_p,
+            "compared_with": _label(self.against) if self.against else "",
+            "difference": rounded(difference),
+            **ends("difference", rounded(interval)),
+            "difference_n": n or None,
+            "p": p,
+            "warnings": self.warnings,
+        }
+
 
 def _shown_difference(row: ComparedRow) -> str | None:
-    difference = row.difference
-    if difference is None or difference.points is None:
+    _, difference, interval, _ = row.difference or Difference()
+    if difference is None:
         return None
-    return f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
+    return f"{difference:+.1f}" + (f" ({span(interval)})" if interval else "")
 
 
 _COLUMNS = [
@@ -71,25 +93,6 @@ _COLUMNS = [
     Column("adjusted p", lambda row: probability(row.entry.comparison.significance.adjusted_p)),
     Column("diff.", _shown_difference),
     Column("p", lambda row: probability(row.difference.p if row.difference else None)),
-]
-_DIFFERENCE = [
-    Column("difference", lambda difference: rounded(difference.points)),
-    Column("difference_low", lambda difference: rounded((difference.interval or [None])[0])),
-    Column("difference_high", lambda difference: rounded((difference.interval or [None])[-1])),
-    Column("difference_n", lambda difference: difference.n or None),
-    Column("p"),
-]
-_CSV_COLUMNS = [
-    *_COLUMNS[:5],
-    *(Column(key, f"figures.{key}") for key in ("n_judged", "win", "tie", "loss", "unparsed", "failed")),
-    *(Column(key, f"figures.{key}") for key in ("win_rate", "standard_error")),
-    Column("interval_low", itemgetter(0)).within(attrgetter("figures.interval")),
-    Column("interval_high", itemgetter(1)).within(attrgetter("figures.interval")),
-    Column("finding", "figures.finding"),
-    Column("adjusted_p", "entry.comparison.significance.adjusted_p"),
-    Column("compared_with", lambda row: _label(row.against) if row.against else ""),
-    *(column.within(attrgetter("difference")) for column in _DIFFERENCE),
-    Column("warnings", lambda row: "; ".join(row.warnings)),
 ]
 
 
@@ -157,10 +160,7 @@ class Compared:
     def content(self) -> dict[str, Any]:
         """All figures for programs."""
         return {
-            "comparisons": [
-                {column.header: column.of(row) for column in _CSV_COLUMNS} | {"warnings": row.warnings}
-                for row in self.rows
-            ],
+            "comparisons": [row.content() for row in self.rows],
             "panels": [{"run": each.run} | each.panel.model_dump() for each in self.panels],
             "seeds": {run: [each.model_dump() for each in spreads] for run, spreads in self._seeds().items()},
             "rankings": [asdict(each) | {"told_apart": each.told_apart} for each in self.rankings],
@@ -193,18 +193,17 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
             found, voted = entries_of(run, label)
             entries += found
             panels += [RunPanel(label, panel) for panel in voted]
-    judges = dict.fromkeys(entry.judge for entry in entries)
-    if len(paths) == 1 and not any(len([e for e in entries if e.judge == judge]) > 1 for judge in judges):
+    by_judge: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_judge.setdefault(entry.judge, []).append(entry)
+    if len(paths) == 1 and all(len(own) == 1 for own in by_judge.values()):
         raise InputError(
             f"{paths[0]}: no judge has compared two systems there; name further runs, or use `instruct report`"
         )
-    if len(paths) > 1 and not any(
-        len({entry.run for entry in entries if entry.judge == judge}) > 1 for judge in judges
-    ):
-        raise InputError(f"no judge has judged in two of these runs ({', '.join(one_line(j, 60) for j in judges)})")
-    rows = [
-        _row(entry, entries, labels[0], common_prompts) for judge in judges for entry in entries if entry.judge == judge
-    ]
+    if len(paths) > 1 and all(len({entry.run for entry in own}) == 1 for own in by_judge.values()):
+        judges = ", ".join(one_line(judge, 60) for judge in by_judge)
+        raise InputError(f"no judge has judged in two of these runs ({judges})")
+    rows = [_row(entry, own, labels[0], common_prompts) for own in by_judge.values() for entry in own]
     return Compared(rows, rankings(entries), strengths(entries), panels)
 
 
@@ -218,8 +217,8 @@ def _run_of(path: Path) -> Iterator[RunDirectory]:
         yield import_into_run(path, Path(folder) / "run")
 
 
-def _row(entry: Entry, entries: Sequence[Entry], first: str, common_prompts: bool) -> ComparedRow:
-    candidates = [other for other in entries if other.judge == entry.judge and other.run == first]
+def _row(entry: Entry, of_judge: Sequence[Entry], first: str, common_prompts: bool) -> ComparedRow:
+    candidates = [other for other in of_judge if other.run == first]
     partial = ["judging has not finished"] if entry.comparison.partial else []
     if entry.run == first:
         return ComparedRow(entry, warnings=partial)
@@ -296,7 +295,7 @@ def write_comparison(compared: Compared, path: str | Path) -> None:
     renderers: dict[str, Callable[[], str]] = {
         ".md": lambda: render_markdown(compared.document()),
         ".html": lambda: _page(compared),
-        ".csv": lambda: csv_text(columns_table("Runs", compared.rows, _CSV_COLUMNS)),
+        ".csv": lambda: csv_text([row.content() | {"warnings": "; ".join(row.warnings)} for row in compared.rows]),
     }
     write_atomically(path, renderers[check_ending(path)]())
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from instruct.base.errors import one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
-from instruct.reporting.bench_tables import bench_tables
+from instruct.reporting.bench import bench_tables
 from instruct.reporting.cautions import judge_warnings, task_warnings
 from instruct.reporting.comparison_tables import brief_table, comparison_tables, panel_tables
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
@@ -27,9 +27,9 @@ from instruct.reporting.model import (
 )
 from instruct.reporting.report_tables import lineage_tables, report_tables
 from instruct.reporting.tables import Table
-from instruct.reporting.task_tables import task_tables
+from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
-from instruct.reporting.text_tables import text_tables
+from instruct.reporting.texts import text_tables
 
 # More reasons than this for missing verdicts are in the table only.
 _MOST_REASONS = 3
@@ -307,7 +307,7 @@ def _together(report: ReportData) -> Iterator[Block]:
         yield Caution(claim_warning(text))
     for warning in task_warnings(report.tasks) if report.tasks else ():
         yield Caution(warning)
-    for table in (*text_tables(report)[:1], *task_tables(report.tasks)[:1]):
+    for table in (*text_tables(report.texts)[:1], *task_tables(report.tasks)[:1]):
         yield Brief(table)
     if report.tasks and report.tasks.forgetting:
         yield Paragraph(sentences.forgetting(report.tasks.forgetting))
@@ -331,7 +331,7 @@ def _numbers(report: ReportData) -> list[Block]:
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
     blocks += [*shown("length_difference"), *(table for panel in report.panels for table in panel_tables(panel))]
     blocks += shown(*TEXT_FIGURES)
-    blocks += [*text_tables(report), *task_tables(report.tasks)]
+    blocks += [*text_tables(report.texts), *task_tables(report.tasks)]
     for table in report_tables(report):
         blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
     return [*blocks, *shown("training", "perplexity", "task_curves")]

@@ -20,11 +20,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from instruct.analysis import results
 from instruct.analysis.claims import Finding
+from instruct.analysis.measured_results import Bench, TaskReport, TextReport
 from instruct.analysis.results import Interval, Record, rounded
-from instruct.analysis.task_results import TaskReport
-from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
-from instruct.reporting.bench_results import Bench
 from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.

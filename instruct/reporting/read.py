@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy, unit_scores
+from instruct.analysis.panel import judge_noise, mean_of_samples
 from instruct.analysis.results import JudgeNoise
-from instruct.analysis.samples import judge_noise, mean_of_samples
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion

@@ -15,7 +15,7 @@ from instruct.reporting.cautions import figure_warnings
 from instruct.reporting.claims import settle
 from instruct.reporting.document import document, summary
 from instruct.reporting.exports import write_exports
-from instruct.reporting.exports.tables import figures_table
+from instruct.reporting.exports.csv_rows import figures_rows
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
@@ -127,8 +127,7 @@ class Report(ReportData):
 
     def rows(self) -> list[dict[str, Any]]:
         """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""
-        table = figures_table(self)
-        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+        return figures_rows(self)
 
     def headlines(self) -> list[str]:
         """Who won, by how much and how certainly: a sentence per judge and claim.

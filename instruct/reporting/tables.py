@@ -5,7 +5,7 @@ Cells hold values, not markup: foreign text as it is, which each renderer escape
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -78,11 +78,6 @@ def columns_table(title: str, rows: Sequence[Any], columns: Sequence[Column], no
     left = sum(column.text for column, _ in kept)
     cells = list(zip(*(cells for _, cells in kept), strict=True))
     return Table(title, [column.header for column, _ in kept], cells, left, note)
-
-
-def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table from rows with the same keys."""
-    return Table(title, list(rows[0]) if rows else [], [list(row.values()) for row in rows])
 
 
 def shown(value: Value) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.holm import holm
-from instruct.analysis.inference import bootstrap_interval, mean_of_groups, sign_flip_test, sign_test
-from instruct.analysis.task_results import (
+from instruct.analysis.claims import holm
+from instruct.analysis.inference import mean_of_groups, paired_difference, sign_test
+from instruct.analysis.measured_results import (
     Forgetting,
     HarnessFigure,
     Loss,
@@ -20,15 +20,44 @@ from instruct.analysis.task_results import (
     TaskReport,
     VoteFigure,
 )
+from instruct.reporting.tables import Column, Table, Value, columns_table, text_columns
+from instruct.reporting.text import probability
 from instruct.run.measurements import Measurement, Metrics
 
 # Columns of the answers to each row by part (`tasks/KEY`) and system, as `instruct evaluate` keeps them.
 AnswerColumns = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
-
-
 # What a figure has from its row's details.
 _SHARED = ("rule", "of", "floor", "most_frequent", "in_training", "shortened")
 _OF_HARNESS = ("shots", "standard_error", "chat", "shortened", "draws", "lowest", "highest")
+
+
+_OVERVIEW = (
+    "Accuracy in percent; the mean is over the tasks that every system answered. Retrieval alone: the vote of the "
+    "demonstrations' labels, without a model. A system has to beat it to show that it uses the text."
+)
+_DETAILS = (
+    "Rule openicl: the label whose whole prompt has the lowest mean cross-entropy; sum: the most probable label. "
+    "Most frequent: always the test rows' most frequent label. In training: test rows that are also training rows. "
+    "Shortened: rows whose prompt did not fit the context with all demonstrations."
+)
+_VOTES = (
+    "The vote of the retrieved demonstrations' labels, without a model. A system that is right more often only "
+    "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
+)
+_DIFFERENCES = (
+    "The first's accuracy minus the second's on the same rows, in points, with its bootstrap interval; p is "
+    "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
+)
+_GRADED = (
+    " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
+    "wrong alone, p is that of the paired permutation test."
+)
+_HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
+
+_DRAWS = (
+    " A value of several draws of demonstrations is their mean, also of each row, so that the standard error and the "
+    "tests are of the test rows; beside it the lowest and the highest draw. One draw: fixed demonstrations or none."
+)
 
 
 def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
@@ -49,7 +78,8 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
         for row in rows
         if row.kind == "tasks" and row.metric == "accuracy"
     ]
-    order = {key: place for place, key in enumerate(dict.fromkeys(figure.task for figure in figures))}
+    order = list(dict.fromkeys(figure.task for figure in figures))
+    figures.sort(key=lambda figure: order.index(figure.task))
     harness = [
         HarnessFigure(
             task=row.task,
@@ -65,10 +95,10 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
     if not figures and not harness:
         return None
     return TaskReport(
-        figures=sorted(figures, key=lambda figure: order[figure.task]),
+        figures=figures,
         votes=[
             _beside_the_vote(figure.task, figure.system, answers[f"tasks/{figure.task}"][figure.system])
-            for figure in sorted(figures, key=lambda figure: order[figure.task])
+            for figure in figures
             if figure.floor is not None and "vote" in answers.get(f"tasks/{figure.task}", {}).get(figure.system, {})
         ],
         differences=_differences(answers),
@@ -105,8 +135,9 @@ def _differences(answers: AnswerColumns) -> list[TaskDifference]:
             _difference(task, metric, (second, scored[second]), (first, scored[first]))
             for first, second in itertools.combinations(scored, 2)
         ]
-    corrected = holm([difference.p for difference in differences])
-    return [difference.model_copy(update={"p_holm": p}) for difference, p in zip(differences, corrected, strict=True)]
+    for difference, p in zip(differences, holm([difference.p for difference in differences]), strict=True):
+        difference.p_holm = p
+    return differences
 
 
 def _forgetting(rows: Sequence[Measurement], answers: AnswerColumns) -> Forgetting | None:
@@ -134,26 +165,13 @@ def _forgetting(rows: Sequence[Measurement], answers: AnswerColumns) -> Forgetti
     means = 100 * np.mean([values.mean(axis=0) for values in tasks.values()], axis=0)
     losses = []
     for place, system in enumerate(trained, start=1):
-        change = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
-        interval = change.interval and [100 * end for end in change.interval]
-        losses.append(
-            Loss(
-                system=system,
-                value=means[place],
-                difference=100 * change.mean,
-                interval=interval,
-                p=change.p,
-                p_holm=None,
-            )
-        )
-    corrected = holm([loss.p for loss in losses])
-    return Forgetting(
-        tasks=list(tasks),
-        n=sum(map(len, tasks.values())),
-        base=base,
-        value=means[0],
-        losses=[loss.model_copy(update={"p_holm": p}) for loss, p in zip(losses, corrected, strict=True)],
-    )
+        change, interval, p = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
+        percent = interval and [100 * end for end in interval]
+        change *= 100
+        losses.append(Loss(system=system, value=means[place], difference=change, interval=percent, p=p, p_holm=None))
+    for loss, corrected in zip(losses, holm([loss.p for loss in losses]), strict=True):
+        loss.p_holm = corrected
+    return Forgetting(tasks=list(tasks), n=sum(map(len, tasks.values())), base=base, value=means[0], losses=losses)
 
 
 def scored_rows(
@@ -184,19 +202,108 @@ def _difference(
 ) -> TaskDifference:
     """McNemar's exact test is the sign test over the rows on which only one of the two is right."""
     (first, our_scores), (second, their_scores) = ours, theirs
-    values = np.array([score - their_scores[place] for place, score in our_scores.items() if place in their_scores])
-    alone, other = int((values > 0).sum()), int((values < 0).sum())
-    graded = not set(values) <= {-1.0, 0.0, 1.0}
+    values = [score - their_scores[place] for place, score in our_scores.items() if place in their_scores]
+    alone, other = sum(value > 0 for value in values), sum(value < 0 for value in values)
+    found = paired_difference(our_scores, their_scores)
     return TaskDifference(
         task=task,
         metric=metric,
         first=first,
         second=second,
-        n=len(values),
-        difference=100 * float(values.mean()) if len(values) else 0.0,
-        interval=bootstrap_interval(values) if alone + other else None,
+        n=found.n,
+        difference=found.difference or 0.0,
+        interval=found.interval,
         first_alone=alone,
         second_alone=other,
-        p=sign_flip_test(values)[0] if graded else sign_test(alone, other),
+        p=sign_test(alone, other) if set(values) <= {-1.0, 0.0, 1.0} else found.p,
         p_holm=None,
     )
+
+
+def task_tables(report: TaskReport | None) -> list[Table]:
+    """Accuracies by system, details, the vote, comparisons, lm-eval's tasks; tables without rows are left out."""
+    if report is None:
+        return []
+    tables = [_overview(report), _details(report), _votes(report), _comparisons(report), _harness(report)]
+    return [table for table in tables if table.rows]
+
+
+def _overview(report: TaskReport) -> Table:
+    """A row for each system, as in Table 3 of the paper; the mean is over the tasks that all systems have."""
+    tasks = list(dict.fromkeys(figure.task for figure in report.figures))
+    systems = list(dict.fromkeys(figure.system for figure in report.figures))
+    accuracy = {(figure.task, figure.system): figure.accuracy for figure in report.figures}
+    common = [task for task in tasks if all((task, system) in accuracy for system in systems)]
+    rows: list[list[Value]] = []
+    for system in systems:
+        own = [accuracy[task, system] for task in common]
+        rows.append([system, *(accuracy.get((task, system)) for task in tasks), sum(own) / len(own) if own else None])
+    floors = {figure.task: figure.floor for figure in report.figures}
+    if any(floor is not None for floor in floors.values()):
+        rows.append(["retrieval alone", *(floors[task] for task in tasks), None])
+    return Table("Tasks", ["system", *tasks, "mean"], rows, left=1, note=_OVERVIEW)
+
+
+def _details(report: TaskReport) -> Table:
+    columns = [
+        *text_columns("task", "system", "rule"),
+        Column("rows", lambda figure: f"{figure.rows} of {figure.of}", text=True),
+        Column("shots"),
+        Column("accuracy %", "accuracy"),
+        Column("95 % CI", "interval"),
+        Column("macro-F1 %", "macro_f1", when=any(figure.macro_f1 is not None for figure in report.figures)),
+        Column("retrieval alone %", "floor"),
+        Column("most frequent %", "most_frequent"),
+        Column("in training", "in_training"),
+        Column("shortened"),
+    ]
+    return columns_table("Tasks: details", report.figures, columns, _DETAILS)
+
+
+def _votes(report: TaskReport) -> Table:
+    columns = [
+        *text_columns("task", "system"),
+        Column("answers like the vote %", "like_vote"),
+        Column("rows: vote right", "vote_right"),
+        Column("accuracy there %", "right_with"),
+        Column("rows: vote wrong", "vote_wrong"),
+        Column("accuracy there %", "right_against"),
+    ]
+    return columns_table("Tasks: the demonstrations' vote", report.votes, columns, _VOTES)
+
+
+def _comparisons(report: TaskReport) -> Table:
+    harness = any(pair.metric != "accuracy" for pair in report.differences)
+    columns = [
+        *text_columns("task", "first", "second"),
+        Column("metric", text=True, when=harness),
+        Column("rows", "n"),
+        Column("difference", lambda pair: f"{pair.difference:+.1f}"),
+        Column("95 % CI", "interval"),
+        Column("only first right", "first_alone"),
+        Column("only second right", "second_alone"),
+        Column("p", lambda pair: probability(pair.p)),
+        Column("p (Holm)", lambda pair: probability(pair.p_holm)),
+    ]
+    note = _DIFFERENCES + _GRADED if harness else _DIFFERENCES
+    return columns_table("Tasks: differences", report.differences, columns, note)
+
+
+def _harness(report: TaskReport) -> Table:
+    drawn = any(figure.draws > 1 for figure in report.harness)
+    columns = [
+        *text_columns("task", "system", "metric"),
+        Column("shots"),
+        Column("rows"),
+        Column("value", lambda figure: f"{figure.value:.4f}"),
+        Column(
+            "std. error",
+            lambda figure: None if figure.standard_error is None else f"{figure.standard_error:.4f}",
+        ),
+        Column("prompts", lambda figure: "chat" if figure.chat else "text", when=any(f.chat for f in report.harness)),
+        Column("shortened", when="known"),
+        Column("draws", when=drawn),
+        Column("lowest", "lowest", when=drawn),
+        Column("highest", "highest", when=drawn),
+    ]
+    return columns_table("lm-eval", report.harness, columns, _HARNESS + _DRAWS if drawn else _HARNESS)

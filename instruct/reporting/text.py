@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.measured_results import JUDGED, Bench, Forgetting
 from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Significance
-from instruct.analysis.task_results import Forgetting
 from instruct.base.errors import counted, one_line
-from instruct.reporting.bench_results import JUDGED, Bench
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures, Unjudged
 
 POLICIES = {

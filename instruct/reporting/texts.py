@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from instruct.analysis.holm import holm
-from instruct.analysis.inference import bootstrap_interval, sign_flip_test
-from instruct.analysis.jackknife import JackknifeEstimate, difference, estimate
-from instruct.analysis.text_results import (
+from instruct.analysis.claims import holm
+from instruct.analysis.inference import Estimate, paired_difference
+from instruct.analysis.jackknife import Sample, difference, estimate, kept
+from instruct.analysis.measured_results import (
+    SampledMetricName,
     TextFigure,
     TextMetricName,
     TextReport,
@@ -23,35 +27,78 @@ from instruct.analysis.text_results import (
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.claims import seeds_of
-from instruct.reporting.text_figures import METRICS, Columns, TextSample, text_sample
+from instruct.reporting.tables import Column, Table, columns_table, text_columns
+from instruct.reporting.text import probability
 from instruct.run.measurements import Measurement, Metrics, metric_step
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
-Values = Mapping[str, Mapping[str, Columns]]
+Values = Mapping[str, Mapping[str, Mapping[str, Any]]]
 # What a metric is measured from that is a system's own (instruct.measuring).
 _OWN = {"weights", "at", "temperatures", "continuations"}
 _UNSEEN_PERCENT = _EMPTY_PERCENT = 5
+_TESTED = {"permutation": "paired permutation", "jackknife": "jackknife t"}
+_ABOUT_METRICS = (
+    "In brackets the 95 % interval for other texts and, with several training seeds, other trainings. A control "
+    "(mle-matched-SYSTEM) is MLE sampled at the temperature that gives it the system's entropy: what a system "
+    "gains over MLE but not over its control is sharpening. Compare figures of sampled texts at equal numbers only."
+)
+_ABOUT_TESTS = (
+    "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
+    "Permutation: the systems are swapped within each text. Jackknife: Student's t over 40 groups of texts and, "
+    "with several training seeds, over trainings."
+)
+
+
+class MetricTraits(NamedTuple):
+    """`label` for people. `better`: what is better, or how to read it. `most`: its largest value; the smallest is 0."""
+
+    label: str
+    better: str
+    most: float = 1.0
+
+
+_LOWER, _HIGHER, _HUMAN = "lower is better", "higher is better", "near human"
+METRICS: Mapping[TextMetricName, MetricTraits] = {
+    "perplexity": MetricTraits("perplexity", _LOWER, math.inf),
+    "entropy": MetricTraits("entropy (nats)", "how sharp", math.inf),
+    "forward_cross_entropy": MetricTraits("forward cross-entropy", _LOWER, math.inf),
+    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", _LOWER, math.inf),
+    "total_variation": MetricTraits("total variation", _LOWER),
+    "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER),
+    "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", math.inf),
+    "mauve": MetricTraits("MAUVE", _HIGHER),
+    "rouge1": MetricTraits("ROUGE-1", _HIGHER),
+    "rouge2": MetricTraits("ROUGE-2", _HIGHER),
+    "rougeL": MetricTraits("ROUGE-L", _HIGHER),
+    "rougeL_whole": MetricTraits("ROUGE-L with prefix", _HIGHER),
+    "distinct_1": MetricTraits("distinct-1", _HUMAN),
+    "distinct_2": MetricTraits("distinct-2", _HUMAN),
+    "self_bleu": MetricTraits("self-BLEU", _HUMAN),
+    "repetition": MetricTraits("repetition", _HUMAN),
+    "zipf": MetricTraits("Zipf coefficient", _HUMAN, math.inf),
+}
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Systems that differ in their training seed alone: their texts by seed, None for one without seeds."""
+    """Systems that differ in their training seed alone: their measurements by metric, after each system's name, and by
+    metric their samples by seed, None for a system without seeds."""
 
     name: str
     control_of: str | None
-    names: dict[int | None, str]
-    rows: dict[int | None, Mapping[str, Measurement]]
-    samples: dict[TextMetricName, dict[int | None, TextSample]]
+    objective: str | None
+    rows: dict[str, Mapping[str, Measurement]] = field(default_factory=dict)
+    samples: dict[TextMetricName, dict[int | None, Sample]] = field(default_factory=dict)
 
-    def named(self) -> list[tuple[str, Mapping[str, Measurement]]]:
-        """The rows of each training's system."""
-        return [(name, self.rows[seed]) for seed, name in self.names.items()]
+    def measured(self, metric: str) -> list[Measurement]:
+        """The rows of a metric that have a value."""
+        return [row for rows in self.rows.values() if (row := rows.get(metric)) and row.value is not None]
 
-    def measured(self, metric: str) -> dict[str, Measurement]:
-        """The rows of a metric that have a value, by system."""
-        known = {name: rows.get(metric) for name, rows in self.named()}
-        return {name: row for name, row in known.items() if row and row.value is not None}
+    @property
+    def sampled(self) -> bool:
+        """Whether a metric is of texts that the systems wrote."""
+        return any(metric in get_args(SampledMetricName) for metric in self.samples)
 
 
 def text_report(
@@ -64,60 +111,97 @@ def text_report(
         config: what the run ran with: its systems' objectives and seeds.
         steps: the manifest's: what each metric of each system was measured from.
     """
-    groups = _groups(metrics, values, config)
-    if not any(group.samples for group in groups):
+    groups = [group for group in _groups(metrics, values, config) if group.samples]
+    if not groups:
         return None
-    shown = [group for group in groups if group.samples]
+    warnings = steps.get("texts", {}).get("results", {}).get("warnings", [])
     return TextReport(
-        systems=[_system(group) for group in shown],
-        tests=_tests(shown, config),
+        systems=list(map(_system, groups)),
+        tests=_tests(groups),
         human=_human(metrics),
-        warnings=[
-            *steps.get("texts", {}).get("results", {}).get("warnings", []),
-            *_warnings(shown, config),
-            *_measured_differently(metrics, steps),
-        ],
+        warnings=[*warnings, *_warnings(groups), *_measured_differently(metrics, steps)],
     )
 
 
 def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list[_Group]:
-    seeds = seeds_of(config)
+    """In the order of the config's systems; a control follows its system."""
+    systems, seeds = config.get("systems") or {}, seeds_of(config)
     groups: dict[str, _Group] = {}
     for name, rows in metrics.texts.items():
         control = rows.get("matched_temperature")
         of_system = control.details.system if control else None
         seed = seeds.get(of_system or name)
-        base = without_seed(name, seed)
-        of = without_seed(of_system, seed) if of_system else None
-        group = groups.setdefault(base, _Group(base, of, {}, {}, {}))
-        group.names[seed], group.rows[seed] = name, rows
-        for key in METRICS:
-            if key in rows and (sample := text_sample(rows[key], values.get(rows[key].part, {}).get(name, {}))):
-                group.samples.setdefault(key, {})[seed] = sample
-    order = {name: place for place, name in enumerate(config.get("systems") or {})}
-    places = {
-        group.name: min(order.get(name, len(order)) for name in group.names.values()) for group in groups.values()
-    }
-    # A control follows its system.
+        base, of = without_seed(name, seed), without_seed(of_system, seed) if of_system else None
+        group = groups.setdefault(base, _Group(base, of, systems.get(name, {}).get("objective")))
+        group.rows[name] = rows
+        for metric in METRICS:
+            row = rows.get(metric)
+            if row and (sample := text_sample(row, values.get(row.part, {}).get(name, {}))):
+                group.samples.setdefault(metric, {})[seed] = sample
+    order = {name: place for place, name in enumerate(systems)}
+    places = {group.name: min(order.get(name, len(order)) for name in group.rows) for group in groups.values()}
     return sorted(
         groups.values(),
         key=lambda group: (places.get(group.control_of or group.name, len(order)), bool(group.control_of)),
     )
 
 
+def text_sample(row: Measurement, columns: Mapping[str, Any]) -> Sample | None:
+    """A row with what its uncertainty is estimated from: the value without each group of texts, which a figure of whole
+    samples keeps; of others it is that of a mean over texts (a prefix's is the mean of its samples), or of nats per
+    token. None: the row has no value.
+
+    Args:
+        columns: the values of each text.
+    """
+    if row.value is None:
+        return None
+    without = (columns.get("without") or {}).get(row.metric) or row.details.without
+    if without is not None:
+        return Sample(row.value, np.array(without), row.details.other_variance)
+    if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:
+        return Sample(row.value, _without_groups(means, dict.fromkeys(means, 1.0)), by_text=means)
+    nats, tokens = (
+        {key: float(np.sum(values)) for key, values in _by_id(columns, name).items()} for name in ("nats", "tokens")
+    )
+    rates = _without_groups(nats, tokens)
+    if rates is not None and row.metric != "entropy":
+        rates = np.exp(rates)
+    return Sample(row.value, rates, row.details.other_variance)
+
+
+def _without_groups(sums: Mapping[str, float], counts: Mapping[str, float]) -> NDArray[np.float64] | None:
+    """Sums over texts by counts over texts, without each group; None: without one there is nothing to count."""
+    ids = sorted(sums)
+    if not ids:
+        return None
+    left = kept(len(ids))
+    above, below = (left @ np.array([column[key] for key in ids]) for column in (sums, counts))
+    return above / below if below.all() else None
+
+
+def _by_id(columns: Mapping[str, Any], name: str) -> dict[str, list[float]]:
+    by_id: dict[str, list[float]] = {}
+    for key, value in zip(columns.get("id", ()), columns.get(name, ()), strict=False):
+        if value is not None:
+            by_id.setdefault(str(key), []).append(float(value))
+    return by_id
+
+
 def _system(group: _Group) -> TextSystem:
     figures = []
-    for key, by_seed in group.samples.items():
-        mean = estimate([sample.measured for sample in by_seed.values()])
-        figures.append(TextFigure(metric=key, value=mean.value, interval=METRICS[key].cut(mean.interval)))
-    temperatures = [row.value for row in group.measured("matched_temperature").values()]
+    for metric, traits in METRICS.items():
+        if metric in group.samples:
+            mean = estimate(list(group.samples[metric].values()))
+            interval = mean.interval and np.clip(mean.interval, 0, traits.most).tolist()
+            figures.append(TextFigure(metric=metric, value=mean.value, interval=interval))
     return TextSystem(
         name=group.name,
-        names=list(group.names.values()),
+        names=list(group.rows),
         control_of=group.control_of,
-        temperatures=[temperature for temperature in temperatures if temperature is not None],
-        figures=sorted(figures, key=lambda figure: list(METRICS).index(figure.metric)),
-        curve=_mean_points([row.details.curve for row in group.measured("mauve").values()]),
+        temperatures=[row.value for row in group.measured("matched_temperature") if row.value is not None],
+        figures=figures,
+        curve=_mean_points([row.details.curve for row in group.measured("mauve")]),
         by_temperature=_by_temperature(group),
     )
 
@@ -127,7 +211,7 @@ def _by_temperature(group: _Group) -> list[list[float]]:
     forward, reverse = (
         [
             sorted([[row.details.temperature, row.value or 0.0], *row.details.curve], key=lambda point: point[0])
-            for row in group.measured(f"{way}_cross_entropy").values()
+            for row in group.measured(f"{way}_cross_entropy")
             if row.details.curve
         ]
         for way in ("forward", "reverse")
@@ -142,33 +226,29 @@ def _mean_points(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]
     return means
 
 
-def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest]:
+def _tests(groups: Sequence[_Group]) -> list[TextTest]:
     """Every system against MLE (or the first system) and against its control, by every metric of both."""
     by_name = {group.name: group for group in groups}
-    objectives = {
-        group.name: (config.get("systems") or {}).get(next(iter(group.names.values())), {}).get("objective")
-        for group in groups
-    }
     systems = [group for group in groups if group.control_of is None]
     if not systems:
         return []
-    standard = next((group for group in systems if objectives[group.name] == "mle"), systems[0])
+    standard = next((group for group in systems if group.objective == "mle"), systems[0])
     pairs = [(group, standard) for group in systems if group is not standard]
     pairs += [(by_name[group.control_of], group) for group in groups if group.control_of in by_name]
     tests = [
         test
-        for key in METRICS
+        for metric in METRICS
         for first, second in pairs
-        if key in first.samples and key in second.samples and (test := _test(key, first, second))
+        if metric in first.samples and metric in second.samples and (test := _test(metric, first, second))
     ]
     for test, corrected in zip(tests, holm([test.p for test in tests]), strict=True):
         test.p_holm = corrected
     return tests
 
 
-def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
+def _test(metric: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
     """None: the systems share no text."""
-    ours, theirs = first.samples[key], second.samples[key]
+    ours, theirs = first.samples[metric], second.samples[metric]
     pairs = [(sample, theirs[seed]) for seed, sample in ours.items() if seed in theirs]
     if not pairs and 1 in (len(ours), len(theirs)):
         # A system without training seeds, such as the untrained model, is compared with each training of the other.
@@ -176,87 +256,80 @@ def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None
     compared = _compared(pairs) if pairs else None
     if compared is None:
         return None
-    estimated, test = compared
+    (value, interval, p), test = compared
     return TextTest(
-        metric=key,
+        metric=metric,
         first=first.name,
         second=second.name,
         trainings=len(pairs),
-        difference=estimated.value,
-        interval=estimated.interval,
-        p=estimated.p,
+        difference=value,
+        interval=interval,
+        p=p,
         p_holm=None,
         test=test,
     )
 
 
-def _compared(pairs: Sequence[tuple[TextSample, TextSample]]) -> tuple[JackknifeEstimate, TextTestName] | None:
+def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, TextTestName] | None:
     """The mean difference over trainings, and how it is tested; None: they have different texts."""
-    one, other = pairs[0]
-    if len(pairs) == 1 and one.by_text is not None and other.by_text is not None:
-        if one.by_text.keys() != other.by_text.keys():
-            return None
-        differences = np.array([value - other.by_text[key] for key, value in one.by_text.items()])
-        interval = bootstrap_interval(differences) if np.ptp(differences) else None
-        percent = None if interval is None else [end / 100 for end in interval]
-        return JackknifeEstimate(float(differences.mean()), percent, sign_flip_test(differences)[0]), "permutation"
-    if any((a.by_text or {}).keys() != (b.by_text or {}).keys() for a, b in pairs):
+    if any((ours.by_text or {}).keys() != (theirs.by_text or {}).keys() for ours, theirs in pairs):
         return None
-    shapes = {None if each.measured.without is None else len(each.measured.without) for pair in pairs for each in pair}
+    one, other = pairs[0]
+    if len(pairs) == 1 and one.by_text and other.by_text:
+        points = paired_difference(one.by_text, other.by_text)
+        interval = points.interval and [end / 100 for end in points.interval]
+        return Estimate((points.difference or 0.0) / 100, interval, points.p), "permutation"
+    shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
     if len(shapes) > 1:
         return None
-    return difference([a.measured for a, _ in pairs], [b.measured for _, b in pairs]), "jackknife"
+    ours, theirs = zip(*pairs, strict=True)
+    return difference(ours, theirs), "jackknife"
 
 
 def _human(metrics: Metrics) -> list[TextFigure]:
     """Of the first system's prefixes; all systems continue the same ones."""
-    human: dict[str, float] = {}
-    for row in reversed(metrics.measurements):
-        value = row.details.human
-        if value is not None:
-            human[row.metric] = value
-    return [TextFigure(metric=key, value=human[key], interval=None) for key in METRICS if key in human]
+    human = {row.metric: row.details.human for row in reversed(metrics.measurements) if row.details.human is not None}
+    return [TextFigure(metric=metric, value=human[metric], interval=None) for metric in METRICS if metric in human]
 
 
-def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
-    controlled = {group.control_of for group in groups if _is_sampled(group)}
-    warnings = []
-    compared = [group for group in groups if group.control_of is None and _is_sampled(group)]
-    systems = config.get("systems") or {}
+def _warnings(groups: Sequence[_Group]) -> list[str]:
+    warnings = [*_without_control(groups)]
+    mauves = [row for group in groups for row in group.measured("mauve")]
+    if mauves and (fewest := min(row.n or 0 for row in mauves)) < ENOUGH_TEXTS:
+        warnings.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
+    if len({(row.n, row.details.features, row.details.max_length) for row in mauves}) > 1:
+        warnings.append(
+            "MAUVE was computed from different numbers of texts or different features, and does not compare; "
+            "run `instruct evaluate` again"
+        )
+    for name, rows in ((one_line(name, 60), rows) for group in groups for name, rows in group.rows.items()):
+        if "repetition" in rows:
+            empty, count = rows["repetition"].details.empty, rows["repetition"].details.continuations
+            if 100 * empty > _EMPTY_PERCENT * count:
+                warnings.append(f"{empty} of {count} continuations of {name} are empty")
+        if "rouge1" in rows:
+            unseen, count = rows["rouge1"].details.without_tokens, rows["rouge1"].n or 0
+            if 100 * unseen > _UNSEEN_PERCENT * count:
+                warnings.append(
+                    f"ROUGE sees no token in {unseen} of {count} pairs of {name}: it reads the letters a to z and "
+                    "digits only"
+                )
+    return warnings
+
+
+def _without_control(groups: Sequence[_Group]) -> Iterator[str]:
+    """A warning for each objective that is compared with MLE on sampled texts, but not with MLE at its entropy."""
+    controlled = {group.control_of for group in groups if group.sampled}
+    compared = [group for group in groups if group.control_of is None and group.sampled]
     for group in compared if len(compared) > 1 else ():
-        objective = (systems.get(next(iter(group.names.values()))) or {}).get("objective")
-        if objective not in (None, "none", "mle") and group.name not in controlled:
+        if group.objective not in (None, "none", "mle") and group.name not in controlled:
             controls = [rows.get("matched_temperature") for rows in group.rows.values()]
             reasons = [control.details.reason for control in controls if control and control.details.reason]
             why = f" ({one_line(reasons[0], 200)})" if reasons else ""
-            warnings.append(
+            yield (
                 f"{one_line(group.name, 60)} has no matched-temperature control{why}: its difference from MLE on "
                 "sampled texts may be sharpening, which a lower temperature gives for nothing"
             )
-    mauves = [row for group in groups for row in group.measured("mauve").values()]
-    if mauves:
-        fewest = min(row.n or 0 for row in mauves)
-        if fewest < ENOUGH_TEXTS:
-            warnings.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
-        if len({(row.n, row.details.features, row.details.max_length) for row in mauves}) > 1:
-            warnings.append(
-                "MAUVE was computed from different numbers of texts or different features, and does not compare; "
-                "run `instruct evaluate` again"
-            )
-    for group in groups:
-        for name, rows in group.named():
-            if "repetition" in rows:
-                empty, count = rows["repetition"].details.empty, rows["repetition"].details.continuations
-                if 100 * empty > _EMPTY_PERCENT * count:
-                    warnings.append(f"{empty} of {count} continuations of {one_line(name, 60)} are empty")
-            if "rouge1" in rows:
-                unseen, count = rows["rouge1"].details.without_tokens, rows["rouge1"].n or 0
-                if 100 * unseen > _UNSEEN_PERCENT * count:
-                    warnings.append(
-                        f"ROUGE sees no token in {unseen} of {count} pairs of {one_line(name, 60)}: it reads the "
-                        "letters a to z and digits only"
-                    )
-    return warnings
 
 
 def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[str]:
@@ -275,5 +348,56 @@ def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[st
     return warnings
 
 
-def _is_sampled(group: _Group) -> bool:
-    return any(METRICS[key].sampled for key in group.samples)
+def text_tables(texts: TextReport | None) -> list[Table]:
+    """The metrics of every system, the tests between them; [] without metrics of texts."""
+    return [table for table in (_metrics_table(texts), _tests_table(texts)) if table.rows] if texts else []
+
+
+def _metrics_table(texts: TextReport) -> Table:
+    keys = [key for key in METRICS if any(system.figure(key) for system in texts.systems)]
+    human = {figure.metric: figure for figure in texts.human}
+    columns = [
+        Column("metric", lambda key: METRICS[key].label, text=True),
+        Column("read as", lambda key: METRICS[key].better, text=True),
+        *(Column(_heading(system), partial(_of_system, system)) for system in texts.systems),
+        Column("human", lambda key: _cell(human.get(key)), when=bool(human.keys() & set(keys))),
+    ]
+    return columns_table("Texts", keys, columns, _ABOUT_METRICS)
+
+
+def _of_system(system: TextSystem, key: str) -> str | None:
+    return _cell(system.figure(key))
+
+
+def _heading(system: TextSystem) -> str:
+    trainings = f", {len(system.names)} seeds" if len(system.names) > 1 else ""
+    if system.temperatures:
+        mean = sum(system.temperatures) / len(system.temperatures)
+        return f"{system.name} (T {mean:.3f}{trainings})"
+    return system.name + (f" ({trainings.removeprefix(', ')})" if trainings else "")
+
+
+def _cell(figure: TextFigure | None) -> str | None:
+    if figure is None:
+        return None
+    text = decimal(figure.value)
+    return text if figure.interval is None else f"{text} ({' to '.join(decimal(end) for end in figure.interval)})"
+
+
+def decimal(value: float) -> str:
+    """Four digits, or three decimals: metrics are between 0 and 1, or perplexities."""
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def _tests_table(texts: TextReport) -> Table:
+    columns = [
+        Column("metric", lambda test: METRICS[test.metric].label, text=True),
+        *text_columns("first", "second"),
+        Column("difference", lambda test: f"{'+' * (test.difference > 0)}{decimal(test.difference)}"),
+        Column("95 % CI", lambda test: test.interval and " to ".join(map(decimal, test.interval))),
+        Column("p", lambda test: probability(test.p)),
+        Column("p (Holm)", lambda test: probability(test.p_holm)),
+        Column("test", lambda test: _TESTED[test.test]),
+        Column("trainings", lambda test: str(test.trainings)),
+    ]
+    return columns_table("Texts: differences", texts.tests, columns, _ABOUT_TESTS)

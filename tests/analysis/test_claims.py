@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from counted import tally
 
 from benchmarks import claims
 from benchmarks.claims_files import whole_way
 from instruct.analysis.claims import agreeing_interval, finding_of
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import majority
-from instruct.analysis.statistics import tally, tally_pairs
+from instruct.analysis.statistics import tally_pairs
 
 
 @pytest.mark.parametrize(

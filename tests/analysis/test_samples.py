@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from instruct.analysis.outcomes import PairResult, outcome_of_score
-from instruct.analysis.samples import judge_noise, mean_of_samples
+from instruct.analysis.panel import judge_noise, mean_of_samples
 
 
 def pairs(*scores: float | None) -> list[PairResult]:

@@ -114,12 +114,12 @@ def test_a_difference_of_scores_has_the_two_way_interval_in_their_unit():
     halves = [dict.fromkeys(column, 0.5) for column in columns]
     spread = seed_spread([100 * float(row.mean()) for row in rates], columns)
     found = score_difference(columns, halves)
-    assert (found.seeds, found.n, found.value) == (4, 30, pytest.approx(spread.mean / 100 - 0.5))
+    assert (found.n, found.difference) == (30, pytest.approx(spread.mean / 100 - 0.5))
     assert found.interval == pytest.approx([end / 100 - 0.5 for end in spread.interval_both])
     assert found.p == pytest.approx(spread.p)
     large = score_difference(
         [{key: 7 * score for key, score in column.items()} for column in columns], [dict.fromkeys(columns[0], 9.0)] * 4
     )
-    assert large.interval[0] < large.value < large.interval[1] < 0  # in nats, say, which no percentage limits
+    assert large.interval[0] < large.difference < large.interval[1] < 0  # in nats, say, which no percentage limits
     assert score_difference(columns[:1], halves[:1]).interval is None
-    assert score_difference([{"a": None}], [{"a": 1.0}]).value is None
+    assert score_difference([{"a": None}], [{"a": 1.0}]).difference is None

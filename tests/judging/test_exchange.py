@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from alpaca_eval.metrics import get_winrate
+from counted import outcomes, tally
 
-from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second, outcomes
-from instruct.analysis.statistics import position_statistics, tally
+from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second
+from instruct.analysis.statistics import position_statistics
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers

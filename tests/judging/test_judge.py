@@ -10,8 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from counted import outcomes
 
-from instruct.analysis.outcomes import candidate_is_second, outcomes, pair_results
+from instruct.analysis.outcomes import candidate_is_second, pair_results
 from instruct.analysis.statistics import Tally, tally_pairs
 from instruct.base.errors import InputError
 from instruct.engines.server import CONCURRENCY

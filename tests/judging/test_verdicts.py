@@ -7,10 +7,11 @@ import math
 import time
 
 import pytest
+from counted import outcomes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.analysis.outcomes import candidate_is_second, outcome_of, outcomes
+from instruct.analysis.outcomes import candidate_is_second, outcome_of
 from instruct.base.replies import Completion
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from instruct.analysis.measured_results import Bench, BenchDifference, BenchSystem
 from instruct.analysis.seeds import score_difference
 from instruct.reporting import bench
-from instruct.reporting.bench_results import Bench, BenchDifference, BenchSystem
 from instruct.reporting.document import document
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.report import build_report
@@ -78,7 +78,7 @@ def found(measure: str = "ROUGE-L") -> Bench:
     )  # fmt: skip
     result = score_difference([{"x": 0.4, "y": 0.7}] * 3, [{"x": 0.3, "y": 0.5}] * 3)
     difference = BenchDifference(
-        measure=measure, first="a|b", second="mle", trainings=3, n=2, difference=result.value,
+        measure=measure, first="a|b", second="mle", trainings=3, n=2, difference=result.difference,
         interval=[0.1, 0.2], p=result.p, p_holm=0.25, finding="no difference shown",
     )  # fmt: skip
     rows = {"train": 1000, "choose": 100, "test": 2}

@@ -69,7 +69,7 @@ def test_figures_of_a_common_judge_have_a_paired_difference(two):
     ours = [1.0] * 14 + [0.5] + [0.0] * 4  # the sixteenth pair has no verdict
     theirs = [1.0] * 10 + [0.0] * 9
     found = second.difference
-    assert (found.n, found.points) == (19, pytest.approx(100 * (14.5 - 10) / 19))
+    assert (found.n, found.difference) == (19, pytest.approx(100 * (14.5 - 10) / 19))
     assert found.interval == bootstrap_interval(np.array(ours) - np.array(theirs))
     test = stats.permutation_test(
         ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6

@@ -13,11 +13,9 @@ from huggingface_hub import ModelCard
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.exports import write_exports
-from instruct.reporting.exports.csv_table import cell, csv_text
-from instruct.reporting.exports.latex import escape_latex, latex_tables
-from instruct.reporting.exports.leaderboard import leaderboards
+from instruct.reporting.exports.csv_rows import cell, csv_text, figures_rows, leaderboards
+from instruct.reporting.exports.latex import escape_latex, latex_tables, win_rate_tables
 from instruct.reporting.exports.model_card import evaluated_model_cards
-from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -49,7 +47,7 @@ def test_a_report_writes_its_exports_reproducibly(judged):
 
 
 def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
-    rows = list(csv.DictReader(io.StringIO(csv_text(figures_table(build_report(judged.folder))))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(figures_rows(build_report(judged.folder))))))
     assert [(row["judge"], row["policy"], row["leading"]) for row in rows] == [
         *((judge, policy, str(policy == "strict").lower()) for judge in ("j", "k") for policy in ("strict", "single")),
         ("majority of j, k", "majority", "true"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from instruct.reporting.figures.outcomes import _PARTS
 
 import instruct.reporting.render.html as html
-from instruct.reporting.figures.outcomes import _PARTS
 
 STYLES = Path(html.__file__).parent / "templates"
 PARTS = ("win", "tie", "split", "same", "loss", "none")

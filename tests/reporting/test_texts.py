@@ -17,7 +17,7 @@ from instruct.measuring.texts.distances import NAMES
 from instruct.measuring.texts.mauve import mauve
 from instruct.reporting.read import read_run
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text_figures import METRICS, text_sample
+from instruct.reporting.texts import METRICS, text_sample
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
     Measurement,
@@ -219,7 +219,7 @@ def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path)
     assert (test.first, test.second, test.trainings, test.test) == ("emo", "mle", 2, "jackknife")
     assert test.p < 0.2
     found = read_run(other.folder)
-    figures = [text_sample(found.metrics.texts[n]["rouge1"], found.values["rouge"][n]).measured for n in names]
+    figures = [text_sample(found.metrics.texts[n]["rouge1"], found.values["rouge"][n]) for n in names]
     assert test.difference == pytest.approx(difference(figures[2:], figures[:2]).value)
 
 

@@ -7,13 +7,10 @@ from pathlib import Path
 
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
-from instruct.reporting.exports.csv_table import csv_text
-from instruct.reporting.exports.latex import latex_tables
-from instruct.reporting.exports.leaderboard import leaderboards
+from instruct.reporting.exports.csv_rows import csv_text, figures_rows, leaderboards, task_rows
+from instruct.reporting.exports.latex import latex_tables, win_rate_tables
 from instruct.reporting.exports.model_card import evaluated_model_cards
-from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.model import ReportData
-from instruct.reporting.task_tables import tasks_csv
 from instruct.run.directory import RunDirectory
 
 
@@ -28,9 +25,9 @@ def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
         The files' paths.
     """
     folder = run.report / "exports"
-    texts = {"figures.csv": csv_text(figures_table(report)), "tables.tex": latex_tables(win_rate_tables(report))}
+    texts = {"figures.csv": csv_text(figures_rows(report)), "tables.tex": latex_tables(win_rate_tables(report))}
     if report.tasks and report.tasks.figures:
-        texts["tasks.csv"] = csv_text(tasks_csv(report.tasks))
+        texts["tasks.csv"] = csv_text(task_rows(report.tasks))
     for (judge, baseline), board in leaderboards(report).items():
         texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
     for system, text in evaluated_model_cards(run, report).items():

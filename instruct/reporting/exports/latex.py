@@ -1,11 +1,13 @@
-"""Tables as LaTeX."""
+"""Win rates as tables for LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from instruct.base.errors import one_line
+from instruct.reporting.model import ReportData, TallyFigures
 from instruct.reporting.tables import Table
+from instruct.reporting.text import number, span
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -30,6 +32,42 @@ _SPECIAL = {
     "[": "{[}",
     "]": "{]}",
 }
+
+
+def win_rate_tables(report: ReportData) -> list[Table]:
+    """For each baseline, the systems in rows and the judges in columns, win rates with standard errors in percent.
+
+    The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
+    policy, which the title names with the number of pairs.
+    """
+    baselines = dict.fromkeys(each.baseline for judge in report.judges for each in judge.comparisons)
+    return [_win_rate_table(report, baseline) for baseline in baselines]
+
+
+def _win_rate_table(report: ReportData, baseline: str) -> Table:
+    rates: dict[str, dict[str, str | None]] = {}
+    captions: dict[str, str] = {}
+    notes: list[str] = []
+    for judge in report.judges:
+        comparisons = [each for each in judge.comparisons if each.baseline == baseline]
+        for each in comparisons:
+            rates.setdefault(each.candidate, {})[judge.name] = _rate(each.leading_figures)
+            notes += [f"{judge.name}, {each.candidate}: {each.leads}"] if each.leads else []
+        if comparisons:
+            policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
+            sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
+            captions[judge.name] = f"{judge.name}: {policies}, {sizes} pair{'s' * (sizes != '1')} with a verdict"
+    rows = [[candidate, *map(own.get, captions)] for candidate, own in rates.items()]
+    title = f"Win rate (%) against {baseline}, ± its standard error; a tie counts as half a win"
+    return Table(title, ["System", *captions], rows, note="; ".join([*captions.values(), *notes]))
+
+
+def _rate(figures: TallyFigures) -> str | None:
+    if figures.win_rate is None:
+        return None
+    # Verdicts that are all the same have no standard error to speak of.
+    error = figures.standard_error
+    return number(figures.win_rate) + (f" ± {number(error)}" if error else f" ({span(figures.interval)})")
 
 
 def escape_latex(text: object, limit: int = 100) -> str:

@@ -9,9 +9,9 @@ from yaml import YAMLError
 
 from instruct.base.errors import one_line
 from instruct.reporting.cautions import judge_warnings
-from instruct.reporting.exports.tables import leading_table
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
+from instruct.reporting.model import PolicyRow, ReportData, policy_rows
 from instruct.reporting.render.markdown import escape_markdown, table_lines
+from instruct.reporting.tables import Column, columns_table
 from instruct.reporting.text import headline, trust
 from instruct.run.directory import RunDirectory
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 _EMPTY = "---\n\n---\n"
 _HEADING = "## Evaluation"
+_COLUMNS = [
+    Column("judge", "judge.name", text=True),
+    Column("baseline", "comparison.baseline", text=True),
+    Column("policy", text=True),
+    Column("n", "figures.n_judged"),
+    Column("no verdict", "figures.unread"),
+    Column("win rate %", "figures.win_rate"),
+    Column("std. error", "figures.standard_error"),
+    Column("95 % CI", "figures.interval"),
+]
 # The section, up to the next of its level.
 _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
@@ -75,14 +85,14 @@ def _results(report: ReportData, candidate: str) -> list[EvalResult]:
             metric_value=round(figures.win_rate, 2),
             metric_args={
                 "judge_model": one_line(judge.model, 100),
-                "policy": comparison.leading,
+                "policy": policy,
                 "n": figures.n_judged,
-                "without_verdict": figures.unparsed + figures.failed,
+                "without_verdict": figures.unread,
                 "standard_error": figures.standard_error,
                 "interval_95": figures.interval,
             },
         )
-        for judge, comparison in _of(report, candidate)
+        for judge, comparison, policy in _leading(report, candidate)
         if (figures := comparison.leading_figures).win_rate is not None
     ]
 
@@ -90,13 +100,12 @@ def _results(report: ReportData, candidate: str) -> list[EvalResult]:
 def evaluation_section(report: ReportData, candidate: str) -> str:
     """Markdown: each comparison's headline and figures; then how far the judge can be trusted."""
     lines = [_HEADING, "", f"Answers to `{evaluation_set(report).replace('`', '')}`, judged in pairs.", ""]
-    judges: dict[str, JudgeReport] = {}
-    for judge, comparison in _of(report, candidate):
-        judges[judge.name] = judge
+    rows = _leading(report, candidate)
+    for judge, comparison, _ in rows:
         lines += [f"- {escape_markdown(headline(judge, comparison))}"]
         lines += [f"  - Warning: {escape_markdown(warning)}" for warning in comparison.warnings]
-    lines += ["", *table_lines(leading_table(_of(report, candidate))), ""]
-    for judge in judges.values():
+    lines += ["", *table_lines(columns_table("", rows, _COLUMNS)), ""]
+    for judge in {row.judge.name: row.judge for row in rows}.values():
         lines += [f"> **Warning:** {escape_markdown(warning)}\n" for warning in judge_warnings(judge)]
         lines += [escape_markdown(trust(judge)), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -107,10 +116,6 @@ def evaluation_set(report: ReportData) -> str:
     return one_line(report.config.get("answered", report.run).partition(",")[0].partition(" (")[0], 100)
 
 
-def _of(report: ReportData, candidate: str) -> list[tuple[JudgeReport, ComparisonReport]]:
-    return [
-        (judge, comparison)
-        for judge in report.judges
-        for comparison in judge.comparisons
-        if comparison.candidate == candidate
-    ]
+def _leading(report: ReportData, candidate: str) -> list[PolicyRow]:
+    """A candidate's comparisons under their leading policies."""
+    return [row for row in policy_rows(report.judges) if row.leads and row.comparison.candidate == candidate]

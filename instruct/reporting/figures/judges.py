@@ -30,7 +30,7 @@ class _Part(NamedTuple):
     label: str
     color: str
     ink: str
-    count: str
+    counted: str
     hatch: dict[str, Any] = {}
 
 
@@ -76,7 +76,7 @@ def _draw_outcomes(judge: JudgeReport) -> canvas.Figure:
         style: Any = {"size": 8.5, "color": ALERT, "weight": "bold", "linespacing": 1.35, "bbox": box}
         figure.text(0.23 / WIDTH, 1 - 0.86 / figure.get_figheight(), "\n".join(warning), va="top", **style)
     every = [comparison.leading_figures for comparison in judge.comparisons]
-    shown = [part for part in _PARTS if not part.hatch or any(map(attrgetter(part.count), every))]
+    shown = [part for part in _PARTS if not part.hatch or any(map(attrgetter(part.counted), every))]
     handles = [Patch(facecolor=part.color, label=part.label, linewidth=0, **part.hatch) for part in shown]
     spacing: Any = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
     place_of_legend = left / WIDTH, 0.02
@@ -97,7 +97,7 @@ def _draw_bar(axes: canvas.Axes, place: int, comparison: ComparisonReport, inche
     figures, start = comparison.leading_figures, 0.0
     narrow: list[tuple[float, str]] = []
     for part in _PARTS:
-        if not (count := getattr(figures, part.count)):
+        if not (count := getattr(figures, part.counted)):
             continue
         share = 100 * count / figures.n
         axes.barh(place, share, _BAR, left=start, color=part.color, linewidth=0, **part.hatch)

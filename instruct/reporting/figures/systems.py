@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from instruct.analysis.text_results import TextReport, TextSystem
+from instruct.analysis.measured_results import TextReport, TextSystem
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import BLUE, COLORS, FAINT, INK, LINE, WIDTH, Drawing
