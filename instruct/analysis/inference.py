@@ -24,7 +24,7 @@ _FEW_PAIRS, _FEW_POINTS = 20, 5
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % interval, and the two-sided p-value of the hypothesis that it is 0; None: not defined."""
+    """A value with its 95 % interval, and a two-sided p-value (of 0, if nothing else is said); None: not defined."""
 
     value: float
     interval: list[float] | None
@@ -39,6 +39,16 @@ class Difference(NamedTuple):
     difference: float | None = None
     interval: list[float] | None = None
     p: float | None = None
+
+
+def student(value: float, error: float, freedom: float, null: float = 0.0) -> Estimate:
+    """A value with this standard error: Student's interval, and the p-value of the hypothesis that it is `null`."""
+    if not error:
+        return Estimate(value, None, None)
+    from scipy.special import stdtr, stdtrit  # takes half a second
+
+    half = float(stdtrit(freedom, 0.975)) * error
+    return Estimate(value, [value - half, value + half], 2 * float(stdtr(freedom, -abs(value - null) / error)))
 
 
 def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:

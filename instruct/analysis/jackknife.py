@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import Estimate
+from instruct.analysis.inference import Estimate, student
 
 GROUPS = 40
 
@@ -84,12 +84,8 @@ def estimate(measured: Sequence[Sample]) -> Estimate:
     total = sum(variance for variance, _ in parts) + fixed
     if not parts or not math.isfinite(total):
         return Estimate(value, None, None)
-    from scipy import stats  # takes seconds
-
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    error = math.sqrt(total)
-    half = float(stats.t.ppf(0.975, freedom)) * error
-    return Estimate(value, [value - half, value + half], float(2 * stats.t.sf(abs(value) / error, freedom)))
+    return student(value, math.sqrt(total), freedom)
 
 
 def difference(first: Sequence[Sample], second: Sequence[Sample]) -> Estimate:

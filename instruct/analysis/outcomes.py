@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 Policy = Literal["single", "strict", "upstream", "averaged"]
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
@@ -27,27 +27,35 @@ ASKED_AGAIN = "asked again, because the first reply could not be read"
 UNKNOWN_ORDER = "the file does not say which answer was shown first"
 
 
-class ShownVerdict(Protocol):
-    """A verdict in the order shown: `position` is the candidate's, `verdict` says which answer is better.
+@dataclass(frozen=True)
+class ShownVerdict:
+    """One verdict, in the order shown.
 
-    `preference` is a weighted judge's, in AlpacaEval's coding: 1 the answer shown first, 2 the second, 1.5 a tie.
-    `ratings` are of the answers shown first and second.
+    Attributes:
+        pair: the pair's index in the comparison.
+        position: where the candidate was shown, "first" or "second".
+        key: of the completion that the verdict was read from; "" if nothing was asked; two keys separated by a space
+            for two single ratings.
+        verdict: which answer is better, as in PREFERENCES, or "unparsed" or "failed".
+        preference: a weighted judge's, in AlpacaEval's coding and the order shown: 1 prefers the first answer, 2 the
+            second, 1.5 neither.
+        ratings: of the answers shown first and second.
+        trimmed: the answers were cut to fit the judge's context.
     """
 
-    @property
-    def instruction(self) -> str: ...
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def position(self) -> str: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def preference(self) -> float | None: ...
-    @property
-    def ratings(self) -> tuple[float, float] | None: ...
+    judge: str
+    candidate: str
+    baseline: str
+    pair: int
+    instruction: str
+    dataset: str
+    position: str
+    key: str
+    verdict: str
+    reason: str | None = None
+    preference: float | None = None
+    ratings: tuple[float, float] | None = None
+    trimmed: bool = False
 
 
 def candidate_is_second(instruction: str) -> bool:

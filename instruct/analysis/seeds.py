@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.analysis.inference import Difference
+from instruct.analysis.inference import Difference, Estimate, student
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,15 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     """
     rates = np.asarray(win_rates, dtype=float)
     mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
-    over_seeds = _interval(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
+    over_seeds = student(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
     shared = [prompt for prompt in scores[0] if all(each.get(prompt) is not None for each in scores)]
     matrix = np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float)
-    both, prompts, p = _crossed(100 * matrix, 50.0) if len(shared) > 1 else (None, None, None)
-    return Spread(mean, deviation, _percent(over_seeds), len(shared), _percent(both), _percent(prompts), p)
+    both, prompts = _crossed(100 * matrix, 50.0)
+    over_seeds_alone, over_both, over_prompts = (
+        np.clip(interval, 0, 100).tolist() if interval else None
+        for interval in (over_seeds.interval, both.interval, prompts)
+    )
+    return Spread(mean, deviation, over_seeds_alone, len(shared), over_both, over_prompts, both.p)
 
 
 def score_difference(
@@ -73,17 +77,18 @@ def score_difference(
         return Difference()
     both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
     scores = both[:, 0] - both[:, 1]
-    interval, _, p = _crossed(scores, 0.0) if min(scores.shape) > 1 else (None, None, None)
-    return Difference(len(shared), float(scores.mean()), interval, p)
+    return Difference(len(shared), *_crossed(scores, 0.0)[0])
 
 
-def _crossed(scores: np.ndarray, null: float) -> tuple[list[float] | None, list[float] | None, float | None]:
-    """The intervals of the mean of `scores`, (seeds, prompts), over both and over prompts, and the p-value of `null`.
+def _crossed(scores: np.ndarray, null: float) -> tuple[Estimate, list[float] | None]:
+    """The mean of `scores`, (seeds, prompts), over both with the p-value of `null`, and its interval over prompts.
 
-    None if all are equal.
+    Not defined with fewer than two seeds or prompts, or if all scores are equal.
     """
     seeds, prompts = scores.shape
-    mean = float(scores.mean())
+    mean = float(scores.mean()) if scores.size else math.nan
+    if min(scores.shape) < 2:
+        return Estimate(mean, None, None), None
     by_seed, by_prompt = scores.mean(axis=1, keepdims=True), scores.mean(axis=0, keepdims=True)
     squares = [
         prompts * float(((by_seed - mean) ** 2).sum()),
@@ -92,27 +97,10 @@ def _crossed(scores: np.ndarray, null: float) -> tuple[list[float] | None, list[
     ]
     freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
     of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
-    over_prompts = _interval(mean, math.sqrt(of_prompts / (seeds * prompts)), prompts - 1)
     # The degrees of freedom count the seeds in any case: few seeds may be alike by chance (benchmarks/claims.py).
     total = max(of_seeds + of_prompts - rest, of_seeds, of_prompts)
-    parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
     if not total:
-        return None, None, None
-    from scipy.special import stdtr
-
-    error, degrees = math.sqrt(total / (seeds * prompts)), total**2 / sum(parts)
-    p = 2 * float(stdtr(degrees, -abs(mean - null) / error))
-    return _interval(mean, error, degrees), over_prompts, p
-
-
-def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
-    if not error:
-        return None
-    from scipy.special import stdtrit  # takes half a second; most reports have no seeds
-
-    half = float(stdtrit(freedom, 0.975)) * error
-    return [mean - half, mean + half]
-
-
-def _percent(interval: list[float] | None) -> list[float] | None:
-    return None if interval is None else np.clip(interval, 0, 100).tolist()
+        return Estimate(mean, None, None), None
+    parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
+    over_prompts = student(mean, math.sqrt(of_prompts / (seeds * prompts)), prompts - 1).interval
+    return student(mean, math.sqrt(total / (seeds * prompts)), total**2 / sum(parts), null), over_prompts

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from instruct.analysis.outcomes import ShownVerdict
 from instruct.base.errors import InputError, one_line
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
@@ -35,33 +36,8 @@ CREATE TABLE judgments (
 
 
 @dataclass(frozen=True)
-class Judgment:
-    """One verdict, in the order shown.
-
-    Attributes:
-        pair: the pair's index in the comparison.
-        position: where the candidate was shown, "first" or "second".
-        key: of the completion that the verdict was read from; "" if nothing was asked; two keys separated by a space
-            for two single ratings.
-        preference: a weighted judge's, in AlpacaEval's coding and the order shown: 1 prefers the first answer, 2 the
-            second, 1.5 neither.
-        ratings: of the answers shown first and second.
-        trimmed: the answers were cut to fit the judge's context.
-    """
-
-    judge: str
-    candidate: str
-    baseline: str
-    pair: int
-    instruction: str
-    dataset: str
-    position: str
-    key: str
-    verdict: str
-    reason: str | None = None
-    preference: float | None = None
-    ratings: tuple[float, float] | None = None
-    trimmed: bool = False
+class Judgment(ShownVerdict):
+    """A verdict as it is kept."""
 
     @property
     def comparison(self) -> ComparisonKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,11 +12,11 @@ from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import is_chance
 from instruct.reporting.cautions import LEAST_CONSISTENCY
-from instruct.reporting.document import Document, Paragraph, Section
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
+from instruct.reporting.document import Block, Document, Paragraph, Section
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, policy_rows
 from instruct.reporting.render.html import tables_page
 from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.tables import Table, columns_table, text_columns
+from instruct.reporting.tables import columns_table, text_columns
 from instruct.reporting.text import adjusted, claim_figures, name, number, span, unread
 
 Survives = Literal["yes", "no", "not known"]
@@ -45,26 +46,21 @@ class Receipt(NamedTuple):
 
 def receipts(report: ReportData) -> list[Receipt]:
     """One for each comparison of the report with a verdict."""
-    return [
-        _receipt(judge, comparison)
-        for judge in report.judges
-        for comparison in judge.comparisons
-        if comparison.leading_figures.win_rate is not None
-    ]
+    rows = [row for row in policy_rows(report.judges) if row.leads and row.figures.win_rate is not None]
+    return [_receipt(row.judge, row.comparison) for row in rows]
 
 
 def write_receipt(report: ReportData, folder: Path) -> Path:
     """Write receipt.md and receipt.html, each whole or not at all; the path of the first."""
-    found = receipts(report)
-    tables = [columns_table("", receipt.checks, text_columns(*Check._fields)) for receipt in found]
-    sections = [
-        Section(receipt.claim, [Paragraph(receipt.verdict), table])
-        for receipt, table in zip(found, tables, strict=True)
-    ]
     title = f"{_TITLE}: {one_line(report.run, 100)}"
+    sections: list[Block] = []
+    tables = []
+    for receipt in receipts(report):
+        table = columns_table("", receipt.checks, text_columns(*Check._fields))
+        sections.append(Section(receipt.claim, [Paragraph(receipt.verdict), table]))
+        tables.append(replace(table, title=f"{receipt.claim}. {receipt.verdict}"))
     write_atomically(folder / "receipt.md", render_markdown(Document(title, [*sections, Paragraph(_NOTE)])))
-    shown = [Table(f"{r.claim}. {r.verdict}", t.header, t.rows, t.left) for r, t in zip(found, tables, strict=True)]
-    write_atomically(folder / "receipt.html", tables_page(title, [_NOTE], shown))
+    write_atomically(folder / "receipt.html", tables_page(title, [_NOTE], tables))
     return folder / "receipt.md"
 
 

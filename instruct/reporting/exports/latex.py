@@ -9,29 +9,24 @@ from instruct.reporting.model import ReportData, TallyFigures
 from instruct.reporting.tables import Table
 from instruct.reporting.text import number, span
 
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    # Ligatures of text fonts, and the quotation marks ?` and !`.
-    "`": r"\textasciigrave{}",
-    "'": r"\textquotesingle{}",
-    "-": "{-}",
-    # At the start of a row these may be read as an optional argument of the previous row's end.
-    "[": "{[}",
-    "]": "{]}",
+_NAMED = {
+    "\\": "backslash",
+    "~": "asciitilde",
+    "^": "asciicircum",
+    "<": "less",
+    ">": "greater",
+    "|": "bar",
+    '"': "quotedbl",
+    "`": "asciigrave",
+    "'": "quotesingle",
 }
+# Ligatures of text fonts, such as -- and ?`, are taken apart. At the start of a row brackets may be read as an optional
+# argument of the previous row's end.
+_SPECIAL = str.maketrans(
+    {mark: rf"\text{name}{{}}" for mark, name in _NAMED.items()}
+    | {mark: rf"\{mark}" for mark in "&%$#_{}"}
+    | {mark: f"{{{mark}}}" for mark in "-[]"}
+)
 
 
 def win_rate_tables(report: ReportData) -> list[Table]:
@@ -72,7 +67,7 @@ def _rate(figures: TallyFigures) -> str | None:
 
 def escape_latex(text: object, limit: int = 100) -> str:
     """Foreign text as one line that LaTeX prints literally, with T1-encoded fonts or a Unicode engine."""
-    return "".join(_SPECIAL.get(character, character) for character in one_line(text, limit))
+    return one_line(text, limit).translate(_SPECIAL)
 
 
 def latex_tables(tables: Sequence[Table]) -> str:
