@@ -132,11 +132,6 @@ class TallyFigures(Record):
         return self.kind == "weighted" or self.conversations is not None
 
     @property
-    def unread(self) -> int:
-        """Pairs without a verdict."""
-        return self.unparsed + self.failed
-
-    @property
     def called(self) -> int:
         """Ties that the judge called."""
         return self.tie - self.contradicted - self.identical
