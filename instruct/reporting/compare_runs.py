@@ -280,7 +280,7 @@ def render_table(compared: Compared) -> str:
 
 def _page(compared: Compared) -> str:
     """One HTML file, with a figure of the rankings."""
-    drawing = ranked_systems(compared.rankings)
+    drawing = ranked_systems([(each.judge, each.baseline, each.standings) for each in compared.rankings])
     figure = image(drawing.svg) if drawing else None
     return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure)
 

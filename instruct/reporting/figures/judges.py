@@ -6,15 +6,13 @@ import math
 import textwrap
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from instruct.analysis.ranking import Standing
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
 from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
-
-if TYPE_CHECKING:
-    from instruct.reporting.rankings import Ranking
 
 # A comparison, after the name of its judge.
 Named = tuple[str, ComparisonReport]
@@ -205,23 +203,24 @@ def _ends(interval: list[float]) -> str:
     return f"{interval[0]:.1f}–{interval[1]:.1f}"
 
 
-def ranked_systems(ranked: Sequence[Ranking]) -> Drawing | None:
-    """A forest plot of systems against a common baseline, a panel per ranking; None without one."""
+def ranked_systems(ranked: Sequence[tuple[str, str, list[Standing]]]) -> Drawing | None:
+    """A forest plot of systems, a panel per judge and common baseline; None without one."""
     title = "Win rates against a common baseline, with simultaneous 95 % intervals and rank intervals"
     return Drawing("ranking", title, list(ranked), _draw_ranking) if ranked else None
 
 
-def _draw_ranking(ranked: list[Ranking]) -> canvas.Figure:
+def _draw_ranking(ranked: list[tuple[str, str, list[Standing]]]) -> canvas.Figure:
     left, right, top, gap = 3.0, 2.2, 1.05, 0.7
     width = WIDTH - left - right
-    best = [ranking.standings[:_MOST_ROWS] for ranking in ranked]
+    best = [(judge, baseline, systems[:_MOST_ROWS]) for judge, baseline, systems in ranked]
     subtitle = "Win rates with simultaneous 95 % intervals; a tie is half a win"
-    figure = canvas.empty_figure(top + sum(len(systems) * ROW + gap for systems in best), "Systems ranked", subtitle)
-    for ranking, systems in zip(ranked, best, strict=True):
+    height = top + sum(len(systems) * ROW + gap for *_, systems in best)
+    figure = canvas.empty_figure(height, "Systems ranked", subtitle)
+    for judge, baseline, systems in best:
         axes = canvas.axes_at(figure, left, top, width, len(systems) * ROW)
         canvas.as_forest(axes, len(systems), (0, 100))
         top += len(systems) * ROW + gap
-        title = f"{one_line(ranking.judge, 40)}, against {one_line(ranking.baseline, 40)}"
+        title = f"{one_line(judge, 40)}, against {one_line(baseline, 40)}"
         canvas.beside(axes, 0.15 - left, -0.85, title, size=9, weight="bold", color=INK)
         for place, system in enumerate(systems):
             low, high = system.rank_interval
