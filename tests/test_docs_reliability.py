@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from instruct.engines import server, server_http
+from instruct.engines import server
 
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = (ROOT / "tests" / "faults" / "README.md").read_text(encoding="utf-8")
@@ -59,8 +59,8 @@ def test_the_numbers_are_those_of_the_code():
         f"{server.FAILURES_IN_A_ROW} requests in a row",
         f"waited for ({server.LAST_REPLIES:.0f} s)",
         f"{server.TIMEOUT:.0f} s in all (`--timeout`)",
-        f"{server_http._PER_TOKEN // 2**10} KiB for each token of a reply",
-        f"{server_http.LARGEST_REPLY // 2**20} MiB at most",
+        f"{server._PER_TOKEN // 2**10} KiB for each token of a reply",
+        f"{server.LARGEST_REPLY // 2**20} MiB at most",
         f"exit code 2 after {server.PAID_ATTEMPTS} attempts",
         f"after {server.ATTEMPTS} attempts",
     ):

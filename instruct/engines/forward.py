@@ -21,7 +21,7 @@ from instruct.base.output import progress_bar, say
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import load_tokenizer
-from instruct.engines.network import BATCH_TOKENS, batches, padded
+from instruct.engines.network import BATCH_TOKENS, TextRow, batches, padded
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 
@@ -33,14 +33,6 @@ _LOGITS = {"cpu": 1 << 28, "cuda": 1 << 30}
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}
 # Characters of texts that take seconds to tokenize, which is said.
 _LONG = 5_000_000
-
-
-@dataclass(frozen=True)
-class TextRow:
-    """Token ids, of which those from `start` on are looked at; each needs one before it, so `start` is at least 1."""
-
-    ids: Sequence[int]
-    start: int = 1
 
 
 @dataclass(frozen=True)

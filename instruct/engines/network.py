@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,6 +15,14 @@ from instruct.engines.weights import unreadable
 
 # Tokens of one forward pass, padding included.
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """Token ids, of which those from `start` on are looked at; what scores a token needs one before it."""
+
+    ids: Sequence[int]
+    start: int = 1
 
 
 class NetworkEngine(LocalEngine):

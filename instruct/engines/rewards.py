@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,8 @@ from instruct.base.models import folder_made_of, model_path, whole_folder
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import EngineOptions, Prompt, Request
-from instruct.engines.network import BATCH_TOKENS, NetworkEngine, batches, padded
+from instruct.engines.network import BATCH_TOKENS, NetworkEngine, TextRow, batches, padded
 from instruct.engines.weights import Weights, is_adapter, model_identity
-
-
-@dataclass(frozen=True)
-class Text:
-    """A prompt with its answer as token ids; the answer begins at `start`."""
-
-    ids: list[int]
-    start: int = 0
 
 
 class RewardEngine(NetworkEngine):
@@ -126,14 +117,14 @@ class RewardEngine(NetworkEngine):
         (text,) = self._texts([prompt])
         return len(text.ids)
 
-    def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
+    def _texts(self, prompts: Sequence[Prompt]) -> list[TextRow]:
         """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
         written = self.tokenizer.apply_chat_template(list(prompts), tokenize=False)
-        texts = [Text(ids) for ids in self.tokenizer(written, add_special_tokens=False)["input_ids"]]
-        for text in texts:  # transformers, and so training, reads the last token that is not padding
-            while len(text.ids) > 1 and text.ids[-1] == self.pad:
-                text.ids.pop()
-        return texts
+        texts: list[list[int]] = self.tokenizer(written, add_special_tokens=False)["input_ids"]
+        for ids in texts:  # transformers, and so training, reads the last token that is not padding
+            while len(ids) > 1 and ids[-1] == self.pad:
+                ids.pop()
+        return [TextRow(ids) for ids in texts]
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. A text that exceeds the context is a failure; nothing is cut."""
@@ -154,10 +145,10 @@ class RewardEngine(NetworkEngine):
         failed, fitting = self._fitting(requests)
         return failed, [[request for request, _ in batch] for batch in self._by_length(fitting, device)]
 
-    def _fitting(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, Text]]]:
+    def _fitting(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, TextRow]]]:
         """Requests that exceed the context, and the others with their texts."""
         failed: list[tuple[Request, Reply]] = []
-        fitting: list[tuple[Request, Text]] = []
+        fitting: list[tuple[Request, TextRow]] = []
         texts = self._texts([request.prompt for request in requests]) if requests else []
         for request, text in zip(requests, texts, strict=True):
             if (tokens := len(text.ids)) <= self.longest:
@@ -167,14 +158,14 @@ class RewardEngine(NetworkEngine):
                 failed.append((request, Failure(reason, permanent=True)))
         return failed, fitting
 
-    def _by_length(self, fitting: list[tuple[Request, Text]], device: str) -> list[list[tuple[Request, Text]]]:
+    def _by_length(self, fitting: list[tuple[Request, TextRow]], device: str) -> list[list[tuple[Request, TextRow]]]:
         places = self._batches([len(text.ids) for _, text in fitting], device)
         return [[fitting[place] for place in batch] for batch in places]
 
     def _batches(self, lengths: list[int], device: str) -> list[list[int]]:
         return batches(lengths, BATCH_TOKENS[device])
 
-    def _scores(self, texts: list[Text]) -> list[float]:
+    def _scores(self, texts: list[TextRow]) -> list[float]:
         """The score of each text, computed in one batch."""
         import torch
 

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
+from pydantic import Field, PositiveInt
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
-from instruct.engines.network import padded
-from instruct.engines.rewards import RewardEngine, Text
+from instruct.engines.network import TextRow, padded
+from instruct.engines.rewards import RewardEngine
 
 _EPSILON = 1e-5
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config={"extra": "forbid"})
 class HeadReading:
     """What is read of an answer.
 
@@ -34,9 +36,9 @@ class HeadReading:
         answer_tokens: the answer's first tokens that are read. Its length always counts as a whole.
     """
 
-    layers: tuple[int, ...]
-    prompt_tokens: int = 224
-    answer_tokens: int = 192
+    layers: tuple[PositiveInt, ...]
+    prompt_tokens: int = Field(default=224, ge=2)
+    answer_tokens: PositiveInt = 192
 
 
 @dataclass(frozen=True)
@@ -74,16 +76,10 @@ def load_head(path: Path) -> ScoreHead:
 
     try:
         with safe_open(path, "numpy") as file:
-            stated = json.loads((file.metadata() or {})["reading"])
-            reading = HeadReading(**{**stated, "layers": tuple(stated["layers"])})
+            reading = HeadReading(**json.loads((file.metadata() or {})["reading"]))
             weights, bias = file.get_tensor("weights"), float(file.get_tensor("bias")[0])
-        if (
-            weights.ndim != 1
-            or reading.prompt_tokens < 2
-            or reading.answer_tokens < 1
-            or min(reading.layers, default=1) < 1
-        ):
-            raise ValueError("weights must be a vector, and tokens and layers positive")
+        if weights.ndim != 1:
+            raise ValueError("weights must be a vector")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; put the judge's head there") from None
     except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
@@ -94,7 +90,7 @@ def load_head(path: Path) -> ScoreHead:
 
 
 @dataclass(frozen=True)
-class ReadText(Text):
+class ReadText(TextRow):
     """A text with the answer's length in characters, whatever was left out."""
 
     characters: int = 0
@@ -137,10 +133,10 @@ class StatesEngine(RewardEngine):
         network.config.num_hidden_layers = len(network.layers)
         return network
 
-    def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
+    def _texts(self, prompts: Sequence[Prompt]) -> list[TextRow]:
         return [self._text(prompt) for prompt in prompts]
 
-    def _text(self, prompt: Any) -> Text:
+    def _text(self, prompt: Any) -> TextRow:
         turns: list[Message] = list(prompt)
         answer = turns.pop()["content"]
         before = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
@@ -201,7 +197,7 @@ class ScoreHeadEngine(StatesEngine):
     def identity(self) -> dict[str, Any]:
         return {**super().identity, "score": f"head {self._head_sha256}"}
 
-    def _scores(self, texts: list[Text]) -> list[float]:
+    def _scores(self, texts: list[TextRow]) -> list[float]:
         features = self._features(texts)
         if features.shape[1] != len(self._head.weights):
             raise InputError(

@@ -1,4 +1,7 @@
-"""A model behind an OpenAI-compatible server."""
+"""A model behind an OpenAI-compatible server.
+
+Redirects to another origin are refused, and no body is read past a limit.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +22,6 @@ from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
 from instruct.engines.prompt_size import most_tokens
-from instruct.engines.server_http import ErrorStatus, Redirected, open_client, send, whole
 from instruct.engines.server_replies import (
     Fault,
     NoLogprobs,
@@ -45,6 +48,13 @@ LONGEST_WAIT = 60.0
 FAILURES_IN_A_ROW = 20
 # Seconds to wait for replies in flight once no more requests are sent: they may have been charged for.
 LAST_REPLIES = 30.0
+# Bytes of a reply, for each of its tokens, which may have 20 log-probabilities, and the most; a longer one is not read.
+_PER_TOKEN = 10 * 2**10
+LARGEST_REPLY = 32 * 2**20
+# Bytes that are read of an error's body.
+_LARGEST_ERROR = 64 * 2**10
+# Seconds for a connection.
+_CONNECT_TIMEOUT = 5.0
 _TIMED_OUT = "timed out"
 _OPENAI = "https://api.openai.com/v1"
 # Not the global generator: a retry must not change what is drawn elsewhere.
@@ -151,7 +161,7 @@ class ServerEngine(BatchesInTurn):
                 runner.run(self._hang_up(running))
 
     async def _open(self) -> None:
-        self._clients = [open_client(address, self._timeout) for address in (self._base_url, *self._replicas)]
+        self._clients = [_open_client(address, self._timeout) for address in (self._base_url, *self._replicas)]
         self._turns = itertools.cycle(range(len(self._clients)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
@@ -230,9 +240,9 @@ class ServerEngine(BatchesInTurn):
         path, body = request_body(self._options, request, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await send(client, path, body)
+                response = await _send(client, path, body)
                 self._answered = True
-                data = await whole(response, request.max_tokens or self._options.decoding.max_tokens)
+                data = await _whole(response, request.max_tokens or self._options.decoding.max_tokens)
             if request.scored is not None:
                 return read_score(data, request)
             completion = read_reply(self._options, data, request.prompt)
@@ -250,12 +260,12 @@ class ServerEngine(BatchesInTurn):
                     "needed; use a server that returns them, or ask for none"
                 ) from None
             return lacking.completion
-        except ErrorStatus as error:
+        except _ErrorStatus as error:
             self._answered = True
             raise read_refusal(
                 self._options, self._endpoint, error.status, error.headers, error.problem, request.adapter
             ) from None
-        except Redirected as redirected:
+        except _Redirected as redirected:
             raise InputError(
                 f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected.host, 80)}; nothing was "
                 "sent there: give the address that is meant as --base-url"
@@ -352,3 +362,92 @@ def _endpoint(base_url: str) -> str:
         return server_address(base_url)
     except ValueError as error:
         raise InputError(f"--base-url: {error}") from None
+
+
+@dataclasses.dataclass(eq=False)
+class _ErrorStatus(Exception):
+    """A reply with an error's status. `problem`: the object in its body that says what is wrong; {} if it has none."""
+
+    status: int
+    headers: Any
+    problem: Any
+
+
+@dataclasses.dataclass(eq=False)
+class _Redirected(Exception):
+    """A redirect to another origin, which would be sent the prompts and the key. `host`: of that origin."""
+
+    host: str
+
+
+def _open_client(address: str, timeout: float) -> Any:
+    """A client of the server at an address, with the key in OPENAI_API_KEY; to be closed."""
+    import httpx2
+    import openai
+
+    limits = httpx2.Timeout(None, connect=min(timeout, _CONNECT_TIMEOUT))
+    return openai.AsyncOpenAI(
+        api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+        base_url=address,
+        max_retries=0,
+        timeout=limits,
+        http_client=openai.DefaultAioHttpClient(timeout=limits, event_hooks={"response": [_look_at]}),
+    )
+
+
+async def _send(client: Any, path: str, body: dict[str, Any]) -> Any:
+    """Post a request; returns the response, whose body is not read.
+
+    Raises:
+        _ErrorStatus, _Redirected: see there.
+        openai.APIConnectionError, httpx2.HTTPError: no connection, or it broke off.
+    """
+    import httpx2
+    import openai
+
+    return await client.post(path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any])
+
+
+async def _look_at(response: Any) -> None:
+    """What the client calls with each response, before it follows a redirect or reads the body of an error."""
+    if response.has_redirect_location:
+        there = response.url.join(response.headers["location"])
+        if (there.scheme, there.host, there.port) != (response.url.scheme, response.url.host, response.url.port):
+            raise _Redirected(there.host)
+    elif response.is_error:
+        body, _ = await _start_of(response, _LARGEST_ERROR)
+        try:
+            problem = json.loads(body)
+        except (ValueError, RecursionError):
+            problem = {}
+        problem = problem.get("error", problem) if isinstance(problem, dict) else {}
+        raise _ErrorStatus(response.status_code, response.headers, problem)
+
+
+async def _whole(response: Any, tokens: int) -> bytes:
+    """The body of a reply of so many tokens at most, to its end.
+
+    Raises:
+        Fault: it is longer than such a reply can be.
+    """
+    most = min(LARGEST_REPLY, 2**20 + _PER_TOKEN * tokens)
+    data, ended = b"", False
+    try:
+        length = response.headers.get("content-length", "")
+        if not (length.isdigit() and int(length) > most):
+            data, ended = await _start_of(response, most)
+    finally:
+        await response.aclose()
+    if not ended:
+        raise Fault("malformed reply: no end", answered=True)
+    return data
+
+
+async def _start_of(response: Any, most: int) -> tuple[bytes, bool]:
+    """The first `most` bytes of a body, and whether it ended by then."""
+    data = bytearray()
+    async for part in response.aiter_bytes():
+        data += part[: most + 1 - len(data)]
+        if len(data) > most:
+            return bytes(data[:most]), False
+    return bytes(data), True

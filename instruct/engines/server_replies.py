@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -22,38 +23,29 @@ BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no su
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 
 
+@dataclass(eq=False)
 class Refused(Exception):
     """This request will never be answered. `ill`: the refusal may mean that the server is broken."""
 
-    def __init__(self, reason: str, ill: bool = True) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.ill = ill
+    reason: str
+    ill: bool = True
 
 
+@dataclass(eq=False)
 class Fault(Exception):
     """No usable reply this time. `answered`: it may have been charged for; `wait`: seconds in Retry-After."""
 
-    def __init__(
-        self,
-        reason: str,
-        answered: bool = False,
-        usage: tuple[int | None, int | None] = (None, None),
-        wait: float | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.answered = answered
-        self.usage = usage
-        self.wait = wait
+    reason: str
+    answered: bool = False
+    usage: tuple[int | None, int | None] = (None, None)
+    wait: float | None = None
 
 
+@dataclass(eq=False)
 class NoLogprobs(Exception):
     """The reply lacks the log-probabilities that are needed. `completion`: the reply without them."""
 
-    def __init__(self, completion: Completion) -> None:
-        super().__init__()
-        self.completion = completion
+    completion: Completion
 
 
 class NoScore(Exception):
@@ -77,16 +69,14 @@ def request_body(
     model, limit = request.adapter or options.model, request.max_tokens or decoding.max_tokens
     temperature = decoding.temperature if request.temperature is None else request.temperature
     body: dict[str, Any] = {"model": model, "temperature": temperature, "top_p": decoding.top_p}
-    if decoding.repetition_penalty is not None:
-        body["repetition_penalty"] = decoding.repetition_penalty
-    if request.seed is not None:
-        body["seed"] = request.seed
-    if request.min_tokens:  # vLLM's; OpenAI's own endpoint has no such parameter
-        body["min_tokens"] = request.min_tokens
-    if request.stop:
-        body["stop"] = list(request.stop[:_STOPS])
-    if options.thinking_budget is not None:
-        body[BUDGET_NAME] = options.thinking_budget
+    asked_for = {
+        "repetition_penalty": decoding.repetition_penalty,
+        "seed": request.seed,
+        "min_tokens": request.min_tokens or None,  # vLLM's; OpenAI's own endpoint has no such parameter
+        "stop": list(request.stop[:_STOPS]) or None,
+        BUDGET_NAME: options.thinking_budget,
+    }
+    body |= {name: value for name, value in asked_for.items() if value is not None}
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -11,7 +11,8 @@ from instruct.base.errors import InputError
 from instruct.base.replies import Failure, Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
-from instruct.engines.rewards import RewardEngine, Text
+from instruct.engines.network import TextRow
+from instruct.engines.rewards import RewardEngine
 from instruct.engines.thinking import marks_of
 from instruct.engines.weights import lora_rank
 
@@ -204,7 +205,7 @@ class VLLMRewardEngine(InVLLM, RewardEngine):
         by_length = sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)
         return [by_length[first : first + TEXTS] for first in range(0, len(lengths), TEXTS)]
 
-    def _scores(self, texts: list[Text]) -> list[float]:
+    def _scores(self, texts: list[TextRow]) -> list[float]:
         return self._client.ask({"classify": [text.ids for text in texts]})["scores"]
 
 

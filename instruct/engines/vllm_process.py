@@ -27,34 +27,31 @@ def main() -> None:
     os.dup2(2, 1)  # libraries must not print between the replies
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, requests), daemon=True).start()
-    start = requests.get()
+    about: dict[str, Any] = {}  # what an error is about
     try:
+        start = requests.get()
         llm, engine = _start(start)
-    except Exception as error:
-        _reply(replies, {"error": type(error).__name__, "message": str(error)})
-        raise
-    loras: dict[str, Any] = {}
-    for adapter in start["adapters"]:
-        from vllm.lora.request import LoRARequest
+        loras: dict[str, Any] = {}
+        for adapter in start["adapters"]:
+            from vllm.lora.request import LoRARequest
 
-        loras[adapter] = LoRARequest(adapter, len(loras) + 1, adapter)
-        try:  # loaded now: an adapter that fails to load inside a batch would end the engine
+            about = {"adapter": adapter}
+            loras[adapter] = LoRARequest(adapter, len(loras) + 1, adapter)
+            # loaded now: an adapter that fails to load inside a batch would end the engine
             llm.llm_engine.add_lora(loras[adapter])
-        except Exception as error:
-            _reply(replies, {"error": type(error).__name__, "message": str(error), "adapter": adapter})
-            raise
-    _reply(replies, {"engine": engine, "context": llm.model_config.max_model_len})
-    while True:
-        request = requests.get()
-        try:
+        about = {}
+        _reply(replies, {"engine": engine, "context": llm.model_config.max_model_len})
+        while True:
+            request = requests.get()
             if "classify" in request:
                 _reply(replies, {"scores": _scores(llm, request["classify"])})
             else:
                 _generate(llm, request, loras, requests, replies)
-        except Exception as error:
-            refused = {"schema": True} if isinstance(error, _SchemaError) else {}
-            _reply(replies, {"error": type(error).__name__, "message": str(error), **refused})
-            raise
+    except Exception as error:
+        if isinstance(error, _SchemaError):
+            about = {"schema": True}
+        _reply(replies, {"error": type(error).__name__, "message": str(error), **about})
+        raise
 
 
 class _SchemaError(Exception):

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from instruct.asking.ask import ask_engine, progress_of
-from instruct.asking.batches import FixedBatches
+from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.extras import vllm_is_installed

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from instruct.asking.ask import Work, ask_engine
-from instruct.asking.batches import FixedBatches
+from instruct.asking.ask import FixedBatches, Work, ask_engine
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure

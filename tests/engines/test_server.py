@@ -17,7 +17,7 @@ import pytest
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
-from instruct.engines import server_http
+from instruct.engines import server as server_module
 from instruct.engines.base import Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import Fault, read_refusal, read_reply, well_formed
@@ -59,7 +59,7 @@ ENDLESS = ("hang", "trickle")
 def _a_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr("instruct.engines.server_http.LARGEST_REPLY", 4 * 2**20)
+    monkeypatch.setattr("instruct.engines.server.LARGEST_REPLY", 4 * 2**20)
 
 
 @pytest.fixture(scope="module")
@@ -271,18 +271,18 @@ def test_a_redirect_to_the_same_origin_is_followed(fake_server):
 
 @pytest.mark.parametrize("fault", ["huge", "500 huge", "flood"])
 def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
-    monkeypatch.setattr(server_http, "_PER_TOKEN", 0)
+    monkeypatch.setattr(server_module, "_PER_TOKEN", 0)
     monkeypatch.setattr("instruct.engines.server.ATTEMPTS", 2)
     monkeypatch.setattr("instruct.engines.server.PAID_ATTEMPTS", 2)
     read: Counter[int] = Counter()
-    start_of = server_http._start_of
+    start_of = server_module._start_of
 
     async def counted(response, most):
         start, ended = await start_of(response, most)
         read[most] += len(start)
         return start, ended
 
-    monkeypatch.setattr(server_http, "_start_of", counted)
+    monkeypatch.setattr(server_module, "_start_of", counted)
     url, _ = fake_server({"Q": fault})
     replies = ask(judge_at(url), ["Q 1", "Q 2"])
     reason = "HTTP 500" if fault == "500 huge" else "malformed reply: no end"
@@ -293,7 +293,7 @@ def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
 
 def test_the_limit_of_a_reply_leaves_room_for_every_token_with_its_log_probabilities(fake_server):
     entry = {"token": "\u0000" * 16, "logprob": -123.45678901234567, "bytes": [255] * 48}
-    assert len(json.dumps(entry | {"top_logprobs": [entry] * 20})) < server_http._PER_TOKEN
+    assert len(json.dumps(entry | {"top_logprobs": [entry] * 20})) < server_module._PER_TOKEN
 
 
 @pytest.mark.parametrize(
