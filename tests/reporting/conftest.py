@@ -92,6 +92,10 @@ def add_step(run) -> Callable[..., None]:
     def add(name: str, **changes: object) -> None:
         manifest = run.manifest()
         step = {"status": "done", "minutes": 0.5, "attempts": 1, "inputs": {}, "results": {}}
+        if name.startswith("judge/"):
+            judge, _, pair = name.removeprefix("judge/").rpartition("/")
+            candidate, _, baseline = pair.partition("_vs_")
+            step["comparison"] = {"judge": judge, "candidate": candidate, "baseline": baseline}
         manifest["steps"][name] = step | changes
         write_atomically(run.manifest_path, json.dumps(manifest))
 
