@@ -11,7 +11,7 @@ from instruct.base.errors import counted
 from instruct.data.encoded import MOST_CUT
 from instruct.judging.comparison import FILES
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
-from instruct.reporting.text import contradicted, span, unread
+from instruct.reporting.text import contradicted, rate_and_interval, span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
@@ -80,7 +80,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if (people := comparison.with_labels) and contradicted(comparison):
         texts.append(
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
-            f"{people.win_rate:.1f} % (95 % CI {span(people.interval)})"
+            f"{rate_and_interval(people)}"
         )
     if missing := figures.unread:
         texts.append(

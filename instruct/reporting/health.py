@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.measuring.texts.diversity import repeated_fraction
-from instruct.reporting.model import Health, LengthHistogram, SystemReport
+from instruct.reporting.model import Health, LengthHistogram, SystemReport, recorded
 from instruct.reporting.read import SystemAnswers
 
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
@@ -30,22 +30,21 @@ def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers
     """What report.json holds about each system's answers; a prompt without an answer counts as failed."""
     outputs = {name: [row["output"] for row in each.rows if not row.get("failed")] for name, each in answers.items()}
     edges = histogram_edges([len(output) for texts in outputs.values() for output in texts] or [0])
-    recorded = manifest["steps"].get("answers", {}).get("results", {})
+    results = manifest["steps"].get("answers", {}).get("results", {})
     systems = {}
     for name, each in answers.items():
-        made = recorded.get(name, {})
+        made = results.get(name, {})
         if made.get("sha256") != each.sha256:
             made = {}  # the manifest describes other answers
         health = answers_health(outputs[name], edges, made, failed=len(each.rows) - len(outputs[name]))
-        systems[name] = SystemReport(
+        systems[name] = recorded(
+            SystemReport,
+            health,
             name=name,
             generator=str(each.rows[0]["generator"]),
             sha256=each.sha256,
             n=len(each.rows),
-            mean_characters=health.mean_characters,
-            mean_tokens=health.mean_tokens,
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
-            truncated=health.truncated,
             engine=made.get("engine"),
             health=health,
         )

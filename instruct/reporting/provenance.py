@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import json
 import math
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
+from instruct.base.machine import versions
 from instruct.data.options import data_label
 from instruct.data.overlap import overlap_text
 from instruct.judging.cards import JudgeCard
@@ -29,9 +28,7 @@ def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str
     How the prompts were answered is told by the step that answered them: flags may have changed the config since.
     """
     model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
-    ran = manifest["steps"].get("answers", {}).get("config")
-    answers = ran or config.get("answers") or {}
-    decoding = answers.get("generation") or {}
+    answers = manifest["steps"].get("answers", {}).get("config") or config.get("answers") or {}
     train = {key: value for key, value in (config.get("train") or {}).items() if key != "hub_token"}  # a secret
     method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
     if not model:  # a run of verdicts from elsewhere
@@ -40,14 +37,15 @@ def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
         "data": data_label(data) if any(data.get(key) for key in ("mixture", "files", "card")) else "?",
         "training": ", ".join(f"{key} {value}" for key, value in train.items()),
-        "answered": _answered(answers, decoding) if answers else "",
+        "answered": _answered(answers) if answers else "",
     }
     return {name: text for name, text in parts.items() if text}
 
 
-def _answered(answers: dict[str, Any], decoding: dict[str, Any]) -> str:
+def _answered(answers: dict[str, Any]) -> str:
     """The prompts, and what decided the answers to them; a seed matters to sampled answers only."""
     count = f" ({counted(answers['prompts'], 'prompt')})" if "prompts" in answers else ""
+    decoding = answers.get("generation") or {}
     temperature = decoding.get("temperature", "?")
     parts = [f"{answers.get('eval_set', '?')}{count}", f"at most {decoding.get('max_new_tokens', '?')} tokens"]
     parts += [f"temperature {temperature}"]
@@ -149,23 +147,21 @@ def phases(manifest: dict[str, Any]) -> list[Phase]:
 
 def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
     """SHA-256 of training data, weights, prompts, judges' cards and imported verdicts, as the manifest names them."""
-    found: dict[str, Any] = {}
+    hashes: dict[str, Any] = {}
     for step, record in manifest["steps"].items():
-        inputs = record.get("inputs", {})
-        if step.startswith("train/"):
-            name = step.removeprefix("train/")
-            files = record.get("results", {}).get("sha256", {})
-            found |= {f"training data of {name}": inputs.get("data")}
-            weights = {file: digest for file, digest in files.items() if file.endswith(".safetensors")}
-            found |= {f"{file} of {name}": digest for file, digest in weights.items()}
-        elif step.startswith("import/"):
-            found[f"verdicts of {step.removeprefix('import/')}"] = inputs.get("file")
-        elif step.startswith("judge/"):
-            found[f"judge card of {step.removeprefix('judge/')}"] = inputs.get("card")
-        elif step == "answers":
-            found["evaluation prompts"] = inputs.get("prompts")
-            found |= {f"weights that answered as {name}": digest for name, digest in inputs.get("weights", {}).items()}
-    return {name: digest for name, digest in found.items() if digest}
+        inputs, (kind, _, name) = record.get("inputs", {}), step.partition("/")
+        if kind == "train":
+            files = record.get("results", {}).get("sha256", {}).items()
+            hashes[f"training data of {name}"] = inputs.get("data")
+            hashes |= {f"{file} of {name}": digest for file, digest in files if file.endswith(".safetensors")}
+        elif kind == "import":
+            hashes[f"verdicts of {name}"] = inputs.get("file")
+        elif kind == "judge":
+            hashes[f"judge card of {name}"] = inputs.get("card")
+        elif kind == "answers":
+            hashes["evaluation prompts"] = inputs.get("prompts")
+            hashes |= {f"weights that answered as {name}": digest for name, digest in inputs.get("weights", {}).items()}
+    return {name: digest for name, digest in hashes.items() if digest}
 
 
 def _objective(system: dict[str, Any]) -> str:
@@ -190,18 +186,17 @@ def lineage_warnings(
         card: the judge's, None if it is missing.
         step: the manifest's record of the judging, {} if there is none, as for imported verdicts.
     """
-    found = [*_changed_card(card, step), *_package(manifest, card, step)]
+    warnings = [*_changed_card(card, step), *_package(manifest, card, step)]
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
         path = run.answers_path(name)
-        shown = one_line(path.stem, 60)
         digest = sha256_of(path) if path.is_file() else None
-        if digest is None:
-            found.append(f"the answers of {shown} are gone: lengths and texts are left out; restore {path}")
-        elif digest != judged:
-            found.append(f"the answers of {shown} have changed since they were judged; judge again")
+        if digest != judged:
+            gone = f"are gone: lengths and texts are left out; restore {path}"
+            changed = "have changed since they were judged; judge again"
+            warnings.append(f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}")
         if not name.endswith(".json"):
-            found += _made(run, manifest, name, digest if digest == judged else None)
-    return found
+            warnings += _made(run, manifest, name, digest if digest == judged else None)
+    return warnings
 
 
 def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | None) -> list[str]:
@@ -234,11 +229,10 @@ def _weights(folder: Path, recorded: dict[str, str]) -> str | None:
 
 def _package(manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
     """Whether alpaca-eval changed: an annotator's prompts, parser and seed rule come from the installed package."""
-    judged = (manifest["versions"] | step.get("versions", {})).get("alpaca-eval")
-    now = None
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        now = importlib.metadata.version("alpaca-eval")
-    if card is None or not card.annotator or not step or None in (judged, now) or judged == now:
+    if card is None or not card.annotator or not step:
+        return []
+    judged, now = (known.get("alpaca-eval") for known in (manifest["versions"] | step.get("versions", {}), versions()))
+    if None in (judged, now) or judged == now:
         return []
     return [f"alpaca-eval was {one_line(judged, 40)} when these verdicts were made and is {now} now"]
 

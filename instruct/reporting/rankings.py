@@ -102,16 +102,16 @@ class Strengths:
 
 def rankings(entries: Sequence[Entry]) -> list[Ranking]:
     """A ranking for each judge, policy and baseline with two systems or more."""
-    found = []
+    ranked = []
     for group in _with_one_baseline(entries):
         shared = set.intersection(*({p for p, score in each.scores.items() if score is not None} for each in group))
         if len(group) < 2 or len(shared) < 2:
             continue
-        names = _names(group)
+        names = [candidate for candidate, _ in _names(group)]
         if len(set(names)) < len(names):  # one system, judged in several runs
             names = [f"{entry.run}: {entry.comparison.candidate}" for entry in group]
         scores = {
-            name: {prompt: entry.scores[prompt] for prompt in entry.scores if prompt in shared}
+            name: {prompt: score for prompt, score in entry.scores.items() if prompt in shared}
             for name, entry in zip(names, group, strict=True)
         }
         left_out = max(len(entry.scores) for entry in group) - len(shared)
@@ -120,8 +120,24 @@ def rankings(entries: Sequence[Entry]) -> list[Ranking]:
         if group[0].baseline_answers is None:
             warnings.append("the baseline's answers are missing, so they may differ")
         ours = group[0].comparison
-        found.append(Ranking(group[0].judge, ours.baseline, ours.leading, standings(scores), warnings))
-    return found
+        ranked.append(Ranking(group[0].judge, ours.baseline, ours.leading, standings(scores), warnings))
+    return ranked
+
+
+def strengths(entries: Sequence[Entry]) -> list[Strengths]:
+    """Strengths for each judge and policy whose comparisons do not all have the same baseline."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.judge, entry.comparison.leading), []).append(entry)
+    return [
+        Strengths(
+            judge,
+            policy,
+            bradley_terry([(*names, one.scores) for names, one in zip(_names(group), group, strict=True)]),
+        )
+        for (judge, policy), group in groups.items()
+        if len(_with_one_baseline(group)) > 1
+    ]
 
 
 def _with_one_baseline(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -146,22 +162,8 @@ def _agree(known: dict[str, int], answers: Mapping[str, int] | None) -> bool:
     return agree
 
 
-def strengths(entries: Sequence[Entry]) -> list[Strengths]:
-    """Strengths for each judge and policy whose comparisons do not all have the same baseline."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault((entry.judge, entry.comparison.leading), []).append(entry)
-    found = []
-    for (judge, policy), group in groups.items():
-        if len(_with_one_baseline(group)) > 1:
-            sides = zip(_names(group), _names(group, baselines=True), group, strict=True)
-            games = [(ours, theirs, entry.scores) for ours, theirs, entry in sides]
-            found.append(Strengths(judge, policy, bradley_terry(games)))
-    return found
-
-
-def _names(group: Sequence[Entry], baselines: bool = False) -> list[str]:
-    """Each entry's candidate (or baseline); with its run, if systems with other answers share the name."""
+def _names(group: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Each entry's candidate and baseline; with the run, where systems with other answers share the name."""
     known: dict[str, dict[str, int]] = {}
     missing: dict[str, bool] = {}
     differing = set()
@@ -171,8 +173,11 @@ def _names(group: Sequence[Entry], baselines: bool = False) -> list[str]:
             alike = missing.setdefault(name, answers is None) == (answers is None)
             if not (alike and _agree(known.setdefault(name, {}), answers)):
                 differing.add(name)
-    names = [entry.comparison.baseline if baselines else entry.comparison.candidate for entry in group]
-    return [f"{entry.run}: {name}" if name in differing else name for name, entry in zip(names, group, strict=True)]
+
+    def shown(name: str, run: str) -> str:
+        return f"{run}: {name}" if name in differing else name
+
+    return [(shown(one.comparison.candidate, one.run), shown(one.comparison.baseline, one.run)) for one in group]
 
 
 def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> list[Table]:

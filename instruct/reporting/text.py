@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.measured_results import JUDGED, Bench, Forgetting
-from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Significance
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures, Unjudged
 
@@ -37,7 +37,7 @@ def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) 
     return ". ".join(filter(None, [said, *further, correction]))
 
 
-def adjusted(tests: Significance | SeedSpread) -> str:
+def adjusted(tests: results.Significance | results.SeedSpread) -> str:
     """The p-value that the finding follows."""
     return f"p {_equals(tests.adjusted_p)}, corrected for {counted(tests.claims, 'claim')}"
 
@@ -80,7 +80,7 @@ def majority_headline(panel: Panel) -> str:
     return _headline(by, panel)
 
 
-def seeds_headline(spread: SeedSpread) -> str:
+def seeds_headline(spread: results.SeedSpread) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
     candidate, baseline, seeds = name(spread.candidate), name(spread.baseline), len(spread.seeds)
     said = {
@@ -111,7 +111,7 @@ def signed(value: float) -> str:
     return f"{value:+.4f}"
 
 
-def seeds_cost(spread: SeedSpread) -> list[str]:
+def seeds_cost(spread: results.SeedSpread) -> list[str]:
     """How much wider the interval is because the trainings differ."""
     if spread.interval_both is None or spread.interval_prompts is None:
         return []
@@ -119,7 +119,7 @@ def seeds_cost(spread: SeedSpread) -> list[str]:
     return [f"what the seeds cost: ±{prompts:.1f} points over prompts alone, ±{both:.1f} over prompts and seeds"]
 
 
-def over_seeds(spread: SeedSpread) -> str:
+def over_seeds(spread: results.SeedSpread) -> str:
     """The mean win rate of several training seeds, their standard deviation and the intervals."""
     parts = [f"standard deviation {spread.standard_deviation:.1f}"]
     if spread.interval_seeds:
@@ -129,7 +129,7 @@ def over_seeds(spread: SeedSpread) -> str:
     return f"mean win rate {spread.mean:.1f} % ({'; '.join(parts)})"
 
 
-def paired_difference(paired: Paired) -> str:
+def paired_difference(paired: results.Paired) -> str:
     """Two systems with the same baseline."""
     judge, first, second, baseline = map(name, (paired.judge, paired.first, paired.second, paired.baseline))
     interval = f"95 % CI {span(paired.interval)}, " if paired.interval else ""
@@ -212,17 +212,13 @@ def evidence(comparison: ComparisonReport) -> str | None:
         elif tests.sign_test.p is not None:
             pairs = counted(tests.sign_test.n, "pair")
             parts.append(f"Sign test: p {_equals(tests.sign_test.p)} ({pairs} without ties).")
+    ours = one_line(comparison.candidate, 60)
     if length is not None and length.adjusted.win_rate is not None:
-        adjusted = length.adjusted
-        parts.append(
-            f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
-            f"(95 % CI {span(adjusted.interval)}{f'; {adjusted.note}' if adjusted.note else ''})."
-        )
+        parts.append(f"Win rate of {ours} at equal length: {rate_and_interval(length.adjusted)}.")
     if people := comparison.with_labels:
-        parts.append(
-            f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: win rate of "
-            f"{one_line(comparison.candidate, 60)} {people.win_rate:.1f} % (95 % CI {span(people.interval)})."
-        )
+        pairs = counted(people.pairs, "pair")
+        said = rate_and_interval(people)
+        parts.append(f"With people's labels on {people.labels} of {pairs}: win rate of {ours} {said}.")
     if power.smallest_difference is not None:
         parts.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
     return " ".join(parts) or None
@@ -268,9 +264,13 @@ def style(comparison: ComparisonReport) -> str | None:
     figures = comparison.style
     if figures is None or figures.win_rate is None:
         return None
-    note = f"; {figures.note}" if figures.note else ""
-    rate = f"{figures.win_rate:.1f} % (95 % CI {span(figures.interval)}{note})"
-    return f"win rate at equal style (length, headers, lists, bold): {rate}"
+    return f"win rate at equal style (length, headers, lists, bold): {rate_and_interval(figures)}"
+
+
+def rate_and_interval(figures: results.LengthAdjusted | results.StyleControl | results.PredictionPowered) -> str:
+    """A win rate with its interval, and a caveat if there is one."""
+    note = getattr(figures, "note", None)
+    return f"{number(figures.win_rate)} % (95 % CI {span(figures.interval)}{f'; {note}' if note else ''})"
 
 
 def noise(comparison: ComparisonReport) -> str | None:
@@ -286,7 +286,7 @@ def noise(comparison: ComparisonReport) -> str | None:
     )
 
 
-def kappas(agreement: PairAgreement) -> str:
+def kappas(agreement: results.PairAgreement) -> str:
     """How two judges agree, in a line."""
     names = " and ".join(map(name, agreement.judges))
     if agreement.agreement is None:
