@@ -129,15 +129,12 @@ def strengths(entries: Sequence[Entry]) -> list[Strengths]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.judge, entry.comparison.leading), []).append(entry)
-    return [
-        Strengths(
-            judge,
-            policy,
-            bradley_terry([(*names, one.scores) for names, one in zip(_names(group), group, strict=True)]),
-        )
-        for (judge, policy), group in groups.items()
-        if len(_with_one_baseline(group)) > 1
-    ]
+    fitted = []
+    for (judge, policy), group in groups.items():
+        if len(_with_one_baseline(group)) > 1:
+            games = [(*names, entry.scores) for names, entry in zip(_names(group), group, strict=True)]
+            fitted.append(Strengths(judge, policy, bradley_terry(games)))
+    return fitted
 
 
 def _with_one_baseline(entries: Sequence[Entry]) -> list[list[Entry]]:
