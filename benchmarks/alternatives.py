@@ -83,9 +83,12 @@ def elementwise_part(vocabulary: int) -> tuple[dict[str, Callable[[], None]], fl
     product = torch.randn(256, vocabulary).mul_(3).bfloat16()
     target = torch.randint(0, vocabulary, (256,))
     rows, row_of = torch.rand(96, vocabulary).bfloat16(), torch.randint(0, 96, (256,)).sort().values
-    head = torch_kernels.Head(product[:1], None, 1.0, None)
-    weigher = torch_kernels.TorchWeigher(head, OBJECTIVE, product, 256, RowsGiven(rows), 96, wants_grad=True)
-    weigher.load_costs(torch.arange(96))
+    labels = torch.arange(96)
+    plan = TokenPlan(None, target, row_of, labels, [Group(slice(0, 96), [slice(0, 256)])])
+    head = torch_kernels.Head(product[:1])
+    work = torch_kernels.Work(head, OBJECTIVE, plan, RowsGiven(rows), None, wants_grad=True)
+    weigher = torch_kernels.TorchWeigher(work, product)
+    weigher.load_costs(labels)
     work = product.clone()
 
     def in_blocks() -> None:

@@ -15,77 +15,22 @@ it takes two more products, of tokens x vocabulary x width of the embeddings.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective
-from instruct.objectives.torch_kernels import Head, TorchWeigher
-from instruct.objectives.transport import CosineCost
-
-PROJECTION_SEED = 0
-# Rows of a table that are normalized and projected at a time, in float32.
-ROWS = 8192
-
-
-class EnergyTable:
-    """The unit rows of a table, projected to `dim` dimensions: the embeddings between which energy is measured.
-
-    The projection is a random one (Johnson and Lindenstrauss, 1984): orthonormal columns from a fixed seed, scaled so
-    that squared distances keep their expectation. The weight of the energy therefore means the same for every `dim`,
-    and energy stays proper, since the score is proper for any embeddings. A principal component analysis would shrink
-    every distance: for SmolLM2's head and 128 dimensions to 41 % of its square on average, and less evenly
-    (correlation with the exact distances .90, of the random projection .92).
-
-    Args:
-        table: (tokens, width), as for CosineCost: not copied, rows of norm 0 stay 0.
-        dim: the width of the embeddings. At the table's own width or more, they are its unit rows.
-        vocabulary: the number of rows of the head, as for CosineCost: tokens missing in the table are 0.
-
-    Attributes:
-        embeddings: (vocabulary, dim), float32, or float64 for a table of float64.
-        checksum: of the table, see CosineCost.
-
-    Raises:
-        ValueError: as CosineCost, or `dim` is below 1.
-    """
-
-    def __init__(self, table: Tensor, dim: int, vocabulary: int | None = None) -> None:
-        if dim < 1:
-            raise ValueError(f"energy_dim is {dim}; it must be at least 1")
-        source = CosineCost(table, vocabulary)
-        wide = torch.promote_types(source.table.dtype, torch.float32)
-        width = source.table.shape[1]
-        projected = []
-        for rows, inverse in zip(source.table.split(ROWS), source.inverse_norm.split(ROWS), strict=True):
-            units = rows.to(wide) * inverse[:, None]
-            projected.append(units if dim >= width else units @ projection(width, dim).to(units))
-        self.embeddings = torch.cat(projected)
-        self.checksum = source.checksum
-
-    @property
-    def vocabulary(self) -> int:
-        return len(self.embeddings)
-
-
-@functools.cache
-def projection(width: int, dim: int) -> Tensor:
-    """(width, dim) float64: random orthogonal columns of length sqrt(width / dim), the same on every machine."""
-    generator = torch.Generator().manual_seed(PROJECTION_SEED)
-    columns, _ = torch.linalg.qr(torch.randn(width, dim, generator=generator, dtype=torch.float64))
-    return columns * (width / dim) ** 0.5
+from instruct.objectives.torch_kernels import TorchWeigher, Work
+from instruct.objectives.transport import EnergyTable
 
 
 class EnergyWeigher(TorchWeigher):
     """TorchWeigher with the energy in place of the transport cost, on a CPU and on a GPU."""
 
-    def __init__(
-        self, head: Head, objective: Objective, like: Tensor, tokens: int, table: EnergyTable, wants_grad: bool
-    ) -> None:
-        super().__init__(head, objective, like, tokens, None, 0, wants_grad)
-        self.embeddings = table.embeddings.to(self.q)
+    def __init__(self, work: Work, like: Tensor) -> None:
+        super().__init__(work, like)
+        assert isinstance(work.cost, EnergyTable)
+        self.embeddings = work.cost.embeddings.to(self.q)
         self.statistics = replace(self.statistics, cost=torch.empty_like(self.statistics.ce))
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import Energy
-from instruct.objectives.energy import EnergyTable
 from instruct.objectives.logit_losses import losses_of
 from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
-from instruct.objectives.transport import CosineCost
+from instruct.objectives.transport import CosineCost, EnergyTable
 
 STEPS, RATE = 3000, 0.3
 

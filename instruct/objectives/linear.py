@@ -9,19 +9,19 @@ runs a loop over blocks of rows small enough for the processor's cache, or three
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import Energy
-from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.logit_losses import AnyReference, LogitWeigher
+from instruct.objectives.energy import EnergyWeigher
+from instruct.objectives.logit_losses import LogitWeigher
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
-from instruct.objectives.torch_kernels import Head, TorchWeigher
-from instruct.objectives.transport import CosineCost, TransportCost
+from instruct.objectives.torch_kernels import AnyReference, Head, TorchWeigher, Work
+from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
 
 if TYPE_CHECKING:
     from instruct.objectives.triton_weigher import TritonWeigher
@@ -112,26 +112,23 @@ def linear_objective_loss(
         ValueError: the shapes do not match, the cost and the head differ in their vocabulary, Energy is given a
             transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
-    result = linear_objective(
-        hidden, weight, labels, objective, cost, bias, logit_scale, softcap, num_items, chunk_rows, reference
-    )
+    head = Head(weight, bias, logit_scale, softcap)
+    result = linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference)
     return result.loss, result.statistics
 
 
 def linear_objective(
     hidden: Tensor,
-    weight: Tensor,
+    head: Head,
     labels: Tensor,
     objective: Objective,
     cost: TransportCost | EnergyTable | None = None,
-    bias: Tensor | None = None,
-    logit_scale: float = 1.0,
-    softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
     reference: AnyReference | None = None,
 ) -> ObjectiveResult:
     """`linear_objective_loss` with each token's statistics."""
+    weight = head.weight
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
         raise ValueError(
             f"hidden {tuple(hidden.shape)}, labels {tuple(labels.shape)} and weight {tuple(weight.shape)} must be "
@@ -152,11 +149,10 @@ def linear_objective(
     multiple = GPU_ROWS if triton else CPU_ROWS
     has_rows = "cost" in objective.needs and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
     plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, has_rows, hidden.device)
+    work = Work(head, objective, plan, cost, reference, wants_grad)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
-        sum_loss, sums, columns = _LinearObjective.apply(
-            hidden, weight, bias, plan, objective, cost, logit_scale, softcap, wants_grad, reference
-        )
+        sum_loss, sums, columns = _LinearObjective.apply(hidden, weight, head.bias, work)
     if num_items is None:
         num_items = len(plan.labels)
     # A number is not moved to the GPU: the host would wait for the copy.
@@ -167,24 +163,13 @@ def linear_objective(
 class _LinearObjective(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        plan: TokenPlan,
-        objective: Objective,
-        cost: TransportCost | EnergyTable | None,
-        logit_scale: float,
-        softcap: float | None,
-        wants_grad: bool,
-        reference: AnyReference | None,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, work: Work
     ) -> tuple[Tensor, Tensor, Tensor]:
-        needs_hidden = wants_grad and ctx.needs_input_grad[0]
-        needs_weight = wants_grad and ctx.needs_input_grad[1]
-        needs_bias = wants_grad and bias is not None and ctx.needs_input_grad[2]
+        plan, objective, cost, reference = work.plan, work.objective, work.cost, work.reference
+        needs_hidden, needs_weight, needs_bias = (work.wants_grad and needed for needed in ctx.needs_input_grad[:3])
         wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
-        head = Head(weight.to(hidden.dtype), bias, logit_scale, softcap)
+        head = replace(work.head, weight=weight.to(hidden.dtype))
         if "cost" not in objective.needs:
             cost = None
         elif cost is None:
@@ -197,12 +182,11 @@ class _LinearObjective(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None
 
-        tokens = len(plan.labels)
         products = _product_buffer(hidden, plan, len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
             reference = reference.ordered(plan.order)
-        weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any, reference)
+        weigher = _weigher(Work(head, objective, plan, cost, reference, needs_any), products)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -261,33 +245,23 @@ class _LinearObjective(torch.autograd.Function):
             None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
             for grad, dtype in zip(others, ctx.dtypes, strict=True)
         ]
-        return (grad_hidden, *scaled, None, None, None, None, None, None, None)
+        return (grad_hidden, *scaled, None)
 
 
 def _uses_triton(hidden: Tensor) -> bool:
     return hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
 
 
-def _weigher(
-    head: Head,
-    objective: Objective,
-    products: Tensor,
-    tokens: int,
-    cost: TransportCost | EnergyTable | None,
-    most_labels: int,
-    wants_grad: bool,
-    reference: AnyReference | None,
-) -> TorchWeigher | TritonWeigher:
-    """Arguments as in TorchWeigher, and the reference of a LogitLoss."""
-    if isinstance(objective, LogitLoss):
-        return LogitWeigher(head, objective, products, tokens, wants_grad, reference)
-    if isinstance(cost, EnergyTable):
-        return EnergyWeigher(head, objective, products, tokens, cost, wants_grad)
+def _weigher(work: Work, products: Tensor) -> TorchWeigher | TritonWeigher:
+    if isinstance(work.objective, LogitLoss):
+        return LogitWeigher(work, products)
+    if isinstance(work.cost, EnergyTable):
+        return EnergyWeigher(work, products)
     if _uses_triton(products):
         from instruct.objectives.triton_weigher import TritonWeigher
 
-        return TritonWeigher(head, objective, products, tokens, cost, most_labels, wants_grad)
-    return TorchWeigher(head, objective, products, tokens, cost, most_labels, wants_grad)
+        return TritonWeigher(work, products)
+    return TorchWeigher(work, products)
 
 
 def buffer_rows(
@@ -336,16 +310,6 @@ def _columns(objective: Objective, weigher: TorchWeigher | TritonWeigher) -> Ten
     else:
         weighting = objective.weigh(found)
     zero = torch.zeros_like(found.ce)
-    return torch.stack(
-        [
-            torch.ones_like(found.ce),
-            weighting.value,
-            found.ce,
-            zero if found.cost is None else found.cost,
-            zero if found.error_norm is None else found.error_norm,
-            zero if found.entropy is None else found.entropy,
-            zero if weighting.ratio is None else weighting.ratio,
-            zero if weighting.clamped is None else weighting.clamped.to(zero.dtype),
-            weigher.correct.to(zero.dtype),
-        ]
-    )
+    optional = found.cost, found.error_norm, found.entropy, weighting.ratio, weighting.clamped
+    columns = [torch.ones_like(zero), weighting.value, found.ce, *optional, weigher.correct]
+    return torch.stack([zero if column is None else column.to(zero.dtype) for column in columns])

@@ -2,83 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from dataclasses import dataclass
-from typing import Self
-
 import torch
 from torch import Tensor
 
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss
-from instruct.objectives.torch_kernels import Head, TorchWeigher
+from instruct.objectives.torch_kernels import TorchWeigher, Work
 
 # Numbers in a block's logits on a GPU: autograd keeps several tensors of this size.
 BLOCK_NUMBERS = 2**25
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What a frozen model has for the same tokens: states, (tokens, hidden), and its head, without gradients."""
-
-    states: Tensor
-    head: Head
-
-    def logits(self, place: slice, like: Tensor) -> Tensor:
-        """Those of some tokens, as wide as `like` and in its dtype; a padded vocabulary is cut."""
-        product = self.states[place] @ self.head.weight.T
-        return self.head.cap_(product.to(like.dtype))[:, : like.shape[1]]
-
-    def ordered(self, order: Tensor) -> Self:
-        """The same, of these tokens in this order."""
-        return dataclasses.replace(self, states=self.states.index_select(0, order))
-
-    def on_device(self, like: Tensor) -> Self:
-        """The same in the dtype and on the device of the model's own states."""
-        bias = None if self.head.bias is None else self.head.bias.to(like.device)
-        head = dataclasses.replace(self.head, weight=self.head.weight.to(like), bias=bias)
-        return dataclasses.replace(self, states=self.states.to(like), head=head)
-
-
-@dataclass(frozen=True)
-class TopReference:
-    """A frozen model's likeliest continuations of each token; the other tokens share the rest of its mass evenly.
-
-    Attributes:
-        ids: (tokens, k) int64, different tokens of the vocabulary.
-        logs: (tokens, k) float32, their log-probabilities.
-    """
-
-    ids: Tensor
-    logs: Tensor
-
-    def logits(self, place: slice, like: Tensor) -> Tensor:
-        """Log-probabilities of the whole vocabulary, as wide as `like` and in its dtype."""
-        logs = self.logs[place].to(like.dtype)
-        left = max(1, like.shape[1] - logs.shape[1])
-        rest = torch.log1p(-logs.exp().sum(dim=-1).clamp(max=1 - 1e-6)) - math.log(left)
-        return rest[:, None].repeat(1, like.shape[1]).scatter_(1, self.ids[place], logs)
-
-    def ordered(self, order: Tensor) -> Self:
-        """The same, of these tokens in this order."""
-        return dataclasses.replace(self, ids=self.ids.index_select(0, order), logs=self.logs.index_select(0, order))
-
-    def on_device(self, like: Tensor) -> Self:
-        """The same on the device of the model's own states."""
-        return dataclasses.replace(self, ids=self.ids.to(like.device), logs=self.logs.to(like.device))
-
-
-AnyReference = Reference | TopReference
-
-
 class LogitWeigher(TorchWeigher):
     """TorchWeigher for a LogitLoss, on a CPU and on a GPU. `values`: (tokens,), each token's loss."""
 
-    def __init__(
-        self, head: Head, loss: LogitLoss, like: Tensor, tokens: int, wants_grad: bool, reference: AnyReference | None
-    ) -> None:
-        super().__init__(head, loss, like, tokens, None, 0, wants_grad)
-        self.loss, self.reference = loss, reference
+    def __init__(self, work: Work, like: Tensor) -> None:
+        super().__init__(work, like)
+        assert isinstance(work.objective, LogitLoss)
+        self.loss, self.reference = work.objective, work.reference
         self.size = max(1, min(self.size, BLOCK_NUMBERS // like.shape[1]))
         self.values = torch.empty_like(self.statistics.ce)
 

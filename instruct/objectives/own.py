@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -46,7 +47,7 @@ def source_of(name: str) -> Path:
 
 
 def _module(name: str, module: str) -> ModuleType:
-    try:
+    with _own_code(f"objective {name}: ", f"; correct {module}"):
         if not module.endswith(".py"):
             return importlib.import_module(module)
         if not Path(module).is_file():
@@ -59,10 +60,6 @@ def _module(name: str, module: str) -> ModuleType:
         loaded = sys.modules[known_as] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(loaded)
         return loaded
-    except InputError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise InputError(f"objective {name}: {type(error).__name__}: {one_line(error)}; correct {module}") from error
 
 
 def check_objective(objective: Any, name: str) -> None:
@@ -84,11 +81,7 @@ def check_objective(objective: Any, name: str) -> None:
     token = made_up_tokens(objective)
     weighting = _weighed(objective, name, token)
     for part, values in ({"a": weighting.a, "value": weighting.value} | weighting.terms).items():
-        if not isinstance(values, torch.Tensor) or values.shape != (_PROBED,):
-            shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-            raise InputError(f"objective {name}: weigh returns {part} of shape {shape}; return one number per token")
-        if not values.isfinite().all():
-            raise InputError(f"objective {name}: weigh returns {part} that is not finite for some tokens")
+        _check_values(values, f"objective {name}: weigh returns {part}", " of shape", " that is")
     for part, term in TERMS.items():
         if part in weighting.terms and term in OPTIONAL and term not in objective.needs:
             raise InputError(f"objective {name}: weigh returns {part}, the weight of {term}; add {term} to `needs`")
@@ -100,20 +93,33 @@ def _check_logit_loss(objective: LogitLoss, name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
     labels = torch.randint(0, 97, (_PROBED,), generator=generator)
-    try:
+    with _own_code(f"objective {name}: losses fails on made-up logits: "):
         losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[:1], labels[:1])
-    except Exception as error:  # whatever the user's code raises
-        text = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"objective {name}: losses fails on made-up logits: {text}") from error
-    if not isinstance(losses, torch.Tensor) or losses.shape != (_PROBED,):
-        shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
-        raise InputError(f"objective {name}: losses returns shape {shape}; return one number per token")
-    if not losses.isfinite().all():
-        raise InputError(f"objective {name}: losses returns numbers that are not finite for some tokens")
+    _check_values(losses, f"objective {name}: losses returns", " shape", " numbers that are")
     if not losses.requires_grad:
         raise InputError(f"objective {name}: losses has no gradient with respect to the logits; detach weights alone")
     if not torch.allclose(losses[:1], apart, rtol=1e-3, atol=1e-5):
         raise InputError(f"objective {name}: a token's loss changes with the other tokens; use its own row alone")
+
+
+def _check_values(values: Any, returns: str, shaped: str, that_are: str) -> None:
+    """Refuse what is not one finite number per token."""
+    if not isinstance(values, torch.Tensor) or values.shape != (_PROBED,):
+        shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+        raise InputError(f"{returns}{shaped} {shape}; return one number per token")
+    if not values.isfinite().all():
+        raise InputError(f"{returns}{that_are} not finite for some tokens")
+
+
+@contextlib.contextmanager
+def _own_code(failing: str, remedy: str = "") -> Iterator[None]:
+    """Whatever the user's code raises, as an error that begins with `failing`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{failing}{type(error).__name__}: {one_line(error)}{remedy}") from error
 
 
 def _refuse_untrained_parts(objective: Any, name: str, token: TokenStatistics, weighting: Weighting) -> None:
@@ -150,11 +156,8 @@ def made_up_tokens(objective: Any) -> TokenStatistics:
 
 
 def _weighed(objective: Any, name: str, token: TokenStatistics) -> Weighting:
-    try:
+    with _own_code(f"objective {name}: weigh fails on made-up tokens: "):
         weighting = objective.weigh(token)
-    except Exception as error:  # whatever the user's code raises
-        text = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"objective {name}: weigh fails on made-up tokens: {text}") from error
     if not isinstance(weighting, Weighting):
         raise InputError(f"objective {name}: weigh returns {type(weighting).__name__}; return a Weighting")
     return weighting

@@ -86,12 +86,19 @@ def plan_tokens(
     if order is not None:
         labels = labels[order]
     chunks = _chunks(len(labels), size, multiple)
-    if not has_cost:
-        order, labels, row_of, distinct = _moved([order, labels, None, None], device)
-        return TokenPlan(order, labels, row_of, distinct, [Group(slice(0, 0), chunks)] if chunks else [])
-    labels, by_label = labels.sort(stable=True)
-    order = by_label if order is None else order[by_label]
-    distinct, row_of = labels.unique_consecutive(return_inverse=True)
+    row_of, distinct = None, None
+    groups = [Group(slice(0, 0), chunks)] if chunks else []
+    if has_cost:
+        labels, by_label = labels.sort(stable=True)
+        order = by_label if order is None else order[by_label]
+        distinct, row_of = labels.unique_consecutive(return_inverse=True)
+        groups = _groups(chunks, row_of, most_labels)
+    order, labels, row_of, distinct = _moved([order, labels, row_of, distinct], device)
+    return TokenPlan(order, labels, row_of, distinct, groups)
+
+
+def _groups(chunks: list[slice], row_of: Tensor, most_labels: int) -> list[Group]:
+    """Chunks with at most `most_labels` cost rows together; `row_of`, from here on, counts in each group from 0."""
     groups: list[Group] = []
     for chunk in chunks:
         first, end = int(row_of[chunk.start]), int(row_of[chunk.stop - 1]) + 1
@@ -102,8 +109,7 @@ def plan_tokens(
             groups.append(Group(slice(first, end), [chunk]))
     for group in groups:
         row_of[group.chunks[0].start : group.chunks[-1].stop] -= group.labels.start
-    order, labels, row_of, distinct = _moved([order, labels, row_of, distinct], device)
-    return TokenPlan(order, labels, row_of, distinct, groups)
+    return groups
 
 
 def _chunks(count: int, size: int, multiple: int) -> list[slice]:

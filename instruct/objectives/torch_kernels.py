@@ -5,14 +5,16 @@ On a CPU, a chunk is processed in blocks of rows that stay in the cache, because
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Self, cast
 
 import torch
 from torch import Tensor
 
 from instruct.objectives.objective import TERMS, Objective, TokenStatistics
-from instruct.objectives.plan import whole_rows
-from instruct.objectives.transport import TransportCost
+from instruct.objectives.plan import TokenPlan, whole_rows
+from instruct.objectives.transport import EnergyTable, TransportCost
 
 # Numbers in a block of rows on a CPU, which needs two float32 buffers of this size.
 BLOCK_NUMBERS = 2**20
@@ -25,9 +27,9 @@ class Head:
     """The language-model head: z = softcap * tanh(logit_scale * (states @ weight.T + bias) / softcap)."""
 
     weight: Tensor
-    bias: Tensor | None
-    logit_scale: float
-    softcap: float | None
+    bias: Tensor | None = None
+    logit_scale: float = 1.0
+    softcap: float | None = None
 
     def cap_(self, product: Tensor) -> Tensor:
         """`states @ weight.T`, in place, as z."""
@@ -46,34 +48,93 @@ class Head:
         return z.div_(self.softcap).square_().neg_().add_(1).mul_(self.logit_scale)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What a frozen model has for the same tokens: states, (tokens, hidden), and its head, without gradients."""
+
+    states: Tensor
+    head: Head
+
+    def logits(self, place: slice, like: Tensor) -> Tensor:
+        """Those of some tokens, as wide as `like` and in its dtype; a padded vocabulary is cut."""
+        product = self.states[place] @ self.head.weight.T
+        return self.head.cap_(product.to(like.dtype))[:, : like.shape[1]]
+
+    def ordered(self, order: Tensor) -> Self:
+        """The same, of these tokens in this order."""
+        return replace(self, states=self.states.index_select(0, order))
+
+    def on_device(self, like: Tensor) -> Self:
+        """The same in the dtype and on the device of the model's own states."""
+        bias = None if self.head.bias is None else self.head.bias.to(like.device)
+        head = replace(self.head, weight=self.head.weight.to(like), bias=bias)
+        return replace(self, states=self.states.to(like), head=head)
+
+
+@dataclass(frozen=True)
+class TopReference:
+    """A frozen model's likeliest continuations of each token; the other tokens share the rest of its mass evenly.
+
+    Attributes:
+        ids: (tokens, k) int64, different tokens of the vocabulary.
+        logs: (tokens, k) float32, their log-probabilities.
+    """
+
+    ids: Tensor
+    logs: Tensor
+
+    def logits(self, place: slice, like: Tensor) -> Tensor:
+        """Log-probabilities of the whole vocabulary, as wide as `like` and in its dtype."""
+        logs = self.logs[place].to(like.dtype)
+        left = max(1, like.shape[1] - logs.shape[1])
+        rest = torch.log1p(-logs.exp().sum(dim=-1).clamp(max=1 - 1e-6)) - math.log(left)
+        return rest[:, None].repeat(1, like.shape[1]).scatter_(1, self.ids[place], logs)
+
+    def ordered(self, order: Tensor) -> Self:
+        """The same, of these tokens in this order."""
+        return replace(self, ids=self.ids.index_select(0, order), logs=self.logs.index_select(0, order))
+
+    def on_device(self, like: Tensor) -> Self:
+        """The same on the device of the model's own states."""
+        return replace(self, ids=self.ids.to(like.device), logs=self.logs.to(like.device))
+
+
+AnyReference = Reference | TopReference
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a loss is made of, beside the states.
+
+    Attributes:
+        cost: the transport cost or the table of energies, if the objective needs one.
+        reference: what a frozen model has for the same tokens, if the objective takes it.
+        wants_grad: whether to form the gradient; otherwise the logits of a chunk are not modified.
+    """
+
+    head: Head
+    objective: Objective
+    plan: TokenPlan
+    cost: TransportCost | EnergyTable | None
+    reference: AnyReference | None
+    wants_grad: bool
+
+
 class TorchWeigher:
     """Turns `states @ weight.T` into statistics and, in place, into its own gradient, one chunk of tokens at a time.
 
     Args:
-        head: the head.
-        objective: turns statistics into weights.
         like: a (tokens, vocab) tensor of the chunks' dtype and device, as large as the largest chunk.
-        tokens: the number of tokens in all chunks.
-        cost: the transport cost, if the objective needs one.
-        most_labels: the number of labels that share one call of `load_costs`, at most.
-        wants_grad: whether to form the gradient; otherwise a chunk is not modified.
 
     Attributes:
         statistics, correct: of all tokens, and whether each was predicted correctly; filled by `weigh_`.
         unit: (tokens,) float32, what each token's gradient has been divided by; None: nothing, unless in float16.
     """
 
-    def __init__(
-        self,
-        head: Head,
-        objective: Objective,
-        like: Tensor,
-        tokens: int,
-        cost: TransportCost | None,
-        most_labels: int,
-        wants_grad: bool,
-    ) -> None:
-        self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
+    def __init__(self, work: Work, like: Tensor) -> None:
+        self.head, self.objective, self.wants_grad = work.head, work.objective, work.wants_grad
+        # A table of energies has no rows of costs.
+        cost = self.cost = None if work.plan.distinct is None else cast("TransportCost", work.cost)
         rows, vocabulary = like.shape
         self.size = max(1, min(rows, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else rows))
         wide = torch.promote_types(like.dtype, torch.float32)
@@ -81,15 +142,15 @@ class TorchWeigher:
         self.q = like.new_empty(self.size, vocabulary, dtype=wide)
         self.spare = torch.empty_like(self.q)
         self.gathered = None if cost is None else like.new_empty(self.size, vocabulary)
-        self.buffer = None if cost is None else like.new_empty(whole_rows(most_labels), vocabulary)
+        self.buffer = None if cost is None else like.new_empty(whole_rows(work.plan.most_labels), vocabulary)
         self.cost_rows: Tensor | None = None
-        # EnergyWeigher has a cost and no rows of it.
-        needed = {name for name in objective.needs if name != "cost"} | ({"cost"} if cost is not None else set())
+        needed = {name for name in work.objective.needs if name != "cost" or cost is not None}
         self.information = torch.empty_like(self.q) if "entropy" in needed else None
+        tokens = len(work.plan.labels)
         ce, q_target, *others = like.new_empty((2 + len(needed), tokens), dtype=wide)
         self.statistics = TokenStatistics(ce, q_target, **dict(zip(needed, others, strict=True)))
         self.correct = like.new_empty(tokens, dtype=torch.bool)
-        self.unit = like.new_empty(tokens, dtype=wide) if like.dtype == torch.float16 and wants_grad else None
+        self.unit = like.new_empty(tokens, dtype=wide) if like.dtype == torch.float16 and work.wants_grad else None
 
     def load_costs(self, labels: Tensor) -> None:
         """Computes the cost rows of these labels for the chunks that follow."""

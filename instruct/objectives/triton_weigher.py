@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
-from instruct.objectives.torch_kernels import Head
+from instruct.objectives.torch_kernels import Work
 from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
@@ -51,26 +51,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class TritonWeigher:
     """The counterpart of torch_kernels.TorchWeigher: three kernels per chunk, and a product for each `load_costs`."""
 
-    def __init__(
-        self,
-        head: Head,
-        objective: Objective,
-        like: Tensor,
-        tokens: int,
-        cost: TransportCost | None,
-        most_labels: int,
-        wants_grad: bool,
-    ) -> None:
-        self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
+    def __init__(self, work: Work, like: Tensor) -> None:
+        objective, tokens = work.objective, len(work.plan.labels)
+        self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
+        cost = self.cost = cast("TransportCost | None", work.cost)  # EnergyWeigher has the tables of energies
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
-        self.unit = torch.empty(tokens, device=like.device) if like.dtype == torch.float16 and wants_grad else None
-        self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if wants_grad else []
+        in_units = like.dtype == torch.float16 and work.wants_grad
+        self.unit = torch.empty(tokens, device=like.device) if in_units else None
+        self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if work.wants_grad else []
         self.inverse_norm: Tensor | None = None
         self.buffer: Tensor | None = None
         self.cost_rows: Tensor | None = None
         if cost is not None:
             dtype = cost.table.dtype if isinstance(cost, CosineCost) else like.dtype
-            self.buffer = like.new_empty(most_labels, like.stride(0), dtype=dtype)[:, : like.shape[1]]
+            self.buffer = like.new_empty(work.plan.most_labels, like.stride(0), dtype=dtype)[:, : like.shape[1]]
         if isinstance(cost, CosineCost):
             # In the products' dtype: every token's row reads them all.
             missing = like.stride(0) - cost.vocabulary

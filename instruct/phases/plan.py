@@ -29,15 +29,18 @@ from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.asking import Judge
 from instruct.judging.money import SECONDS_PER_REQUEST
 from instruct.training.estimate import (
+    QUANTIZED_BYTES,
     STEP_EFFICIENCY,
     ModelShape,
+    Sharding,
     copy_speed,
+    disk_gib,
     matrix_flops,
+    memory_gib,
     model_shape,
     shape_of,
     training_operations,
 )
-from instruct.training.memory import QUANTIZED_BYTES, Sharding, disk_gib, memory_gib
 from instruct.training.options import TrainingOptions
 from instruct.training.train import DEFAULT_MAX_LENGTH, train_options
 

@@ -37,8 +37,15 @@ from instruct.measuring.texts.options import TextMetric
 from instruct.phases.remedies import judge_flags
 from instruct.phases.upload import check_write_access, configured_repositories
 from instruct.run.directory import RunDirectory, differences
-from instruct.training.estimate import ModelShape, model_shape, training_minutes
-from instruct.training.memory import Sharding, disk_gib, memory_gib, sharding_of
+from instruct.training.estimate import (
+    ModelShape,
+    Sharding,
+    disk_gib,
+    memory_gib,
+    model_shape,
+    sharding_of,
+    training_minutes,
+)
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, trainer_arguments

@@ -71,35 +71,26 @@ def make_cost(
     Raises:
         InputError: the table cannot be read or has a different vocabulary, or no token is a number.
     """
-    trains = head.weight.requires_grad
+    trains, is_energy = head.weight.requires_grad, isinstance(objective, Energy)
     if choice == "adaptive" and trains:
         return None
-    if isinstance(objective, Energy):
-        return _energy_table(choice, head, objective, sharded_on)
+    of_head = choice in ("fixed", "adaptive")
     rebuilt_each_forward = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
-    if choice in ("fixed", "adaptive") and rebuilt_each_forward and not trains:
+    if of_head and rebuilt_each_forward and not trains and not is_energy:
         return None
     device = head.weight.device if sharded_on is None else sharded_on
     try:
         with gathered(head):
-            if choice in ("fixed", "adaptive"):
-                return CosineCost(original_table(head, sharded_on, narrow))
-            if choice == "numeric":
-                base = CosineCost(original_table(head, sharded_on, narrow))
-                return NumericCost(base, number_values(tokenizer).to(device))
-            return CosineCost(load_cost_table(choice).to(device), vocabulary=head.weight.shape[0])
-    except ValueError as error:
-        raise InputError(f"transport_cost {choice}: {error}") from None
-
-
-def _energy_table(choice: str, head: nn.Module, objective: Energy, sharded_on: torch.device | None) -> EnergyTable:
-    """The projected unit rows, which need no copy of the head."""
-    device = head.weight.device if sharded_on is None else sharded_on
-    try:
-        if choice not in ("fixed", "adaptive"):
-            return EnergyTable(load_cost_table(choice).to(device), objective.dim, vocabulary=head.weight.shape[0])
-        with gathered(head):
-            return EnergyTable(original_table(head, sharded_on), objective.dim)
+            if of_head or choice == "numeric":
+                # An energy's projected rows need no copy of the head.
+                table = original_table(head, sharded_on, None if is_energy else narrow)
+            else:
+                table = load_cost_table(choice).to(device)
+            vocabulary = head.weight.shape[0]
+            if isinstance(objective, Energy):
+                return EnergyTable(table, objective.dim, vocabulary)
+            cost = CosineCost(table, vocabulary)
+            return NumericCost(cost, number_values(tokenizer).to(device)) if choice == "numeric" else cost
     except ValueError as error:
         raise InputError(f"transport_cost {choice}: {error}") from None
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,9 +19,9 @@ from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.objectives.own import check_objective, make_own_objective
-from instruct.objectives.with_arguments import WITH_ARGUMENTS
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES, is_own
 
@@ -239,7 +238,6 @@ class EMOConfig(SFTConfig):
                 f"objective_args are for {', '.join(WITH_ARGUMENTS)} and objectives of your own; {self.objective} has "
                 "arguments by name"
             )
-        arguments = self.objective_args or {}
         windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
         if self.objective in ("mle", "goldfish") and not windowed:
             raise ValueError(
@@ -248,21 +246,22 @@ class EMOConfig(SFTConfig):
             )
         if self.objective == "energy" and self.transport_cost == "numeric":
             raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
-        objectives: dict[str, Callable[[], Objective]] = {
-            "mle": MLE,
-            "goldfish": MLE,  # a mask over cross-entropy: see collator.py
-            "emo": lambda: EMO(self.emo_variant, self.emo_emphasis),  # type: ignore[arg-type]
-            "energy": lambda: Energy(self.energy_weight, self.energy_dim),
-            "mixce": lambda: MixCE(self.gamma),
-            "tailr": lambda: TaiLr(self.gamma, self.tailr_variant),  # type: ignore[arg-type]
-            "dft": DFT,
-            "ent": lambda: ErrorNormTruncation(self.ent_threshold),
-            **{name: partial(kind, **arguments) for name, kind in WITH_ARGUMENTS.items()},
+        objectives: dict[str, tuple[Any, ...]] = {
+            "mle": (MLE,),
+            "goldfish": (MLE,),  # a mask over cross-entropy: see collator.py
+            "emo": (EMO, self.emo_variant, self.emo_emphasis),
+            "energy": (Energy, self.energy_weight, self.energy_dim),
+            "mixce": (MixCE, self.gamma),
+            "tailr": (TaiLr, self.gamma, self.tailr_variant),
+            "dft": (DFT,),
+            "ent": (ErrorNormTruncation, self.ent_threshold),
+            **{name: (kind,) for name, kind in WITH_ARGUMENTS.items()},
         }
         if self.objective not in objectives:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
+        kind, *values = objectives[self.objective]
         try:
-            return objectives[self.objective]()
+            return kind(*values, **(self.objective_args or {}))
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
 

@@ -21,21 +21,14 @@ from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_columns, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
 from instruct.training.cost import TableRecord, make_cost
-from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.evaluation import StopWithoutImprovement
-from instruct.training.frozen import frozen_model
-from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head, reference_of
+from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
 from instruct.training.head_check import check_logits
-from instruct.training.nonfinite import (
-    NonFiniteLossError,
-    TokenRecord,
-    documents_of,
-    find_non_finite,
-    non_finite_line,
-)
+from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_finite_line
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
-from instruct.training.teacher_cache import TeacherCache
+from instruct.training.processes import use_one_device
+from instruct.training.reference import TeacherCache, frozen_model, reference_of
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -80,8 +73,7 @@ class EMOTrainer(SFTTrainer):
             args = EMOConfig()
         elif not isinstance(args, EMOConfig):
             # Not to_dict(): it hides every value whose key ends in "_token".
-            known = {field.name for field in fields(EMOConfig) if field.init}
-            values = {f.name: getattr(args, f.name) for f in fields(args) if f.name in known}
+            values = {field.name: getattr(args, field.name) for field in fields(args) if field.init}
             values["assistant_only_loss"] = values["assistant_only_loss"] or None  # False is SFTConfig's default
             if args.metric_for_best_model == "loss":  # SFTConfig's default
                 values |= {"metric_for_best_model": None, "greater_is_better": None}
@@ -129,7 +121,7 @@ class EMOTrainer(SFTTrainer):
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
-        self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
+        self._sums: dict[str, torch.Tensor | None] = {"train": None, "eval": None}
         self._unchecked: Callable[[], None] | None = None
 
     def _exchange_float32(self) -> None:
@@ -193,22 +185,19 @@ class EMOTrainer(SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             # The items were counted over all ranks, and DDP averages the ranks' gradients.
             loss = loss * self.accelerator.num_processes
-        sums_of_batch = {name: value.to(device) for name, value in vars(outputs.statistics).items()}
-        sums_of_batch["batches"] = torch.ones((), dtype=torch.float64, device=device)
+        aux_loss = seen = torch.zeros((), dtype=torch.float64, device=device)
         if outputs.aux_loss is not None:
             steps = self.current_gradient_accumulation_steps if num_items_in_batch is not None else 1
-            aux_loss = outputs.aux_loss.to(device)
-            loss = loss + self.router_aux_loss_coef * aux_loss / steps
-            sums_of_batch["aux_loss"] = aux_loss.detach().double()
+            loss = loss + self.router_aux_loss_coef * outputs.aux_loss.to(device) / steps
+            aux_loss = outputs.aux_loss.detach().to(aux_loss)
         if mode == "train":
+            # Not torch.tensor: the host would wait for its copy to the GPU.
             mask = inputs.get("attention_mask")
-            if mask is None:  # not torch.tensor: the host would wait for its copy to the GPU
-                sums_of_batch["seen"] = torch.full((), inputs["input_ids"].numel(), device=device, dtype=torch.float64)
-            else:
-                sums_of_batch["seen"] = mask.sum().to(device, torch.float64)
-        sums = self._sums[mode]
-        for name, value in sums_of_batch.items():
-            sums[name] = sums[name] + value if name in sums else value
+            seen = torch.full_like(seen, inputs["input_ids"].numel()) if mask is None else mask.sum().to(seen)
+        statistics = [value.to(device) for value in vars(outputs.statistics).values()]
+        sums = torch.stack([*statistics, aux_loss, torch.ones_like(aux_loss), seen])  # by SUMS
+        earlier = self._sums[mode]
+        self._sums[mode] = sums if earlier is None else earlier + sums
         if return_outputs:
             with torch.no_grad():
                 return loss, model(**{key: value for key, value in inputs.items() if key != "labels"})
@@ -236,7 +225,7 @@ class EMOTrainer(SFTTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        self._sums["eval"].clear()
+        self._sums["eval"] = None
         output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
         sums = self._take_sums("eval")
         if sums["tokens"]:
@@ -284,11 +273,10 @@ class EMOTrainer(SFTTrainer):
 
     def _take_sums(self, mode: str) -> dict[str, float]:
         """The sums of this mode over all ranks, in one exchange; they restart at 0."""
-        sums = self._sums[mode]
-        zero = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
-        own = torch.stack([sums[name].to(zero) if name in sums else zero for name in SUMS])
-        sums.clear()
-        return dict(zip(SUMS, self.accelerator.reduce(own).tolist(), strict=True))
+        zeros = torch.zeros(len(SUMS), dtype=torch.float64, device=self.accelerator.device)
+        own, self._sums[mode] = self._sums[mode], None
+        whole = self.accelerator.reduce(zeros if own is None else own.to(zeros))
+        return dict(zip(SUMS, whole.tolist(), strict=True))
 
     def _means(self, sums: dict[str, float]) -> dict[str, float]:
         def mean(name: str) -> float:
@@ -327,5 +315,4 @@ class EMOTrainer(SFTTrainer):
         else:
             dataset = getattr(self.callback_handler.eval_dataloader, "dataset", None)
             when = f"evaluation after step {self.state.global_step}"
-        finding = find_non_finite(tokens, documents_of(inputs))
-        raise NonFiniteLossError(non_finite_line(finding, when, inputs, dataset, self._tokenizer, self.model))
+        raise NonFiniteLossError(non_finite_line(tokens, when, inputs, dataset, self._tokenizer, self.model))

@@ -1,7 +1,8 @@
-"""Rough estimates before training: parameters and time."""
+"""What a training takes, estimated from the model's sizes: time, and memory as it is spread over processes."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +10,21 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.models import model_path
-from instruct.training.options import TrainingOptions
+from instruct.engines.memory import GIB
+from instruct.objectives.built_in import WITH_ARGUMENTS
+from instruct.objectives.objective import BASE
+from instruct.training.options import LoraOptions, TrainingOptions
+from instruct.training.precision import compute_dtype, weights_dtype
 from instruct.training.rows import unreachable_model
 
 # The fraction of a matrix product's speed that a whole training step reaches: low on a CPU, where elementwise work and
 # LoRA's narrow products take longer.
 STEP_EFFICIENCY = {"cpu": 0.15, "cuda": 0.4}
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+QUANTIZED_BYTES = 0.5625  # 4 bits, and half a byte for each block of 8
+# Adam's two moments; other optimizers keep at most as much, in the weights' own dtype.
+MOMENT_BYTES = {"adamw_torch_8bit": 2, "adamw_torch_4bit": 1, "adamw_8bit": 2, "adamw_bnb_8bit": 2, "sgd": 0}
 
 
 @dataclass(frozen=True)
@@ -130,3 +140,132 @@ def training_minutes(lengths: Sequence[int], shape: ModelShape, arguments: Any, 
 
     efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]
     return training_operations(lengths, shape, arguments, lora) / (matrix_flops() * efficiency) / 60
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """What `accelerate launch` spreads over the processes. Without it: one process and nothing to spread.
+
+    Attributes:
+        processes: each trains on its own rows.
+        weights, gradients, optimizer: whether these are spread, so that a process holds 1 / processes of them.
+    """
+
+    processes: int = 1
+    weights: bool = False
+    gradients: bool = False
+    optimizer: bool = False
+
+    def part(self, sharded: bool) -> float:
+        """What a process holds of something."""
+        return 1 / self.processes if sharded else 1.0
+
+
+def uses_fsdp() -> bool:
+    """Whether `accelerate launch` asks for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+
+
+def sharding_of(arguments: Any) -> Sharding:
+    """The sharding that the environment of `accelerate launch` and the trainer's arguments ask for."""
+    processes = arguments.world_size
+    if arguments.deepspeed_plugin is not None:
+        stage = int(arguments.deepspeed_plugin.zero_stage)
+        return Sharding(processes, weights=stage >= 3, gradients=stage >= 2, optimizer=stage >= 1)
+    if uses_fsdp():
+        resharded = os.environ.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower() == "true"
+        # FSDP2 sums up whole gradients until the last micro-batch, unless it exchanges them after each one.
+        accumulation = arguments.accelerator_config.gradient_accumulation_kwargs or {}
+        exchanged = arguments.gradient_accumulation_steps == 1 or accumulation.get("sync_each_batch", False)
+        return Sharding(processes, weights=resharded, gradients=exchanged, optimizer=True)
+    return Sharding(processes)
+
+
+def memory_gib(
+    config: TrainingOptions, shape: ModelShape, arguments: Any, sharding: Sharding | None = None
+) -> dict[str, float]:
+    """Peak training memory of a process by part, in GiB.
+
+    Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
+    weights, gradients and two moments. Narrower computation takes 2 more for the copies that autocast or DeepSpeed
+    make; if the weights are sharded, only a layer or two and the ends of the model are whole at a time. DDP keeps the
+    gradients a second time, in its buckets. torchao's optimizers take 1 or 2 bytes for the moments, and leave weights
+    and gradients in bfloat16.
+
+    Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
+    SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and with it the layers' inputs and one layer's
+    activations. The objective needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32
+    gradient, and the copies of the head that autocast and a fixed transport cost need. A second model, which an
+    objective has as its reference, counts as one of the same size.
+
+    Args:
+        sharding: None: what the environment says.
+    """
+    from instruct.objectives.linear import buffer_rows
+
+    sharding = sharding or sharding_of(arguments)
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    inside = shape.parameters - shape.outside
+    if config.lora:
+        trained: float = _lora_parameters(config.lora, shape)  # in float32
+        own, head = 4, 0
+        of_layers = QUANTIZED_BYTES if config.model.quantization else stored
+        weights = inside * of_layers + shape.outside * stored + trained * own
+        of_ends: float = stored
+    else:
+        trained, own, head = shape.parameters, stored, shape.vocabulary * shape.hidden
+        weights, of_layers, of_ends = trained * own, width, width
+    copies = 0.0 if config.lora or sharding.weights or (own == width and not sharding.optimizer) else trained * width
+    gradients = trained * own * sharding.part(sharding.gradients)
+    if sharding.processes > 1 and not sharding.optimizer:
+        gradients *= 2
+    moments = trained * MOMENT_BYTES.get(str(getattr(arguments.optim, "value", arguments.optim)), 2 * own)
+
+    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
+    units = tokens * shape.hidden
+    inputs = units * shape.layers * (4 if own == 4 and not config.lora and not sharding.optimizer else 2)
+    activations = inputs + 80 * units if arguments.gradient_checkpointing else 80 * units * shape.layers
+    rows = buffer_rows(shape.vocabulary, width, not arguments.use_cpu, bool(head), arguments.chunk_rows)
+    objective = sum(min(tokens, most) for most in rows) * shape.vocabulary * width + head * (4 + 2 * width)
+    if sharding.weights:
+        # Either the objective runs, next to the last layer, or a layer's backward pass, next to the layer that is
+        # gathered meanwhile. A layer's gradients are whole in both dtypes, while they are exchanged.
+        layer = inside / shape.layers
+        copies = shape.outside * of_ends + layer * of_layers
+        exchanged = 0 if config.lora else layer * (width + own) + head * width
+        at_objective = objective + (inputs if arguments.gradient_checkpointing else activations)
+        if layer * of_layers + exchanged + activations > at_objective:
+            copies, gradients, objective = copies + layer * of_layers, gradients + exchanged, 0
+        else:
+            activations = at_objective - objective
+    held = sharding.weights or (sharding.optimizer and not config.lora)
+    copies += shape.parameters * stored if _has_second_model(config) else 0
+    return {
+        "weights": (weights * sharding.part(held) + copies) / GIB,
+        "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
+        "activations": activations / GIB,
+        "objective": objective / GIB,
+    }
+
+
+def _has_second_model(config: TrainingOptions) -> bool:
+    """Whether an objective has a reference model that is not the base under the adapter."""
+    kinds = [(WITH_ARGUMENTS.get(system.objective), system.objective_args or {}) for system in config.trained.values()]
+    references = {getattr(kind(**arguments), "reference", None) for kind, arguments in kinds if kind}
+    return bool(references - ({None, BASE} if config.lora else {None}))
+
+
+def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
+    """What a run's checkpoints and final weights take: little for adapters, much for whole models with Adam's state."""
+    if config.lora:
+        return len(config.trained) * _lora_parameters(config.lora, shape) * 16 / GIB + 0.1
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    # A new checkpoint (weights and two moments) is written before the last one is removed.
+    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
+
+
+def _lora_parameters(lora: LoraOptions, shape: ModelShape) -> int:
+    """A rank-r pair on each of the seven projections."""
+    return shape.layers * 7 * 2 * lora.r * 2 * shape.hidden

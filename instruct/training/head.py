@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,7 @@ from transformers.utils import ModelOutput
 from instruct.base.errors import InputError
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
-from instruct.objectives.logit_losses import AnyReference, Reference
-from instruct.objectives.torch_kernels import Head
+from instruct.objectives.torch_kernels import AnyReference, Head
 from instruct.training.collator import HostLabels
 from instruct.training.nonfinite import TokenRecord
 
@@ -35,9 +34,6 @@ MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")
 DIVISORS = ("logits_scaling", "logits_mup_width_multiplier")  # HyperCLOVA X multiplies by logits_scaling
 SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
-
-# What gives, of the model that trains, the frozen one, for a time.
-Frozen = Callable[[Any], contextlib.AbstractContextManager[Any]]
 # Of the model that trains, a batch's labels and what else its forward takes, the reference.
 ReferenceFor = Callable[..., AnyReference]
 
@@ -84,24 +80,23 @@ def output_head(model: PreTrainedModel) -> nn.Module:
     return head
 
 
-def logit_scale(config: Any) -> float:
-    """The factor of the model's logits (Cohere: logit_scale; Granite divides by logits_scaling)."""
-    for name in MULTIPLIERS:
-        if getattr(config, name, None) is not None:
-            return float(getattr(config, name))
-    for name in DIVISORS:
-        divisor = getattr(config, name, None)
-        if divisor is not None:
-            return float(divisor) if config.model_type == "hyperclovax" else 1 / float(divisor)
-    return 1.0
+def head_of(model: Any) -> Head:
+    """The head, with what the model's forward does to its product by the config: a factor, and then a softcap.
+
+    Cohere multiplies by logit_scale, Granite divides by logits_scaling, Gemma 2 has final_logit_softcapping.
+    """
+    layer, config = model.get_output_embeddings(), model.config.get_text_config()
+    factor, divisor = _first_number(MULTIPLIERS, config), _first_number(DIVISORS, config)
+    if factor is None and divisor is not None:
+        factor = divisor if config.model_type == "hyperclovax" else 1 / divisor
+    bias = getattr(layer, "bias", None)
+    return Head(layer.weight, bias, 1.0 if factor is None else factor, _first_number(SOFTCAPS, config))
 
 
-def logit_softcap(config: Any) -> float | None:
-    """The softcap of the model's logits (Gemma 2: final_logit_softcapping), after the scale; None: it has none."""
-    for name in SOFTCAPS:
-        if getattr(config, name, None) is not None:
-            return float(getattr(config, name))
-    return None
+def _first_number(names: Sequence[str], *owners: Any) -> float | None:
+    """The first attribute of these names that an owner has, in the owners' order."""
+    values = (getattr(owner, name, None) for owner in owners for name in names)
+    return next((float(value) for value in values if value is not None), None)
 
 
 def attach_objective(
@@ -124,7 +119,6 @@ def attach_objective(
     """
     output_head(model)
     original_forward = model.forward
-    config = model.config.get_text_config()
 
     @functools.wraps(type(model).forward)
     def forward(
@@ -147,8 +141,8 @@ def attach_objective(
 
         # Nothing in here makes the host wait for the GPU, which would be idle between forward and backward.
         def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics, TokenRecord]:
-            weight = head.weight  # read once: PEFT's wrappers compute it at each access
-            states = states.to(weight.device)
+            whole = head_of(self)  # its weight is read once: PEFT's wrappers compute it at each access
+            states = states.to(whole.weight.device)
             kind = states.device.type
             if torch.is_autocast_enabled(kind):
                 # As autocast would for the head's own product; the residual stream may be in float32.
@@ -159,13 +153,10 @@ def attach_objective(
             targets = functional.pad(own_labels[:, 1:], (0, 1), value=-100)
             result = linear_objective(
                 states.flatten(0, 1),
-                weight,
+                whole,
                 targets.flatten(),
                 objective,
                 cost,
-                bias=getattr(head, "bias", None),
-                logit_scale=logit_scale(config),
-                softcap=logit_softcap(config),
                 num_items=num_items,
                 chunk_rows=chunk_rows,
                 reference=None if reference is None else reference.on_device(states),
@@ -179,22 +170,6 @@ def attach_objective(
     model.forward = types.MethodType(forward, model)
 
 
-@torch.no_grad()
-def reference_of(frozen: Frozen, model: Any, labels: torch.Tensor, *args: Any, **kwargs: Any) -> Reference:
-    """The states and the head of the frozen model for a batch; it has no dropout."""
-    with frozen(model) as other:
-        trains = other.training
-        other.eval()
-        states = other.base_model(*args, **kwargs).last_hidden_state.flatten(0, 1)
-        config, head = other.config.get_text_config(), other.get_output_embeddings()
-        bias = getattr(head, "bias", None)
-        found = Head(
-            head.weight.detach(), None if bias is None else bias.detach(), logit_scale(config), logit_softcap(config)
-        )
-        other.train(trains)
-    return Reference(states, found)
-
-
 @torch.compiler.disable  # its shapes depend on the number of response tokens: it would recompile for every batch
 def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], states: torch.Tensor) -> Any:
     """`function(states)`, called in place of the forward of the head's own linear layer.
@@ -204,17 +179,24 @@ def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], st
     """
     if isinstance(head, TrainableTokensWrapper):  # it has no layer of its own; it is refused if sharded
         return function(states)
-    layers = [module for module in head.modules() if not any(module.children())]
-    replaced = [layer.__dict__.get("forward") for layer in layers]  # accelerate's hooks for `device_map` are there
-    for layer in layers:  # of PEFT's two layers the active one is called
-        layer.forward = function
-    try:
+    # Of PEFT's two layers the active one is called.
+    with replaced_forward([module for module in head.modules() if not any(module.children())], function):
         return head(states)
+
+
+@contextlib.contextmanager
+def replaced_forward(modules: Sequence[nn.Module], function: Callable[..., Any]) -> Iterator[None]:
+    """Meanwhile, `function` in place of the modules' own forward."""
+    replaced = [module.__dict__.get("forward") for module in modules]  # accelerate's hooks for `device_map` are there
+    for module in modules:
+        module.forward = function
+    try:
+        yield
     finally:
-        for layer, own in zip(layers, replaced, strict=True):
-            del layer.forward
+        for module, own in zip(modules, replaced, strict=True):
+            del module.forward
             if own is not None:
-                layer.forward = own
+                module.forward = own
 
 
 def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> torch.Tensor | None:
@@ -231,11 +213,10 @@ def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> tor
 
 def _expert_number(model: Any, *names: str) -> int:
     """The first of these numbers that the model has, as its own forward would use it, or else its config."""
-    for owner in (model, model.config.get_text_config()):
-        for name in names:
-            if getattr(owner, name, None) is not None:
-                return int(getattr(owner, name))
-    raise InputError(
-        f"{type(model).__name__}: neither it nor its config has {' or '.join(names)}, which the auxiliary loss of its "
-        "router needs; set router_aux_loss_coef to 0.0 to train without it"
-    )
+    number = _first_number(names, model, model.config.get_text_config())
+    if number is None:
+        raise InputError(
+            f"{type(model).__name__}: neither it nor its config has {' or '.join(names)}, which the auxiliary loss of "
+            "its router needs; set router_aux_loss_coef to 0.0 to train without it"
+        )
+    return int(number)

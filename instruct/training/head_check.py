@@ -14,9 +14,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from instruct.base.errors import InputError
-from instruct.objectives.torch_kernels import Head
 from instruct.training.cost import gathered
-from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, logit_scale, logit_softcap, output_head
+from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, head_of, output_head, replaced_forward
 from instruct.training.processes import from_main
 
 TOKENS = 8
@@ -80,7 +79,7 @@ def _agree_on_states(model: PreTrainedModel) -> bool | None:
         if weight.shape[1] != width:
             return False
         states = torch.randn(1, TOKENS, width, generator=torch.Generator().manual_seed(0)).to(weight)
-        states *= LARGEST_LOGIT / (logit_scale(model.config.get_text_config()) * (states @ weight.T)).abs().max()
+        states *= LARGEST_LOGIT / (head_of(model).logit_scale * (states @ weight.T)).abs().max()
         tokens = _tokens(model, weight.device)
         called_with: list[Any] = []
 
@@ -88,15 +87,10 @@ def _agree_on_states(model: PreTrainedModel) -> bool | None:
             called_with.append(args[0] if args else kwargs.get("input_ids"))
             return _States(last_hidden_state=states)
 
-        own = backbone.__dict__.get("forward")
-        backbone.forward = stand_in
-        try:
+        with replaced_forward([backbone], stand_in):
             theirs = _logits(model, tokens)
-        finally:
-            del backbone.forward
-            if own is not None:
-                backbone.forward = own
-        if theirs is None or not (len(called_with) == 1 and _equal(called_with[0], tokens)):
+        called = len(called_with) == 1 and isinstance(called_with[0], Tensor) and torch.equal(called_with[0], tokens)
+        if theirs is None or not called:
             return None
         return _same(_our_logits(model, states), theirs)
 
@@ -120,9 +114,8 @@ class _States(BaseModelOutputWithPast):
 
 
 def _our_logits(model: PreTrainedModel, states: Tensor) -> Tensor:
-    head, config = output_head(model), model.config.get_text_config()
-    form = Head(head.weight, getattr(head, "bias", None), logit_scale(config), logit_softcap(config))
-    return form.cap_(states.to(head.weight) @ head.weight.T)
+    head = head_of(model)
+    return head.cap_(states.to(head.weight) @ head.weight.T)
 
 
 def _logits(model: PreTrainedModel, tokens: Tensor) -> Tensor | None:
@@ -135,10 +128,6 @@ def _logits(model: PreTrainedModel, tokens: Tensor) -> Tensor | None:
 def _tokens(model: PreTrainedModel, device: torch.device) -> Tensor:
     """Neither the first ids, which are special, nor the last, which stand for images."""
     return (torch.arange(TOKENS, device=device)[None] + 10) % model.config.get_text_config().vocab_size
-
-
-def _equal(tensor: Any, tokens: Tensor) -> bool:
-    return isinstance(tensor, Tensor) and torch.equal(tensor, tokens)
 
 
 def _same(ours: Tensor, theirs: Tensor) -> bool:

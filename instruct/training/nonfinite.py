@@ -32,14 +32,6 @@ class Document:
 
 
 @dataclass(frozen=True)
-class NonFinite:
-    """The statistic that is not finite, and the documents in which it is not."""
-
-    statistic: str
-    documents: list[Document]
-
-
-@dataclass(frozen=True)
 class TokenRecord:
     """Each token's values, from which the first that is not finite is found without computing anything again.
 
@@ -67,29 +59,22 @@ def documents_of(inputs: dict[str, Any]) -> list[Document]:
     return documents
 
 
-def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> NonFinite:
-    """The first statistic that is not finite and the documents that have one."""
+def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> tuple[str, list[Document]]:
+    """The first statistic that is not finite, and the documents that have one, in the order of STATISTICS."""
     names = [field.name for field in fields(ObjectiveStatistics)]
     places = tokens.largest_state.numel()
     order = torch.arange(places, device=tokens.columns.device) if tokens.order is None else tokens.order
     values = {"hidden states": tokens.largest_state.flatten()[order]}
     values |= {name: tokens.columns[names.index(name)] for name in STATISTICS[1:]}
-    wrong_at = {}
+    finite, wrong = list(documents), []
     for name, value in values.items():
         flat = torch.zeros(places, dtype=torch.bool, device=order.device)
         flat[order] = ~torch.isfinite(value)
-        wrong_at[name] = flat.view_as(tokens.largest_state)
-    wrong: dict[str, list[Document]] = {name: [] for name in STATISTICS}
-    for document in documents:
-        place = document.row, slice(document.first, document.end)
-        for name in STATISTICS:
-            if wrong_at[name][place].any():
-                wrong[name].append(document)
-                break
-    wrong_statistics = [(name, rows) for name, rows in wrong.items() if rows]
-    if not wrong_statistics:
-        return NonFinite("value", [])
-    return NonFinite(wrong_statistics[0][0], [document for _, rows in wrong_statistics for document in rows])
+        wrong_at = flat.view_as(tokens.largest_state)
+        found = [document for document in finite if wrong_at[document.row, document.first : document.end].any()]
+        finite = [document for document in finite if document not in found]
+        wrong += [(name, document) for document in found]
+    return wrong[0][0] if wrong else "value", [document for _, document in wrong]
 
 
 def non_finite_parameter(model: nn.Module) -> str | None:
@@ -118,22 +103,23 @@ def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
 
 
 def non_finite_line(
-    finding: NonFinite, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
+    tokens: TokenRecord, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
 ) -> str:
     """The error message: step, statistic, rows with their first words (control characters escaped), remedy."""
+    statistic, documents = find_non_finite(tokens, documents_of(inputs))
     rows = []
-    for document in finding.documents[:SHOWN_ROWS]:
-        tokens = inputs["input_ids"][document.row, document.first : document.end].tolist()
+    for document in documents[:SHOWN_ROWS]:
+        ids = inputs["input_ids"][document.row, document.first : document.end].tolist()
         # The text is data and goes to a terminal: repr() escapes what is not printable.
-        words = repr(tokenizer.decode(tokens)[:SHOWN_CHARACTERS])
-        rows.append(f"{place_in_dataset(dataset, tokens) or f'row {document.row} of the batch'}: {words}")
-    more = len(finding.documents) - len(rows)
+        words = repr(tokenizer.decode(ids)[:SHOWN_CHARACTERS])
+        rows.append(f"{place_in_dataset(dataset, ids) or f'row {document.row} of the batch'}: {words}")
+    more = len(documents) - len(rows)
     where = "; ".join(rows) + (f"; and {more} more" if more > 0 else "")
     parameter = non_finite_parameter(model)
     if parameter is not None:
         remedy = f"parameter {parameter} is not finite either, because of an earlier step; lower learning_rate"
-    elif finding.statistic == "hidden states":
+    elif statistic == "hidden states":
         remedy = "the model overflows: check these rows, lower learning_rate, or train in bfloat16 or float32"
     else:
         remedy = "check these rows, or lower learning_rate"
-    return f"{when}: the loss is not finite (first: {finding.statistic}) in {where or 'the batch'}; {remedy}"
+    return f"{when}: the loss is not finite (first: {statistic}) in {where or 'the batch'}; {remedy}"

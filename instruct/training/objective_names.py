@@ -2,10 +2,10 @@
 
 import re
 
-OBJECTIVES = (
-    "mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent", "focal", "power", "deft", "eaft",
-    "eaft_top", "label_smoothing", "gem", "asft", "distillation",
-)  # fmt: skip
+# With options of their own names, if any; and with `objective_args`.
+NAMED = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent")
+WITH_ARGS = ("focal", "power", "deft", "eaft", "eaft_top", "label_smoothing", "gem", "asft", "distillation")
+OBJECTIVES = NAMED + WITH_ARGS
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
 """A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
 

@@ -17,8 +17,7 @@ from instruct.config import load_config
 from instruct.engines.memory import GIB
 from instruct.phases.plan import known_config
 from instruct.phases.preflight import check_training
-from instruct.training.estimate import model_shape
-from instruct.training.memory import Sharding, memory_gib
+from instruct.training.estimate import Sharding, memory_gib, model_shape
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "recipes" / "configs"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from dense_reference import dense_unit_rows, reference_token_loss
 from family import relative_error
 from torch import Tensor
 
 from instruct.objectives import EMO, MLE, CosineCost, Energy, EnergyTable, Objective, linear_objective_loss
-from instruct.objectives.energy import projection
-from instruct.objectives.reference import dense_unit_rows, reference_token_loss
+from instruct.objectives.transport import projection
 
 TOKENS, HIDDEN, VOCABULARY, WIDTH = 37, 16, 101, 24
 OBJECTIVE = Energy(6.0)

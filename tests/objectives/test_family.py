@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 import torch
+from dense_reference import reference_token_loss
 from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense
 from torch import Tensor
 
@@ -28,10 +29,8 @@ from instruct.objectives import (
     TopEAFT,
     linear_objective_loss,
 )
-from instruct.objectives.logit_losses import Reference
 from instruct.objectives.objective import TERMS, TokenStatistics, Weighting
-from instruct.objectives.reference import reference_token_loss
-from instruct.objectives.torch_kernels import Head
+from instruct.objectives.torch_kernels import Head, Reference
 
 ENGINE = [  # the same objectives as far as the engine can tell them apart: what they ask for, and whether b is there
     MLE(),

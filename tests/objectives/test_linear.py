@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 import torch
+from dense_reference import reference_token_loss
 from emo import EMOLoss
 from family import EMO_VARIANTS, FAMILY, relative_error
 from torch import Tensor
@@ -23,7 +24,7 @@ from instruct.objectives import (
     torch_kernels,
 )
 from instruct.objectives.objective import TokenStatistics
-from instruct.objectives.reference import reference_token_loss
+from instruct.objectives.torch_kernels import Head
 
 OBJECTIVES: list[Objective] = [
     MLE(),
@@ -339,7 +340,7 @@ def test_a_chunk_of_no_rows_is_refused():
 def test_each_token_is_reported_in_the_order_of_the_labels():
     hidden, weight, labels = example()
     labels[::4] = -100
-    result = linear.linear_objective(hidden, weight, labels, EMO("paper"), chunk_rows=4)
+    result = linear.linear_objective(hidden, Head(weight), labels, EMO("paper"), chunk_rows=4)
     assert result.order is not None
     kept = labels[result.order]
     expected = reference_token_loss(hidden[result.order], weight, kept, MLE())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dense_reference import dense_cosine_cost, reference_token_loss
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models
 from torch import Tensor
@@ -15,7 +16,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO, CosineCost, NumericCost, linear_objective_loss, load_cost_table, number_values
-from instruct.objectives.reference import dense_cosine_cost, reference_token_loss
 
 VOCABULARY, WIDTH = 83, 24
 

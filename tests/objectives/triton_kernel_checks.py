@@ -12,17 +12,16 @@ from collections import Counter
 
 import pytest
 import torch
+from dense_reference import reference_token_loss
 from family import EMO_VARIANTS, EveryTerm, every_term_dense, relative_error
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from instruct.objectives import linear, triton_kernels, triton_weigher
-from instruct.objectives.built_in import EMO, MLE, MixCE
+from instruct.objectives.built_in import EMO, MLE, LabelSmoothing, MixCE
 from instruct.objectives.objective import OPTIONAL, Objective
-from instruct.objectives.reference import reference_token_loss
 from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
-from instruct.objectives.with_arguments import LabelSmoothing
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OBJECTIVES: list[Objective] = [

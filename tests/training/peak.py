@@ -13,8 +13,7 @@ from train_configs import tiny_config, write_rows
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
 
 from instruct.engines.memory import GIB
-from instruct.training.estimate import model_shape
-from instruct.training.memory import memory_gib
+from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 

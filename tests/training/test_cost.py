@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from dense_reference import reference_token_loss
 from peft import LoraConfig
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -12,7 +13,6 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO
-from instruct.objectives.reference import reference_token_loss
 from instruct.training.cost import make_cost, original_table
 from instruct.training.head import attach_objective, output_head
 

@@ -8,7 +8,7 @@ from tiny import CONFIGS, make_trainer, tiny_model
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, TrainingArguments
 
 from instruct import EMOConfig
-from instruct.training.devices import use_one_device
+from instruct.training.processes import use_one_device
 
 
 def test_a_model_named_by_path_is_loaded_onto_one_device(tmp_path, monkeypatch):

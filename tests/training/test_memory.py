@@ -12,8 +12,7 @@ from transformers import LlamaConfig
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.phases.preflight import check_memory, check_training
-from instruct.training.estimate import model_shape
-from instruct.training.memory import Sharding, memory_gib, sharding_of
+from instruct.training.estimate import Sharding, memory_gib, model_shape, sharding_of
 from instruct.training.train import train_options
 
 SHARDINGS = {

@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 from datasets import Dataset
+from dense_reference import reference_token_loss
 from family import FAMILY, relative_error
 from torch import Tensor
 from transformers import (
@@ -27,7 +28,6 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from instruct.objectives import DFT, EMO, MLE
-from instruct.objectives.reference import reference_token_loss
 from instruct.training.head import attach_objective
 
 VOCABULARY = 131

@@ -85,7 +85,7 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
 
 
 def test_every_objective_with_arguments_can_be_named():
-    from instruct.objectives.with_arguments import WITH_ARGUMENTS
+    from instruct.objectives.built_in import WITH_ARGUMENTS
     from instruct.training.objective_names import OBJECTIVES
 
     assert set(WITH_ARGUMENTS) <= set(OBJECTIVES)

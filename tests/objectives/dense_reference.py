@@ -1,6 +1,6 @@
 """The objectives, dense and in float64, straight from the equations: the reference for the tests.
 
-It shares no code with linear.py or with the objectives' weights, and autograd forms the gradients.
+It shares no code with objectives/linear.py or with the objectives' weights, and autograd forms the gradients.
 """
 
 from __future__ import annotations
@@ -8,19 +8,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.built_in import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, TaiLr
-from instruct.objectives.objective import Objective
-from instruct.objectives.with_arguments import (
+from instruct.objectives.built_in import (
     ASFT,
     DEFT,
+    DFT,
     EAFT,
+    EMO,
     GEM,
+    MLE,
     Distillation,
+    Energy,
+    ErrorNormTruncation,
     Focal,
     LabelSmoothing,
+    MixCE,
     ProbabilityPower,
+    TaiLr,
     TopEAFT,
 )
+from instruct.objectives.objective import Objective
 
 
 def reference_token_loss(

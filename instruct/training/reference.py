@@ -1,8 +1,11 @@
-"""A reference model's likeliest continuations of each token, kept for further epochs, seeds and resumed trainings."""
+"""The reference model of an objective that takes one, and a cache of its likeliest continuations of each token."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -13,15 +16,90 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import pad
 
+from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
-from instruct.objectives.logit_losses import Reference, TopReference
-from instruct.training.head import Frozen, reference_of
+from instruct.base.models import model_path
+from instruct.objectives.objective import BASE
+from instruct.objectives.torch_kernels import Reference, TopReference
+from instruct.training.head import head_of
 from instruct.training.nonfinite import documents_of
+
+# What gives, of the model that trains, the frozen one, for a time.
+Frozen = Callable[[Any], contextlib.AbstractContextManager[Any]]
 
 # Tokens whose logits are in memory at a time.
 BLOCK = 256
 # The tensors of a batch of texts, packed or not; images have more.
 TEXT = {"input_ids", "attention_mask", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k", "seq_idx"}
+
+
+def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: Any) -> Frozen:
+    """What gives the reference model that an objective names.
+
+    `base` is the model under its adapter, switched off, without a second copy; in full fine-tuning it is a copy of what
+    training begins with, so that a resumed training has to be constructed with the same model.
+
+    Args:
+        model: that trains, maybe a PeftModel.
+        sharded: by FSDP or DeepSpeed.
+
+    Raises:
+        ValueError: a sharded model; an adapter beside a head that trains; another model that cannot be loaded, has
+            another tokenizer or fewer logits.
+    """
+    if sharded:
+        raise ValueError(
+            "the objective needs a reference model, which FSDP and DeepSpeed would shard with the one that trains; "
+            "train in one process or with DDP"
+        )
+    if name != BASE or not hasattr(model, "disable_adapter"):
+        other = copy.deepcopy(model) if name == BASE else _loaded(name, model, tokenizer, device)
+        other.eval().requires_grad_(False)
+        return lambda _: contextlib.nullcontext(other)
+    if any(weight.requires_grad for weight in model.get_output_embeddings().parameters()):
+        raise ValueError(
+            "the objective needs the base as its reference, whose lm_head must be frozen; remove it from "
+            "modules_to_save, or fine-tune the whole model"
+        )
+
+    @contextlib.contextmanager
+    def without_adapter(base: Any) -> Iterator[Any]:
+        with model.disable_adapter():
+            yield base
+
+    return without_adapter
+
+
+def _loaded(name: str, model: Any, tokenizer: Any, device: Any) -> Any:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        words = AutoTokenizer.from_pretrained(model_path(name), trust_remote_code=False)
+        other = AutoModelForCausalLM.from_pretrained(
+            model_path(name), dtype=model.dtype, use_safetensors=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"reference model {name}: cannot be loaded ({one_line(error, 200)}); check the name") from None
+    if words.get_vocab() != tokenizer.get_vocab():
+        raise ValueError(f"reference model {name}: has another tokenizer; use a model that shares it")
+    width, wanted = len(other.get_output_embeddings().weight), len(model.get_output_embeddings().weight)
+    if width < wanted:
+        raise ValueError(f"reference model {name}: has {width} logits, fewer than {wanted}; use another model")
+    return other.to(device)
+
+
+@torch.no_grad()
+def reference_of(frozen: Frozen, model: Any, labels: Tensor, *args: Any, **kwargs: Any) -> Reference:
+    """The states and the head of the frozen model for a batch; it has no dropout."""
+    with frozen(model) as other:
+        trains = other.training
+        other.eval()
+        states = other.base_model(*args, **kwargs).last_hidden_state.flatten(0, 1)
+        head = head_of(other)
+        bias = None if head.bias is None else head.bias.detach()
+        head = replace(head, weight=head.weight.detach(), bias=bias)
+        other.train(trains)
+    return Reference(states, head)
 
 
 class TeacherCache:
