@@ -52,45 +52,45 @@ def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> An
         fn_kwargs={"processing_class": processing_class, "args": args, "name": name},
         **more,
     )
-    if not sized:
-        return labeled.filter(lambda problem: not problem, input_columns="problem").remove_columns(_BESIDE)
-    bad = BadRows(getattr(args, "on_bad_row", None))
+    if not sized or _rejected(labeled, len(dataset), args, f"{name} dataset"):
+        labeled = labeled.filter(lambda problem: not problem, input_columns="problem")
+    return labeled.remove_columns(_BESIDE)
+
+
+def _rejected(labeled: Any, read: int, args: Any, name: str) -> int:
+    """How many of the chats the template rejects, after warnings of all that the user should know of them."""
+    bad = BadRows(args.on_bad_row)
     for problem in filter(None, labeled["problem"]):
         bad.add(InputError(problem))
-    bad.check(len(dataset))
+    bad.check(read)
     chats = len(labeled.unique("chat"))
-    if chats < len(dataset):
-        logger.warning(
-            f"{name} dataset: {len(dataset) - chats} of {len(dataset)} chats have no answer to train on and are left "
-            "out"
-        )
+    if chats < read:
+        logger.warning(f"{name}: {read - chats} of {read} chats have no answer to train on and are left out")
     if bad.rejected:
-        labeled = labeled.filter(lambda problem: not problem, input_columns="problem")
         logger.warning(
-            f"{name} dataset: {bad.rejected} of {len(dataset)} chats are left out, because the chat template rejects "
-            f"them; {bad.listed[0]}"
+            f"{name}: {bad.rejected} of {read} chats are left out, because the chat template rejects them; "
+            f"{bad.listed[0]}"
         )
-    if len(labeled) > chats - bad.rejected:
+    rows = len(labeled) - bad.rejected
+    if rows > chats - bad.rejected:
         logger.warning(
-            f"{name} dataset: {chats - bad.rejected} chats are {len(labeled)} rows, because the chat template renders "
-            "their past differently for each answer; epochs and max_steps count rows"
+            f"{name}: {chats - bad.rejected} chats are {rows} rows, because the chat template renders their past "
+            "differently for each answer; epochs and max_steps count rows"
         )
     facts: Counter[str] = Counter()
-    for own in filter(None, labeled["facts"]):
-        facts.update(json.loads(own))
-    for note in fact_notes(facts):
-        for key, argument in (("train.max_length", "max_length"), ("data.empty_thinking: train", "empty_thinking")):
-            note = note.replace(key, argument)  # as EMOConfig calls it
-        logger.warning(f"{name} dataset: {note}")
-    return labeled.remove_columns(_BESIDE)
+    for of_batch in filter(None, labeled["facts"]):
+        facts.update(json.loads(of_batch))
+    for note in fact_notes(facts):  # with the arguments as EMOConfig calls them
+        said = note.replace("train.max_length", "max_length").replace("data.empty_thinking: train", "empty_thinking")
+        logger.warning(f"{name}: {said}")
+    return bad.rejected
 
 
 def _label(
     batch: dict[str, list[Any]], indices: list[int], processing_class: Any, args: Any, name: str
 ) -> dict[str, list[Any]]:
     rendering = Rendering(
-        empty_thinking=getattr(args, "empty_thinking", None) == "train",
-        remedy="use TRL's own mask, assistant_only_loss=True",
+        empty_thinking=args.empty_thinking == "train", remedy="use TRL's own mask, assistant_only_loss=True"
     )
     template = ChatTemplate(processing_class, rendering)
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
@@ -98,13 +98,10 @@ def _label(
     texts: list[list[str]] = []
     chats: list[int] = []
     problems: list[str] = []
-    facts: list[Counter[str]] = []
-    cuts = not args.packing or args.packing_strategy == "bfd"  # the others split a row
     for index, values in zip(indices, zip(*batch.values(), strict=True), strict=True):
         example = maybe_convert_to_chatml(dict(zip(batch, values, strict=True)))
         problem = ""
         own: list[list[str]] = [[]]
-        template.facts.clear()
         try:
             row = _row(example, args.train_on, parts)
             if row is None:
@@ -112,23 +109,21 @@ def _label(
             own = template.rows(row, **(example.get("chat_template_kwargs") or {}))
         except InputError as error:
             problem = f"{name} dataset, row {index}: {error}"
-            if getattr(args, "on_bad_row", None) == "stop" or not hasattr(args, "on_bad_row"):
+            if args.on_bad_row == "stop":
                 raise InputError(problem) from None
         texts += own
         chats += [index] * len(own)
         problems += [problem] * len(own)
-        facts += [template.facts.copy(), *(Counter() for _ in own[1:])]  # of a chat, once
     rows = [join_pieces(pieces, None, args.train_on) for pieces in chat_token_ids(tokenizer, texts)]
-    most = args.max_length if cuts else None
-    for encoded, found in zip(rows, facts, strict=True):
-        cut = sum(most is not None and end > most for _, end in encoded.trained)
-        found.update(ends=len(encoded.trained), cut=cut)
+    ends = [end for row in rows for _, end in row.trained]
+    cuts = args.max_length is not None and (not args.packing or args.packing_strategy == "bfd")  # others split a row
+    facts = {**template.facts, "ends": len(ends), "cut": sum(cuts and end > args.max_length for end in ends)}
     return {
         "input_ids": [row.input_ids for row in rows],
         "labels": [row.labels for row in rows],
         "chat": chats,
         "problem": problems,
-        "facts": [json.dumps(found) for found in facts],
+        "facts": [json.dumps(facts) if number == 0 else "" for number in range(len(rows))],  # of the batch
     }
 
 

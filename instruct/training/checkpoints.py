@@ -45,10 +45,10 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     Raises:
         InputError: the only complete checkpoint is damaged; it is not removed.
     """
-    steps = {path.name.removeprefix("checkpoint-"): path for path in folder.glob("checkpoint-*")}
-    numbers = sorted((int(step) for step in steps if step.isdecimal()), reverse=True)  # others are a user's copies
+    steps = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    numbers = {path: int(step) for path, step in steps.items() if step.isdecimal()}  # others are a user's copies
     damaged: dict[Path, str] = {}
-    for checkpoint in (steps[str(number)] for number in numbers):
+    for checkpoint in sorted(numbers, key=numbers.__getitem__, reverse=True):
         if damage := _damage(checkpoint):
             damaged[checkpoint] = damage
         elif _is_complete(checkpoint, processes):

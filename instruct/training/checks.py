@@ -82,13 +82,8 @@ def check_parallelism(config: Any) -> None:
     Raises:
         ValueError: context, sequence or tensor parallelism.
     """
-    if config is None:
-        return
-    for size, name in [
-        ("cp_size", "context parallelism"),
-        ("sp_size", "sequence parallelism"),
-        ("tp_size", "tensor parallelism"),
-    ]:
+    for kind in ("context", "sequence", "tensor"):
+        size, name = f"{kind[0]}p_size", f"{kind} parallelism"
         if getattr(config, size, 1) > 1:
             raise ValueError(
                 f"{name} ({size}={getattr(config, size)}) splits rows or the head, which the objective needs whole; "

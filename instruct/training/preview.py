@@ -25,15 +25,19 @@ from instruct.data.templates import Rendering
 from instruct.engines.forward import shared_length
 from instruct.engines.memory import available_gib
 from instruct.engines.vllm_parsers import Served, as_served
-from instruct.training.estimate import model_shape
-from instruct.training.memory import memory_gib
+from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
-from instruct.training.packing import packed_blocks
 from instruct.training.rows import TrainingRows, evaluated, load_training_rows
 from instruct.training.train import first_trained, make_trainer, trainer_arguments
 
 # Around what is trained on. A pipe has no colors, and text has these brackets rarely.
 BEGIN, END = "⟦", "⟧"
+# What of a chat is trained on, by `train_on`.
+TRAINED_TEXTS = {
+    "assistant_turns": "each trained on with its end token",
+    "last_turn": "the last of each chat trained on with its end token",
+    "all_tokens": "all tokens trained on",
+}
 # If a larger fraction of the answers is cut, max_length is wrong, not the rows.
 MOST_TRUNCATED = 0.2
 
@@ -138,15 +142,15 @@ def _print_data(
     table = Table(*(name.replace("_", " ") for name in counts))
     table.add_row(*(f"{number:,}" for number in counts.values()))
     console.print(table)
-    console.print(_lengths(lengths, _parts(rows)))
-    lines = [f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}"] if rows.turns else []
+    console.print(_lengths(rows, lengths))
+    how = TRAINED_TEXTS[config.train.get("train_on", "assistant_turns")]
+    lines = [f"{rows.turns['answers']:,} answers of chats, {how}"] if rows.turns else []
     lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
     if data.eval_rows and data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
     if not rows.plain_text:
-        lines.append(
-            "dropped: " + (", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items()) or "nothing")
-        )
+        dropped = ", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items())
+        lines.append(f"dropped: {dropped or 'nothing'}")
     lines += [f"note: {note}" for note in data.notes]
     if overlap:
         lines.append(f"overlap: {overlap_text(overlap)}")
@@ -219,20 +223,11 @@ def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:
     return as_served(tokenizer, prompt, reply)
 
 
-def train_on_text(train: dict[str, Any]) -> str:
-    """What of a chat is trained on, in words."""
-    return {
-        "assistant_turns": "each trained on with its end token",
-        "last_turn": "the last of each chat trained on with its end token",
-        "all_tokens": "all tokens trained on",
-    }[train.get("train_on", "assistant_turns")]
-
-
 def masked_pieces(tokenizer: Any, row: Mapping[str, Any]) -> list[tuple[bool, str]]:
     """The row's text in pieces, each with whether it is trained on. Control characters are escaped."""
     pairs = zip((label != -100 for label in row["labels"]), row["input_ids"], strict=True)
     return [
-        (trained, printable(tokenizer, [token for _, token in tokens]))
+        (trained, _escaped(tokenizer.decode([token for _, token in tokens])))
         for trained, tokens in itertools.groupby(pairs, key=lambda pair: pair[0])
     ]
 
@@ -245,12 +240,8 @@ def masked_text(pieces: Sequence[tuple[bool, str]]) -> Text:
     return text
 
 
-def printable(tokenizer: Any, ids: list[int]) -> str:
-    """The text of tokens, with control characters escaped."""
-    return _escaped(tokenizer.decode(ids))
-
-
 def _escaped(text: str) -> str:
+    """The text with its control characters escaped."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -273,32 +264,41 @@ def check_length(data: TrainingRows) -> None:
 
 def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int) -> None:
     """Print how packed texts fill their blocks, and the first `shown` blocks with where each text begins."""
-    arguments = trainer.args
-    packed = packed_blocks(
-        trainer.train_dataset, data.encoded.encoded, arguments.max_length, data.tokenizer.eos_token_id
-    )
-    wrapped = arguments.packing_strategy == "wrapped"
+    arguments, blocks = trainer.args, packed_blocks(trainer.train_dataset, data.tokenizer.eos_token_id)
+    tokens, length = sum(len(text) for block in blocks for text in block), arguments.max_length
+    split = int((numbers(data.encoded.encoded, "tokens") > length).sum())
     console.print(
-        f"packed ({arguments.packing_strategy}): {packed.tokens:,} tokens in {packed.blocks:,} blocks of "
-        f"{packed.length}, {packed.tokens / packed.blocks / packed.length:.1%} filled, "
-        f"{sum(map(len, packed.parts)) / packed.blocks:.1f} texts or parts a block; {packed.split:,} texts are longer "
-        "than a block",
+        f"packed ({arguments.packing_strategy}): {tokens:,} tokens in {len(blocks):,} blocks of {length}, "
+        f"{tokens / len(blocks) / length:.1%} filled, {sum(map(len, blocks)) / len(blocks):.1f} texts or parts a "
+        f"block; {split:,} texts are longer than a block",
         highlight=False,
     )
-    console.print(
-        "a token attends to all earlier tokens of its block, also to those of other texts"
-        if wrapped
-        else "a token attends only to earlier tokens of its own text, or of its part of a text that was split",
-        highlight=False,
-    )
-    for number, parts in enumerate(packed.parts[:shown], start=1):
+    seen = "a token attends only to earlier tokens of its own text, or of its part of a text that was split"
+    if arguments.packing_strategy == "wrapped":
+        seen = "a token attends to all earlier tokens of its block, also to those of other texts"
+    console.print(seen, highlight=False)
+    for number, texts in enumerate(blocks[:shown], start=1):
         console.rule(Text(f"block {number}"), align="left")
-        for ids in parts:
+        for ids in texts:
             size = Text(f"[{len(ids)} tokens] ", style="dim")
-            console.print(size + Text(printable(data.tokenizer, ids), style="green"))
+            console.print(size + Text(_escaped(data.tokenizer.decode(ids)), style="green"))
     if shown:
         console.rule()
         console.print("every token is trained on; each line with a number in brackets begins a text or a part of one")
+
+
+def packed_blocks(dataset: Any, end: int) -> list[list[list[int]]]:
+    """The texts, or parts of texts, in each block of a training set that TRL has packed, as token ids.
+
+    TRL's `wrapped` strategy records no boundaries; then a part ends at an end token, whose id is `end`.
+    """
+    blocks = list(dataset["input_ids"])
+    if "seq_lengths" in dataset.column_names:
+        bounds = [list(itertools.accumulate(lengths, initial=0)) for lengths in dataset["seq_lengths"]]
+    else:
+        ends = ([index + 1 for index, token in enumerate(ids) if token == end] for ids in blocks)
+        bounds = [sorted({0, *own, len(ids)}) for own, ids in zip(ends, blocks, strict=True)]
+    return [[ids[begin:end] for begin, end in itertools.pairwise(own)] for ids, own in zip(blocks, bounds, strict=True)]
 
 
 def one_step(trainer: Any, tokens_name: str) -> Step:
@@ -319,19 +319,14 @@ def one_step(trainer: Any, tokens_name: str) -> Step:
     return Step(trainer.args.objective, loss.item(), tokens, tokens_name, norm)
 
 
-def _parts(rows: RowSet) -> dict[str, str]:
-    """The parts of a row whose lengths are shown, as `length_percentiles` names them, and their names in the table."""
-    if rows.plain_text:
-        return {"total": "total"}
-    if rows.turns:  # several answers of a chat are trained on
-        return {"prompt": "not trained on", "completion": "trained on", "total": "total"}
-    return {"prompt": "prompt", "completion": "completion", "total": "total"}
-
-
-def _lengths(lengths_of: Mapping[str, Mapping[int, int]], parts: Mapping[str, str]) -> Table:
+def _lengths(rows: RowSet, lengths_of: Mapping[str, Mapping[int, int]]) -> Table:
     """Percentiles of the lengths before truncation, to choose a max_length by."""
+    names = {"prompt": "prompt", "completion": "completion", "total": "total"}
+    if rows.plain_text:
+        names = {"total": "total"}
+    elif rows.turns:  # several answers of a chat are trained on
+        names |= {"prompt": "not trained on", "completion": "trained on"}
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
-    for part, name in parts.items():
-        lengths = lengths_of[part]
-        table.add_row(name, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
+    for part, name in names.items():
+        table.add_row(name, *(f"{lengths_of[part][percent]:,}" for percent in PERCENTILES))
     return table

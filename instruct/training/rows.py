@@ -22,7 +22,6 @@ from instruct.data.texts import is_text_file
 from instruct.data.tokens import encode_rows
 from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
-from instruct.training.packing import splits_texts
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
 DEFAULT_MAX_LENGTH = 512
+# Plain text is packed unless `train.packing` is false. Of TRL's strategies, `bfd` (its default) cuts the end off a text
+# that is longer than a block, `bfd_split` splits it, and `wrapped` fills each block without regard to where texts end.
+PACKING = {"packing": True, "packing_strategy": "bfd_split"}
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,12 @@ class TrainingRows:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
         of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens (of a stream, of the
         first rows)."""
+        made: dict[str, Any] = {"rows": self.counts, "turns": self.rows.turns, "mixture": self.rows.parts}
         if self.stream:
-            rows, parts, turns = self.stream.counts, self.stream.parts, {}
-        else:
-            rows, parts = self.counts, self.rows.parts
-            turns = self.rows.turns
+            made = {"rows": self.stream.counts, "mixture": self.stream.parts}
         if self.rows.plain_text:
-            rows["tokens"] = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
-        made = {"rows": rows, "turns": turns, "mixture": parts}
+            tokens = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
+            made["rows"] = {**made["rows"], "tokens": tokens}
         if set(self.encoded.facts) - {"answers", "ends"}:
             made["answers"] = self.encoded.facts
         return {name: value for name, value in made.items() if value or name == "rows"}
@@ -139,13 +139,17 @@ def _rows_in(folder: RowFolder, config: TrainingOptions, template: ChatTemplate,
     data = config.data
     sets, held_out = _read_sets(data, train_on, folder)
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
+    packing = {**PACKING, **config.train}
+    splits = packing["packing"] and packing["packing_strategy"] != "bfd" and all(rows.plain_text for rows in sets)
     cut = None if splits else max_length
     tokenizer, rendering = template.tokenizer, template.rendering
-    encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in sets]
-    rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
-    eval_encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in held_out]
-    eval_rows, eval_encoded = _evaluation(data, held_out, eval_encodings)
+    encodings = [encode_rows(tokenizer, own, cut, train_on, rendering, data.on_bad_row) for own in (*sets, *held_out)]
+    rows, encoded = _joined(data, sets, encodings)
+    eval_rows, eval_encoded = None, None
+    if held_out:  # every row of every set once, whatever the weights
+        once = [source.model_copy(update={"weight": None}) for source in data.mixture or ()]
+        unweighted = data.model_copy(update={"mixture": once if len(held_out) > 1 else None})
+        eval_rows, eval_encoded = _joined(unweighted, held_out, encodings[len(sets) :])
     for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
         if part and not len(part.trainable):
             raise InputError(
@@ -218,19 +222,11 @@ def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple
     """Each data set's rows to train on, of a stream the first ones; and those to evaluate on, if there are any."""
 
     def read(source: SourceOptions, limit: int | None, format: Format | None = None) -> RowSet:
-        return load_rows(
-            **source.reading(),
-            limit=limit,
-            train_on=train_on,
-            format=format,
-            folder=folder,
-            on_bad_row=data.on_bad_row,
-        )
+        how = source.reading() | {"on_bad_row": data.on_bad_row}
+        return load_rows(**how, limit=limit, train_on=train_on, format=format, folder=folder)
 
-    if data.streaming:
-        sets = [read(source, min(source.limit or SAMPLE, SAMPLE)) for source in data.parts]
-    else:
-        sets = [read(source, source.limit) for source in data.parts]
+    limits = [min(source.limit or SAMPLE, SAMPLE) if data.streaming else source.limit for source in data.parts]
+    sets = [read(source, limit) for source, limit in zip(data.parts, limits, strict=True)]
     if data.eval_fraction:
         splits = [split_rows(rows, data.eval_fraction) for rows in sets]
         return [train for train, _ in splits], [held_out for _, held_out in splits]
@@ -240,15 +236,9 @@ def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple
     return sets, []
 
 
-def _evaluation(
-    data: DataOptions, rows: list[RowSet], encoded: list[EncodedRows]
-) -> tuple[RowSet | None, EncodedRows | None]:
-    """The rows to evaluate on: every row of every set once, whatever the weights."""
-    if len(rows) < 2:
-        return (rows[0], encoded[0]) if rows else (None, None)
-    assert data.mixture
-    once = [source.model_copy(update={"weight": None}) for source in data.mixture]
-    return mix(data.model_copy(update={"mixture": once}), rows, encoded)
+def _joined(data: DataOptions, sets: list[RowSet], encodings: list[EncodedRows]) -> tuple[RowSet, EncodedRows]:
+    """The rows of all data sets."""
+    return mix(data, sets, encodings[: len(sets)]) if data.mixture else (sets[0], encodings[0])
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:

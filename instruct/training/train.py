@@ -17,14 +17,13 @@ from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.encoded import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
-from instruct.training import packing
-from instruct.training.memory import uses_fsdp
+from instruct.training.estimate import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.objective_names import is_own
 from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
 from instruct.training.precision import check_optimizer, compute_dtype, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
-from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
+from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 from instruct.training.trackers import run_of_its_own
 
 LOG = "training_log.json"
@@ -51,7 +50,7 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
     dtype = compute_dtype(config.model)
     if dtype == "float16" and not gpu and not config.train.get("bf16"):
         raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; set it to bfloat16")
-    options: dict[str, Any] = {
+    return {
         "max_length": DEFAULT_MAX_LENGTH,
         "bf16": dtype == "bfloat16" and not config.train.get("fp16"),
         "fp16": dtype == "float16" and not config.train.get("bf16"),
@@ -69,11 +68,10 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
         "disable_tqdm": False,
         # Otherwise FSDP2 keeps whole gradients on every GPU until the last micro-batch.
         **({"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}} if uses_fsdp() else {}),
-        **(packing.DEFAULTS if plain_text else {}),
+        **(PACKING if plain_text else {}),
         **(_evaluation_options(config) if config.data.evaluates else {}),
         **config.train,
     }
-    return options
 
 
 def _evaluation_options(config: TrainingOptions) -> dict[str, Any]:
@@ -116,10 +114,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
     check_optimizer(config.train)
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
-    if system.seed is not None:
-        options["seed"] = system.seed
-    if system.learning_rate is not None:
-        options["learning_rate"] = system.learning_rate
+    options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
         return EMOConfig(
@@ -134,16 +129,9 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
 
 def model_arguments(config: TrainingOptions) -> dict[str, Any]:
     """The arguments of from_pretrained."""
-    arguments: dict[str, Any] = {
-        "dtype": config.model.dtype,
-        "trust_remote_code": config.model.trust_remote_code,
-        "use_safetensors": True,  # a pickle can run code
-    }
-    if config.model.revision:
-        arguments["revision"] = config.model.revision
-    if config.model.attn_implementation:
-        arguments["attn_implementation"] = config.model.attn_implementation
-    return arguments
+    passed = {"dtype", "trust_remote_code", "revision", "attn_implementation"}
+    # A pickle can run code.
+    return {**config.model.model_dump(include=passed, exclude_none=True), "use_safetensors": True}
 
 
 def quantization_arguments(config: TrainingOptions) -> dict[str, Any]:
@@ -327,25 +315,24 @@ def check_weights(run: RunDirectory, name: str) -> None:
 
 def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
     """What a training is made from: another one is outdated."""
-    inputs: dict[str, Any] = {
+    from instruct.objectives.own import source_of
+
+    objective = config.systems[name].objective
+    optional = {
+        "chat": config.data.rendering().identity(),
+        "from_scratch": config.from_scratch,
+        "objective": sha256_of(source_of(objective)) if is_own(objective) else None,
+        "evaluation": data.eval_rows.sha256 if data.eval_rows else None,
+    }
+    return {
         "model": config.model,
         "data": data.rows.sha256,
         "template": data.template,
         "system": config.systems[name],
         "train": TrainArguments(**config.train),
         "lora": config.lora,
+        **{key: value for key, value in optional.items() if value},
     }
-    if chat := config.data.rendering().identity():
-        inputs["chat"] = chat
-    if config.from_scratch:
-        inputs["from_scratch"] = True
-    if is_own(config.systems[name].objective):
-        from instruct.objectives.own import source_of
-
-        inputs["objective"] = sha256_of(source_of(config.systems[name].objective))
-    if data.eval_rows:
-        inputs["evaluation"] = data.eval_rows.sha256
-    return inputs
 
 
 def _trained(

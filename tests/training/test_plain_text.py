@@ -15,7 +15,7 @@ from train_configs import tiny_config, train
 from trl import SFTTrainer
 
 from instruct.base.errors import InputError
-from instruct.training.packing import packed_blocks
+from instruct.training.preview import packed_blocks
 from instruct.training.rows import load_training_rows
 
 PACKINGS: list[dict[str, Any]] = [
@@ -114,13 +114,13 @@ def test_no_token_of_a_packed_text_is_lost(tmp_path, tiny_model_folder, file, st
     assert longest > 64
     arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out", plain_text=True)
     trainer = trainer_of(config, arguments, data.tokenizer, data.encoded.dataset())
-    packed = packed_blocks(trainer.train_dataset, data.encoded.encoded, 64, data.tokenizer.eos_token_id)
-    assert packed.tokens == sum(len(row["input_ids"]) for row in data.encoded.encoded)
-    assert packed.split == sum(len(row["input_ids"]) > 64 for row in data.encoded.encoded)
-    assert max(sum(map(len, parts)) for parts in packed.parts) <= 64
+    blocks = packed_blocks(trainer.train_dataset, data.tokenizer.eos_token_id)
+    tokens = sum(len(part) for parts in blocks for part in parts)
+    assert tokens == sum(len(row["input_ids"]) for row in data.encoded.encoded)
+    assert max(sum(map(len, parts)) for parts in blocks) <= 64
     if strategy == "wrapped":
-        assert packed.blocks == math.ceil(packed.tokens / 64)
-    ends = sum(part[-1] == data.tokenizer.eos_token_id for parts in packed.parts for part in parts)
+        assert len(blocks) == math.ceil(tokens / 64)
+    ends = sum(part[-1] == data.tokenizer.eos_token_id for parts in blocks for part in parts)
     assert ends == len(data.encoded.encoded)
 
 
@@ -163,7 +163,9 @@ def test_the_command_trains_and_previews_a_text_file(instruct, tmp_path, tiny_mo
     assert code == 0
     assert "90 rows read, plain text" in shown
     assert "packed (bfd_split): " in shown
-    assert "texts are longer than a block" in " ".join(shown.split())
+    encoded = load_training_rows(text_config(tiny_model_folder, file)).encoded.encoded
+    longer = sum(len(row["input_ids"]) > 64 for row in encoded)
+    assert f"{longer} texts are longer than a block" in " ".join(shown.split())
     assert "tokens] " in shown
     assert "over " in shown
     assert instruct("train", *flags, "--objective", "emo", "--train.max_steps", 1)[0] == 0
