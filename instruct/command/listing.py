@@ -87,7 +87,7 @@ def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
 
 def _human_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     """Of labels for `instruct validate --against`."""
-    from instruct.validation.human_cards import load_human_card
+    from instruct.validation.human_sets import load_human_card
 
     card = load_human_card(path)
     rows = f"{card.rows:,} pairs" if card.rows else "number of pairs unknown"

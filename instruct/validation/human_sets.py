@@ -1,22 +1,32 @@
-"""Pairs of answers with human labels: known sets, and files of your own."""
+"""Pairs of answers with human labels: known sets by their cards (`data/human/NAME.yaml`), and files of your own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import urllib.request
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, get_args
 
+from pydantic import Field, PrivateAttr, model_validator
+
+from instruct.base.cards import list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of
+from instruct.base.files import sha256_of, write_atomically
+from instruct.base.models import cache_folder
+from instruct.base.options import Options
+from instruct.base.output import warn
 from instruct.data.sources import RawRow, read_file
-from instruct.validation.human_cards import FILE_TYPES, HumanSetCard, find_files, load_human_card, read_rows
 
-LABELS = ("first", "second", "tie")
+Label = Literal["first", "second", "tie"]
+FILE_TYPES = (".json", ".jsonl", ".csv")
 
+_WORDS = {label: label for label in get_args(Label)}
 _INSTRUCTIONS = ("instruction", "prompt")
 _ANSWERS = (("response1", "response2"), ("response 1", "response 2"), ("output_1", "output_2"), ("first", "second"))
 _GROUPS = ("group", "scenario", "cmp_key")
@@ -76,29 +86,104 @@ class HumanSet:
         return self.labels_by == "people"
 
 
+class Columns(Options):
+    """The columns that make a pair; with several `files`, NAME.COLUMN, or NAME alone for a text file.
+
+    `label`: one column, or one for each annotator. `input` is the instruction's context, for judges that show it
+    separately.
+    """
+
+    instruction: str
+    input: str | None = None
+    first: str
+    second: str
+    label: str | list[str] = Field(min_length=1)
+    group: str | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns with labels, one for each annotator."""
+        return (self.label,) if isinstance(self.label, str) else tuple(self.label)
+
+
+class HumanSetCard(Options):
+    """`data/human/NAME.yaml`, which describes a set whose files are not part of this project.
+
+    Attributes:
+        file: its path below the card's folder, or below a folder of data (`find_file`).
+        files: several such paths by name, whose rows belong together in their order; a .txt file has a value per line.
+        key: a column that must be equal in all of the files that have it, such as a question's id.
+        columns: the columns of a pair; None: found by their usual names.
+        labels: what the values of the label columns mean; None: they are first, second and tie.
+        url: where the file is downloaded from if it is not found; needs `sha256`.
+        rows: the expected number of pairs.
+        groups: the values of the group column in each group.
+    """
+
+    name: str = Field(min_length=1)
+    description: str
+    file: str | None = None
+    files: dict[str, str] | None = Field(default=None, min_length=2)
+    key: str | None = None
+    columns: Columns | None = None
+    labels: dict[str | int, Label] | None = Field(default=None, min_length=1)
+    url: str | None = None
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    rows: int | None = Field(default=None, ge=1)
+    licence: str
+    citation: str | None = None
+    notes: str | None = None
+    groups: dict[str, list[str]] | None = None
+    _folder: Path = PrivateAttr(default=Path("."))
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> HumanSetCard:
+        if (self.file is None) == (self.files is None):
+            raise ValueError("give exactly one of file (a path) and files (paths by name)")
+        if self.files is not None and (self.url or self.sha256):
+            raise ValueError("url and sha256 belong to file; remove them")
+        if self.files is not None and self.columns is None:
+            raise ValueError("files needs columns, as NAME.COLUMN")
+        if self.key is not None and self.files is None:
+            raise ValueError("key belongs to files")
+        if self.url is not None and self.sha256 is None:
+            raise ValueError("url needs sha256, by which a download is checked")
+        if self.labels is not None and self.columns is None:
+            raise ValueError("labels needs columns, so that the labels' columns are known")
+        return self
+
+
 def load_human_set(against: str) -> HumanSet:
     """The known set of that name or card (.yaml), or the pairs in that file (.json, .jsonl or .csv).
 
     Raises:
         InputError: unknown set, missing file, a file that is not the set's own, or a row that is not a labelled pair.
     """
+    path = Path(against).expanduser()
     if Path(against).suffix.lower() in FILE_TYPES:
-        path = Path(against).expanduser()
         rows = list(read_file(path))
-        return _set_of(path.stem, rows, _columns(rows[0]), path, sha256_of(path))
+        columns, words = _usual_columns(rows[0])
+        pairs = [_pair(index, row, columns, words) for index, row in enumerate(rows)]
+        return HumanSet(path.stem, pairs, columns.labels, path, sha256_of(path))
     card = load_human_card(against)
     files = find_files(card)
     path = next(iter(files.values()))
     rows = read_rows(card, files)
     if not rows:
         raise InputError(f"{path}: has no rows; give a file with at least one")
-    columns = _columns(rows[0]) if card.columns is None else _columns_of(card, rows[0])
-    human = _set_of(card.name, rows, columns, path, _sha256_of(card, files))
-    if card.rows not in (None, len(human.pairs)):
-        raise InputError(f"{path}: has {len(human.pairs)} pairs, but its card says {card.rows}; fix the card")
-    if not card.groups:
-        return human
-    return replace(human, pairs=_grouped(human.pairs, card.name, card.groups), groups=tuple(card.groups))
+    if card.columns is None:
+        columns, words = _usual_columns(rows[0])
+    else:
+        columns, words = card.columns, _WORDS
+        _check_columns(card, columns, rows[0])
+    if card.labels is not None:
+        words = {str(value): label for value, label in card.labels.items()}
+    pairs = [_pair(index, row, columns, words, card.labels is not None) for index, row in enumerate(rows)]
+    if card.rows not in (None, len(pairs)):
+        raise InputError(f"{path}: has {len(pairs)} pairs, but its card says {card.rows}; fix the card")
+    if card.groups:
+        pairs = _grouped(pairs, card.name, card.groups)
+    return HumanSet(card.name, pairs, columns.labels, path, _sha256_of(card, files), tuple(card.groups or ()))
 
 
 def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
@@ -106,7 +191,8 @@ def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
     hashes = {name: sha256_of(path) for name, path in files.items()}
     if card.columns is None:
         return hashes[""]
-    read = [hashes, card.columns.model_dump(), {str(value): label for value, label in (card.labels or {}).items()}]
+    labels = {str(value): label for value, label in (card.labels or {}).items()}
+    read = [hashes, card.columns.model_dump(), labels]
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
@@ -121,46 +207,128 @@ def _grouped(pairs: list[HumanPair], name: str, groups: dict[str, list[str]]) ->
     return [replace(pair, group=group_of[str(pair.group)]) for pair in pairs]
 
 
-class _Columns(NamedTuple):
-    """The columns that make a pair, and what values mean as labels, next to first, second and tie.
+def load_human_card(name: str) -> HumanSetCard:
+    """The card of a known set, by its name or as a YAML file.
 
-    `mapped`: the card says what all values mean, so nothing else is a label.
+    Raises:
+        InputError: no such card (with the nearest names), or an invalid one.
     """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        cards = {card.name: card.path for card in list_cards("data/human")}
+        if name not in cards:
+            raise InputError(
+                f"unknown set of human labels {one_line(name, 80)!r}{nearest(name, cards)}; "
+                f"name one of these or a {', '.join(FILE_TYPES)} file of labelled pairs"
+            )
+        path = cards[name]
+    card = validated(HumanSetCard, read_yaml(path), path)
+    card._folder = path.resolve().parent
+    return card
 
-    instruction: str
-    answers: tuple[str, ...]
-    labels: tuple[str, ...]
-    values: dict[str, str]
-    group: str | None
-    input: str | None = "input"
-    mapped: bool = False
+
+def find_files(card: HumanSetCard) -> dict[str, Path]:
+    """The set's files by their names in the card; a single file has the name "".
+
+    A file is looked for next to the card, in $INSTRUCT_SHARED_DATA (or ../shared/data) and in the cache, and is else
+    downloaded into the cache.
+
+    Raises:
+        InputError: it is in none of these and cannot be downloaded, or its SHA-256 is not the card's.
+    """
+    return {name: _find(card, file) for name, file in (card.files or {"": str(card.file)}).items()}
 
 
-def _set_of(name: str, rows: list[RawRow], columns: _Columns, path: Path, sha256: str) -> HumanSet:
-    return HumanSet(name, [_pair(index, row, columns) for index, row in enumerate(rows)], columns.labels, path, sha256)
+def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
+    """The set's rows: those of its only file, or the rows of several files side by side.
+
+    Raises:
+        InputError: an unreadable file, or files that do not belong together.
+    """
+    if card.files is None:
+        return list(read_file(files[""]))
+    read = {name: list(_rows(path)) for name, path in files.items()}
+    (first, rows), *others = read.items()
+    for name, other in others:
+        if len(other) != len(rows):
+            raise InputError(
+                f"human set {card.name}: {files[name]} has {len(other)} rows, but {files[first]} has {len(rows)}; give "
+                "files whose rows belong together"
+            )
+    return [_joined(card, dict(zip(read, together, strict=True))) for together in zip(*read.values(), strict=True)]
 
 
-def _columns_of(card: HumanSetCard, row: RawRow) -> _Columns:
-    named = card.columns
-    assert named is not None, "by the caller"
-    needed = [named.instruction, named.first, named.second, *card.label_columns]
+def _joined(card: HumanSetCard, rows: dict[str, RawRow]) -> RawRow:
+    fields = {
+        f"{name}.{field}" if field else name: value for name, row in rows.items() for field, value in row.fields.items()
+    }
+    first = next(iter(rows.values()))
+    keys = [(row, row.fields[card.key]) for row in rows.values() if card.key in row.fields]
+    for row, key in keys[1:]:
+        if key != keys[0][1]:
+            raise InputError(
+                f"{row.place}: {card.key}: {one_line(repr(key), 40)} is not that of {keys[0][0].place} "
+                f"({one_line(repr(keys[0][1]), 40)}); give files whose rows belong together"
+            )
+    return RawRow(first.origin, first.row, fields)
+
+
+def _rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a file; of a text file its lines, in a field without a name."""
+    if path.suffix.lower() != ".txt":
+        yield from read_file(path)
+        return
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
+    yield from (RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1))
+
+
+def _find(card: HumanSetCard, file: str) -> Path:
+    cached = cache_folder() / "human" / file
+    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA") or Path("..", "shared", "data"))
+    for path in (card._folder / file, shared / file, cached):
+        if path.is_file():
+            if card.sha256 not in (None, sha256_of(path)):
+                raise InputError(
+                    f"{path}: is not the file of the set {card.name} (its SHA-256 is not {card.sha256}); "
+                    f"replace it with {card.url or 'that file'}"
+                )
+            return path
+    remedy = f"put it at {cached}, or set INSTRUCT_SHARED_DATA to a folder with {file}"
+    if card.url is None:
+        raise InputError(f"human set {card.name}: its file {file} was not found; {remedy}")
+    _download(card, card.url, cached, f"{remedy} (SHA-256 {card.sha256})")
+    return cached
+
+
+def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:
+    warn(f"downloading {url} ({card.licence})")
+    try:
+        with urllib.request.urlopen(url, timeout=60) as reply:
+            content = reply.read()
+        if hashlib.sha256(content).hexdigest() != card.sha256:
+            raise InputError(f"human set {card.name}: {url} is not the card's file (other SHA-256); {remedy}")
+        write_atomically(path, content)
+    except OSError as error:  # urllib's errors are OSErrors too
+        raise InputError(
+            f"human set {card.name}: its file was not found and {url} could not be downloaded "
+            f"({one_line(error, 120)}); {remedy}"
+        ) from None
+
+
+def _check_columns(card: HumanSetCard, named: Columns, row: RawRow) -> None:
+    needed = [named.instruction, named.first, named.second, *named.labels]
     if missing := [name for name in needed if name not in row.fields]:
         raise InputError(
             f"{row.place}: has no column {missing[0]!r}, which the card {card.name} names (columns: {_present(row)}); "
             "fix the card's columns"
         )
-    return _Columns(
-        named.instruction,
-        (named.first, named.second),
-        card.label_columns,
-        {str(value): label for value, label in (card.labels or {}).items()},
-        named.group,
-        named.input,
-        mapped=card.labels is not None,
-    )
 
 
-def _columns(row: RawRow) -> _Columns:
+def _usual_columns(row: RawRow) -> tuple[Columns, dict[str, str]]:
+    """The columns of a pair by their usual names, and what the values of the label columns mean."""
     (instruction,) = _one_of(row, "the instruction", [(name,) for name in _INSTRUCTIONS])
     answers = _one_of(row, "the two answers", list(_ANSWERS))
     annotators = [field for field in row.fields if re.fullmatch(r"annotator\d+", field)]
@@ -175,8 +343,15 @@ def _columns(row: RawRow) -> _Columns:
         numbers = _PANDALM
     elif not annotators and (instruction, answers) == ("prompt", ("response 1", "response 2")):
         numbers = _AUTOJ
-    group = next((field for field in _GROUPS if field in row.fields), None)
-    return _Columns(instruction, answers, tuple(annotators) or ("label",), numbers, group)
+    columns = Columns(
+        instruction=instruction,
+        input="input",
+        first=answers[0],
+        second=answers[1],
+        label=annotators or "label",
+        group=next((field for field in _GROUPS if field in row.fields), None),
+    )
+    return columns, _WORDS | numbers
 
 
 def _one_of(row: RawRow, what: str, known: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -192,15 +367,14 @@ def _present(row: RawRow) -> str:
     return ", ".join(one_line(field, 40) for field in row.fields)
 
 
-def _pair(index: int, row: RawRow, columns: _Columns) -> HumanPair:
-    first, second = (_text(row, name) for name in columns.answers)
+def _pair(index: int, row: RawRow, columns: Columns, words: Mapping[str, str], by_card: bool = False) -> HumanPair:
     return HumanPair(
         index=index,
         instruction=_text(row, columns.instruction),
         input=_text(row, columns.input) if columns.input and row.fields.get(columns.input) is not None else "",
-        first=first,
-        second=second,
-        labels=tuple(_label(row, name, columns) for name in columns.labels),
+        first=_text(row, columns.first),
+        second=_text(row, columns.second),
+        labels=tuple(_label(row, name, words, by_card) for name in columns.labels),
         group=_text(row, columns.group) if columns.group else None,
     )
 
@@ -214,22 +388,20 @@ def _text(row: RawRow, field: str) -> str:
     return str(value)
 
 
-def _label(row: RawRow, field: str, columns: _Columns) -> str:
+def _label(row: RawRow, field: str, words: Mapping[str, str], by_card: bool) -> str:
+    """A label, in small or capital letters; if a card says what all values mean, exactly as it has them."""
     value = row.fields.get(field)
     word = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if not columns.mapped:
-        word = word.lower()
-    label = columns.values.get(word, "" if columns.mapped else word)
-    if label in LABELS:
+    if label := words.get(word if by_card else word.lower()):
         return label
     cell = f"{row.place}: {field}: {one_line(repr(value), 60)}"
-    if columns.mapped:
-        known = ", ".join(one_line(name, 40) for name in columns.values)
+    if by_card:
+        known = ", ".join(one_line(name, 40) for name in words)
         raise InputError(f"{cell} is not one of the card's labels ({known}); add it to the card, or remove the row")
-    if word.isdigit() and not columns.values:
+    if word.isdigit() and words == _WORDS:
         raise InputError(
             f"{cell} is a number, which PandaLM and Auto-J read differently; write first, second or tie, or say in a "
             "card what the numbers mean (numbers are read only with PandaLM's columns response1, response2, annotator1 "
             "… or Auto-J's prompt, response 1, response 2, label)"
         )
-    raise InputError(f"{cell} is not a label; write one of {', '.join([*LABELS, *columns.values])}, or remove the row")
+    raise InputError(f"{cell} is not a label; write one of {', '.join(words)}, or remove the row")

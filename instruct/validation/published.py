@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,7 +24,8 @@ _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
 MADE_BY = {"judge", "model", "card", "set_sha256"}
 _STATED = {"model": "model", "card": "card", "made_for": "set_sha256", "about": "verdicts"}
 _OWN, _ALPACA_EVAL, _PANDALM_LAYOUT = "verdicts by pair index", "AlpacaEval's annotations", "PandaLM's layout"
-_ByOrder = dict[Order, dict[int, str]]
+# The rows of verdicts.jsonl by pair and order.
+_Rows = dict[tuple[int, Order], dict[str, Any]]
 # A margin beyond any that a judge's log-probabilities give: certainty.
 MOST_MARGIN = 1e9
 
@@ -107,18 +109,14 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
     if len(paths) > 1:
         _check_one_judge(path, rows)
     layout, judge, verdicts = _read(rows, pairs, order)
-    for by_pair in verdicts.values():
-        if len(by_pair) != len(pairs):
+    for count in (orders := Counter(shown for _, shown in verdicts)).values():
+        if count != len(pairs):
             raise InputError(
-                f"{path}: has {counted(len(by_pair), 'verdict')}, but the set has {len(pairs)}; give one for each"
+                f"{path}: has {counted(count, 'verdict')}, but the set has {len(pairs)}; give one for each"
             )
-    judge, margins = (made.get("judge"), _margins(rows)) if layout == _OWN else (judge, {})
+    judge = made.get("judge") if layout == _OWN else judge
     return Verdicts(
-        [
-            {"pair": i, "order": shown, "verdict": verdicts[shown][i], **margins.get((i, shown), {})}
-            for i in range(len(pairs))
-            for shown in verdicts
-        ],
+        [verdicts[index, shown] for index in range(len(pairs)) for shown in orders],
         one_line(judge, 80) if isinstance(judge, str) and judge.strip() else path.stem,
         f"{path}{f' and {len(paths) - 1} more files' if len(paths) > 1 else ''} (read as {layout})",
         positions_known=layout != _ALPACA_EVAL,
@@ -138,20 +136,20 @@ def _check_one_judge(path: Path, rows: list[RawRow]) -> None:
             raise InputError(f"{row.place}: annotator: is not that of {path}; replay the files of one judge")
 
 
-def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple[str, Any, _ByOrder]:
-    """The layout, the judge that it names, and the verdict of each pair in each order."""
+def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple[str, Any, _Rows]:
+    """The layout, the judge that it names, and the verdicts."""
     fields = rows[0].fields
     results = [name for name in fields if name.endswith("_result")]
     if {"pair", "order", "verdict"} <= fields.keys():
-        return _OWN, None, _own(rows, len(pairs))
+        known = {verdict: verdict for verdict in get_args(Verdict)}
+        return _OWN, None, _indexed(rows, len(pairs), ("pair", "verdict"), known)
     if "preference" in fields:
-        return _ALPACA_EVAL, fields.get("annotator"), {order: _alpaca_eval(rows, pairs, order)}
+        return _ALPACA_EVAL, fields.get("annotator"), _shown(_alpaca_eval(rows, pairs, order), order)
     if len(results) == 1:
-        verdicts = _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))
-        layout = f"{_PANDALM_LAYOUT} ({one_line(results[0], 40)})"
-        return layout, results[0].removesuffix("_result"), {order: verdicts}
+        verdicts = _indexed(rows, len(pairs), ("idx", results[0]), _PANDALM, order)
+        return f"{_PANDALM_LAYOUT} ({one_line(results[0], 40)})", results[0].removesuffix("_result"), verdicts
     if "output" in fields and "instruction" not in fields:
-        return "Auto-J's layout", None, {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}
+        return "Auto-J's layout", None, _shown(dict(enumerate(_word(row, "output", _AUTOJ) for row in rows)), order)
     raise InputError(
         f"{rows[0].place}: unknown layout (columns: {', '.join(one_line(name, 40) for name in fields)}); give "
         "PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's (instruction, output_1, output_2, "
@@ -159,38 +157,25 @@ def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple
     )
 
 
-def _margins(rows: list[RawRow]) -> dict[tuple[int, str], dict[str, float]]:
-    """The optional margins of this project's verdicts, by pair and order."""
-    return {
-        (int(row.fields["pair"]), row.fields["order"]): {"margin": _number(row.fields["margin"], row, "margin")}
-        for row in rows
-        if row.fields.get("margin") is not None
-    }
+def _shown(verdicts: dict[int, str], order: Order) -> _Rows:
+    return {(pair, order): {"pair": pair, "order": order, "verdict": word} for pair, word in verdicts.items()}
 
 
-def _number(value: Any, row: RawRow, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{row.place}: {field}: {one_line(repr(value), 60)} must be a finite number")
-    return float(value)
+def _indexed(
+    rows: list[RawRow], pairs: int, names: tuple[str, str], known: dict[str, str], order: Order | None = None
+) -> _Rows:
+    """The verdicts of rows that name their pair; in this project's, which also name their order, with their margins.
 
-
-def _own(rows: list[RawRow], pairs: int) -> _ByOrder:
-    by_order: dict[Order, list[RawRow]] = {}
+    Args:
+        names: the fields with the pair and with the verdict.
+        order: None: the rows name it.
+    """
+    verdicts: _Rows = {}
+    field, said = names
     for row in rows:
-        order = row.fields.get("order")
-        if order not in ("first", "swapped"):
-            raise InputError(f"{row.place}: order: {one_line(repr(order), 60)} must be first or swapped")
-        by_order.setdefault(order, []).append(row)
-    known = {verdict: verdict for verdict in get_args(Verdict)}
-    return {
-        order: _by_index(some, pairs, "pair", lambda row: _word(row, "verdict", known))
-        for order, some in by_order.items()
-    }
-
-
-def _by_index(rows: list[RawRow], pairs: int, field: str, verdict_of: Callable[[RawRow], str]) -> dict[int, str]:
-    verdicts: dict[int, str] = {}
-    for row in rows:
+        shown: Any = order or row.fields.get("order")
+        if shown not in ("first", "swapped"):
+            raise InputError(f"{row.place}: order: {one_line(repr(shown), 60)} must be first or swapped")
         value = str(row.fields.get(field))
         index = int(value) if value.isdecimal() else -1
         if not 0 <= index < pairs:
@@ -198,10 +183,18 @@ def _by_index(rows: list[RawRow], pairs: int, field: str, verdict_of: Callable[[
                 f"{row.place}: {field}: {one_line(value, 40)!r} is not a pair of the set (0 to {pairs - 1}); "
                 "give the verdicts on this set"
             )
-        if index in verdicts:
+        if (index, shown) in verdicts:
             raise InputError(f"{row.place}: {field}: pair {index} already has a verdict; remove one of them")
-        verdicts[index] = verdict_of(row)
+        verdicts[index, shown] = {"pair": index, "order": shown, "verdict": _word(row, said, known)}
+        if order is None and row.fields.get("margin") is not None:
+            verdicts[index, shown]["margin"] = _number(row.fields["margin"], row, "margin")
     return verdicts
+
+
+def _number(value: Any, row: RawRow, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{row.place}: {field}: {one_line(repr(value), 60)} must be a finite number")
+    return float(value)
 
 
 def _word(row: RawRow, field: str, known: dict[str, str]) -> str:
@@ -247,15 +240,13 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
 def _preference(row: RawRow) -> str:
     """1: output_1 is better; 2: output_2; 0 and 1.5: a draw; between 1 and 2: a weighted judge's preference."""
     value = row.fields.get("preference")
-    if value is None or value == "":
-        return "unparsed"
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) or value in (None, "") else float(value)
     except (TypeError, ValueError):
         number = -1.0
     if math.isnan(number):
         return "unparsed"
-    if number == 0 or number == 1.5:
+    if number in (0, 1.5):
         return "tie"
     if not 1 <= number <= 2:
         cell = one_line(repr(value), 60)

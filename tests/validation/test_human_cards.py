@@ -12,8 +12,7 @@ import yaml
 
 from instruct.base.errors import InputError
 from instruct.command.listing import listed, render_text
-from instruct.validation.human_cards import load_human_card
-from instruct.validation.human_sets import HumanPair, load_human_set
+from instruct.validation.human_sets import HumanPair, load_human_card, load_human_set
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "validation.md"
 CARDS = dict(re.findall(r"^```yaml (\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S))
