@@ -60,10 +60,8 @@ def main() -> None:
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import TextRow, open_model
-    from instruct.measuring.texts.distances import distances
-    from instruct.measuring.texts.entropy import entropies
     from instruct.measuring.texts.held_out import HeldOut, windows
-    from instruct.measuring.texts.perplexity import likelihoods
+    from instruct.measuring.texts.predictions import distances, entropies, likelihoods
 
     rows, source = real_rows()
     texts = [row["output"] for row in rows][: arguments.texts]

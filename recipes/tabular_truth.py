@@ -162,9 +162,9 @@ def optimize(
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:
     """The model's distances from the truth and its entropy: means over contexts, by their shares."""
-    from instruct.measuring.texts.distances import NAMES, position_distances
+    from instruct.measuring.texts.predictions import DISTANCES, position_distances
 
-    found = dict(zip(NAMES, position_distances(table.truth.log(), logs), strict=True))
+    found = dict(zip(DISTANCES, position_distances(table.truth.log(), logs), strict=True))
     found["entropy"] = -(logs.exp() * logs).sum(dim=-1)
     return {name: float((table.contexts * found[name]).sum()) for name in FIGURES}
 
@@ -175,7 +175,7 @@ def at_temperature(logs: torch.Tensor, temperature: float) -> torch.Tensor:
 
 def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[str, float] | None:
     """MLE at the temperature that has this entropy, or this reverse cross-entropy; None: no temperature has."""
-    from instruct.measuring.texts.entropy import matching_temperatures
+    from instruct.measuring.texts.predictions import matching_temperatures
 
     def figures(temperatures: list[float]) -> list[float]:
         return [measured(at_temperature(mle, each), table)[figure] for each in temperatures]

@@ -1,24 +1,41 @@
-"""How the systems of a run predict human text: perplexity, entropy, distances from a reference model."""
+"""How the systems of a run predict human text: perplexity, entropy, distances from a reference model; and the control
+of a comparison of sampled texts: MLE, sampled at the temperature that gives it another system's entropy.
+
+An objective that merely sharpens a model gives better samples by any metric that rewards likely text, and a temperature
+does the same for nothing. What a system gains over its control is more than sharpening.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
+from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
+from instruct.base.output import say, warn
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.measuring.texts.distances import check_vocabularies, distances, mean_distances
-from instruct.measuring.texts.entropy import entropies, entropy
 from instruct.measuring.texts.held_out import HeldOut, Window, windows
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.perplexity import likelihoods, perplexity
+from instruct.measuring.texts.predictions import (
+    COLDEST,
+    HOTTEST,
+    check_vocabularies,
+    distances,
+    entropies,
+    entropy,
+    likelihoods,
+    matching_temperatures,
+    mean_distances,
+    perplexity,
+)
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Number, PartResult, measure
+from instruct.run.measurements import Number, PartResult, measure, metric_step, numbers, read_metrics, write_numbers
 
 OnHumanText = Literal["perplexity", "entropy", "distances"]
 ON_HUMAN_TEXT: tuple[OnHumanText, ...] = ("perplexity", "entropy", "distances")
@@ -68,63 +85,167 @@ class Predictors:
         Raises:
             InputError: the reference model has another vocabulary.
         """
-        options = self.options.reference_model if "distances" in metrics else None
-        reference = open_model(options) if options else None
+        reference = open_model(self._reference) if "distances" in metrics else None
         model: ForwardModel | None = None
         for system, (trained, temperature) in systems.items():
             model = replace(open_model(self.model, self.folders[trained], like=model), temperature=temperature)
             if reference:
                 check_vocabularies(reference, model)
-            one = _Predictor(self, model, reference, [1.0, *CURVE] if system in self.mle else [1.0])
+            read = cache(partial(self.windows, model))
             for metric in metrics:
+                inputs, compute = self._metric(metric, model, read, reference, system in self.mle)
                 made_with = self.options.model_dump(mode="json")
-                measure(self.run, metric, system, one.inputs(metric), partial(one.measured, metric), config=made_with)
+                measure(self.run, metric, system, self.inputs(model) | inputs, compute, config=made_with)
         for opened in (model, reference):
             if opened:
                 opened.close()
 
+    @property
+    def _reference(self) -> ModelOptions:
+        assert self.options.reference_model
+        return self.options.reference_model
 
-@dataclass(frozen=True)
-class _Predictor:
-    """One system, and the temperatures at which its distances are measured."""
-
-    of: Predictors
-    model: ForwardModel
-    reference: ForwardModel | None
-    temperatures: list[float]
-    _windows: list[Window] = field(default_factory=list)
-
-    def inputs(self, metric: OnHumanText) -> dict[str, Any]:
-        made_from = self.of.inputs(self.model)
-        if metric == "entropy":
-            made_from["temperature"] = self.of.temperature
-        if metric == "distances":
-            options = self.of.options.reference_model
-            assert self.reference
-            assert options
-            made_from["reference"] = [self.reference.identity, options.dtype, options.quantization]
-            made_from["temperatures"] = self.temperatures
-        return made_from
-
-    def measured(self, metric: OnHumanText) -> PartResult:
-        human, model = self.of.human, self.model
-        if not self._windows:
-            self._windows.extend(self.of.windows(model))
+    def _metric(
+        self,
+        metric: OnHumanText,
+        model: ForwardModel,
+        read: Callable[[], list[Window]],
+        reference: ForwardModel | None,
+        along: bool,
+    ) -> tuple[dict[str, Any], Callable[[], PartResult]]:
+        """What a metric is measured from besides `inputs`, and what measures it; `along` MLE's temperatures."""
         if metric == "perplexity":
-            values = likelihoods(model, human, self._windows)
-            return self._by_text(perplexity(values), nats=values.nats, tokens=values.tokens)
+            return {}, lambda: self._perplexity(model, read())
         if metric == "entropy":
-            sums = entropies(model, human, self._windows, [self.of.temperature])
-            return self._by_text(entropy(sums, 0, self.of.temperature), nats=sums.nats[0], tokens=sums.tokens)
-        options = self.of.options.reference_model
-        assert self.reference
-        assert options
-        at = distances(self.reference, model, human, self._windows, self.temperatures)
-        return self._by_text(mean_distances(at, self.temperatures, options.name, model.temperature), **at[0])
+            return {"temperature": self.temperature}, lambda: self._entropy(model, read())
+        assert reference
+        at = [1.0, *CURVE] if along else [1.0]
+        made_from = [reference.identity, self._reference.dtype, self._reference.quantization]
+        inputs = {"reference": made_from, "temperatures": at}
+        return inputs, lambda: self._distances(model, read(), reference, at)
+
+    def _perplexity(self, model: ForwardModel, read: list[Window]) -> PartResult:
+        values = likelihoods(model, self.human, read)
+        return self._by_text(perplexity(values), nats=values.nats, tokens=values.tokens)
+
+    def _entropy(self, model: ForwardModel, read: list[Window]) -> PartResult:
+        sums = entropies(model, self.human, read, [self.temperature])
+        return self._by_text(entropy(sums, 0, self.temperature), nats=sums.nats[0], tokens=sums.tokens)
+
+    def _distances(
+        self, model: ForwardModel, read: list[Window], reference: ForwardModel, temperatures: list[float]
+    ) -> PartResult:
+        at = distances(reference, model, self.human, read, temperatures)
+        return self._by_text(mean_distances(at, temperatures, self._reference.name, model.temperature), **at[0])
 
     def _by_text(self, numbers: list[Number], **columns: np.ndarray) -> PartResult:
         """With the values of each text; a text without a token has none."""
         values = {
             name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
         }
-        return PartResult(numbers, {"id": self.of.human.ids, **values})
+        return PartResult(numbers, {"id": self.human.ids, **values})
+
+
+class Matched(BaseModel):
+    """What the control `mle-matched-SYSTEM` is: an MLE system at the temperature at which its entropy is a system's.
+
+    Attributes:
+        mle, system: their names.
+        system_temperature, temperature: at which the system and the control are sampled.
+        system_entropy, entropy: mean entropies on human text at these temperatures, in nats per token.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    mle: str
+    system: str
+    system_temperature: float
+    temperature: float
+    system_entropy: float
+    entropy: float
+
+
+def control_name(system: str) -> str:
+    """The name of a system's control."""
+    return f"mle-matched-{system}"
+
+
+def record_no_control(run: RunDirectory, system: str, reason: str) -> None:
+    """Write into metrics.json why a system has no control."""
+    write_numbers(run, "matched", system, numbers({"matched_temperature": None}, None, reason=reason))
+
+
+def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: bool = True) -> dict[str, Matched]:
+    """The controls of systems by their names: entropies are measured first, then temperatures are looked for.
+
+    Args:
+        pairs: the MLE system that each system is compared with.
+        resampled: whether a control whose temperature has changed is sampled again afterwards.
+
+    Raises:
+        InputError: a control was sampled at another temperature.
+    """
+    run = predictors.run
+    predictors.measure(["entropy"], {name: (name, 1.0) for name in pairs})
+    metrics = read_metrics(run)
+    targets = {name: value for name in pairs if (value := metrics.value(name, "entropy")) is not None}
+    controls: dict[str, Matched] = {}
+    for mle in dict.fromkeys(pairs.values()):
+        own = {name: target for name, target in targets.items() if pairs[name] == mle}
+        controls |= (matched := _matched(predictors, mle, own))
+        for name in (name for name in own if control_name(name) not in matched):
+            found = f"its entropy of {own[name]:.3f} nats"
+            reason = f"{found} is that of {mle} at no temperature between {COLDEST} and {HOTTEST}"
+            record_no_control(run, name, reason)
+            warn(f"no control of {name}: {reason}")
+    if not resampled:
+        _check_sampled(run, controls)
+    for name, control in controls.items():
+        write_numbers(run, "matched", control.system, [])  # which may have had a reason for none
+        about = control.model_dump(mode="json", exclude={"temperature"})
+        write_numbers(run, "matched", name, numbers({"matched_temperature": control.temperature}, None, **about))
+    return controls
+
+
+def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dict[str, Matched]:
+    """The controls that one MLE system gives, by their names; `targets`: entropies by system."""
+    run = predictors.run
+    model = open_model(predictors.model, predictors.folders[mle])
+    step, inputs = metric_step("matched", mle), predictors.inputs(model) | {"targets": targets}
+    if not run.is_done(step, inputs):
+        windows = predictors.windows(model)
+        with run.step(step, inputs) as recorded:
+            temperatures = matching_temperatures(
+                lambda asked: entropies(model, predictors.human, windows, asked).means, targets
+            )
+            for system, (temperature, reached) in temperatures.items():
+                recorded[control_name(system)] = {
+                    "mle": mle,
+                    "system": system,
+                    "system_temperature": predictors.temperature,
+                    "temperature": temperature,
+                    "system_entropy": targets[system],
+                    "entropy": reached,
+                }
+    model.close()
+    known = run.manifest()["steps"][step]["results"]
+    controls = {name: Matched.model_validate(known[name]) for name in map(control_name, targets) if name in known}
+    for name, control in controls.items():
+        say(
+            f"control   {name}: {mle} at temperature {control.temperature:.3f} has an entropy of {control.entropy:.3f} "
+            f"nats, {control.system} one of {control.system_entropy:.3f}"
+        )
+    return controls
+
+
+def _check_sampled(run: RunDirectory, controls: dict[str, Matched]) -> None:
+    """Refuse continuations of a control at another temperature than its own, which a change of the human text moves."""
+    steps = run.manifest()["steps"]
+    for name, control in controls.items():
+        sampled = steps.get(f"continuations/{name}", {}).get("inputs", {}).get("temperature", control.temperature)
+        if sampled != control.temperature:
+            raise InputError(
+                f"{run.continuations / name}.json: was sampled at temperature {sampled:.3f}, but with this human text "
+                f"the control's is {control.temperature:.3f}; first run `instruct generate {run.folder}` with the same "
+                "flags"
+            )

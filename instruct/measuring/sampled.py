@@ -6,12 +6,13 @@ of texts is computed for each draw, against the human text of the same prefixes,
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -23,33 +24,22 @@ from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.generation.continuations import Continuation, read_continuations
 from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
-from instruct.measuring.texts.entropy import Entropies, entropies
-from instruct.measuring.texts.held_out import HeldOut, windows
+from instruct.measuring.texts.held_out import HeldOut, Window, windows
 from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.perplexity import Likelihoods, likelihoods, oracle_perplexity
+from instruct.measuring.texts.predictions import entropies, likelihoods, oracle_perplexity
 from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, PartResult, measure, numbers
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
-GPU_FEATURES = "openai-community/gpt2-large"
+Read = TypeVar("Read")
 
 
-class Measurer:
-    """A metric of one system's continuations."""
-
-    def inputs(self) -> dict[str, Any]:
-        """What it depends on besides the continuations, as a step's inputs."""
-        return {}
-
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        """The metric, and its values for each continuation."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Release models."""
+def default_model() -> ModelOptions:
+    """The model that reads texts if none is named: GPT-2 large with a GPU, else the bundled one."""
+    return ModelOptions(name="openai-community/gpt2-large" if has_nvidia_gpu() else EMBEDDED_MODEL)
 
 
 def continued_systems(run: RunDirectory) -> list[str]:
@@ -84,11 +74,21 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
     Raises:
         InputError: continuations that cannot be read, or what a metric refuses.
     """
-    features = run.folder / "metrics" / "features"
+    states = run.folder / "metrics" / "features"
+    config = options.model_dump(mode="json")
     for metric in metrics:
-        _measure_systems(run, metric, _measurer(metric, options, features), config=options.model_dump(mode="json"))
-        if metric == "mauve":
-            shutil.rmtree(features, ignore_errors=True)
+        if metric == "rouge":
+            _measure_systems(run, metric, rouge_of, {}, config=config)
+        elif metric == "diversity":
+            _measure_systems(run, metric, diversity_of, {}, config=config)
+        elif metric == "mauve":
+            model = options.mauve_model or default_model()
+            with contextlib.closing(TextReader(model, options.mauve_length, states)) as reader:
+                inputs = reader.inputs("features")
+                _measure_systems(run, metric, partial(mauve_of, reader), inputs, config=config)
+            shutil.rmtree(states, ignore_errors=True)
+        else:
+            _measure_with_reference(options, run, metric, oracle_perplexity_of, config=config)
 
 
 def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
@@ -98,37 +98,40 @@ def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
     Raises:
         InputError: continuations that cannot be read.
     """
+    _measure_with_reference(options, run, "entropy", entropy_of)
+
+
+def _measure_with_reference(
+    options: TextMetricOptions,
+    run: RunDirectory,
+    part: str,
+    measured: Callable[[TextReader, list[Continuation]], PartResult],
+    **about: Any,
+) -> None:
     assert options.reference_model
-    _measure_systems(run, "entropy", EntropyOf(options.reference_model, options.max_length))
+    with contextlib.closing(TextReader(options.reference_model, options.max_length)) as reader:
+        _measure_systems(run, part, partial(measured, reader), reader.inputs("reference"), **about)
 
 
-def _measure_systems(run: RunDirectory, part: str, measurer: Measurer, **about: Any) -> None:
-    """Measure every system's continuations; `about` as in `measure`."""
-    try:
-        for system in continued_systems(run):
-            path = run.continuations / f"{system}.json"
-            inputs = {"continuations": sha256_of(path), **measurer.inputs()}
-            measure(run, part, system, inputs, partial(_measured, measurer, path), **about)
-    finally:
-        measurer.close()
+def _measure_systems(
+    run: RunDirectory,
+    part: str,
+    measured: Callable[[list[Continuation]], PartResult],
+    inputs: Mapping[str, Any],
+    **about: Any,
+) -> None:
+    """Measure every system's continuations; `inputs`: what else a metric depends on; `about` as in `measure`."""
+    for system in continued_systems(run):
+        path = run.continuations / f"{system}.json"
+        made_from = {"continuations": sha256_of(path), **inputs}
+        measure(run, part, system, made_from, partial(_with_ids, measured, path), **about)
 
 
-def _measured(measurer: Measurer, path: Path) -> PartResult:
+def _with_ids(measured: Callable[[list[Continuation]], PartResult], path: Path) -> PartResult:
     rows = read_continuations(path)
-    keys = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
-    measured = measurer.measure(rows)
-    return PartResult(measured.numbers, {**keys, **measured.values}, measured.without)
-
-
-def _measurer(metric: OfContinuations, options: TextMetricOptions, features: Path) -> Measurer:
-    if metric == "mauve":
-        return MauveOf(options.mauve_model, options.mauve_length, features)
-    if metric == "rouge":
-        return RougeOf()
-    if metric == "diversity":
-        return DiversityOf()
-    assert options.reference_model
-    return OraclePerplexityOf(options.reference_model, options.max_length)
+    ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
+    result = measured(rows)
+    return PartResult(result.numbers, {**ids, **result.values}, result.without)
 
 
 def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
@@ -163,60 +166,54 @@ def human_texts(rows: Sequence[Continuation]) -> list[str]:
     return [row.reference or "" for row in rows]
 
 
-class _ModelMeasurer(Measurer):
-    """A metric that reads texts with a model; human texts once for all draws and systems with the same prefixes."""
+class TextReader:
+    """A model that reads texts; what it makes of human ones is kept for all draws and systems with the same prefixes.
 
-    def __init__(self, options: ModelOptions, max_length: int, role: str = "reference") -> None:
-        self.options, self.max_length, self._role = options, max_length, role
+    Args:
+        max_length: it reads so many tokens of a text, or at a time.
+        folder: where the states of texts are kept.
+    """
+
+    def __init__(self, options: ModelOptions, max_length: int, folder: Path | None = None) -> None:
+        self.options, self.max_length, self._folder = options, max_length, folder
         self.model: ForwardModel = open_model(options)
-        self._human: tuple[Any, Any] | None = None
+        self._human: tuple[Any, Any] = (None, None)
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self, role: str) -> dict[str, Any]:
+        """What a metric depends on besides the texts, as a step's inputs."""
         made_from = [self.model.identity, self.options.dtype, self.options.quantization]
-        return {self._role: made_from, "max_length": self.max_length}
+        return {role: made_from, "max_length": self.max_length}
 
-    def read(self, texts: Any) -> Any:
-        """What the metric takes from the model."""
-        raise NotImplementedError
+    def continued(
+        self, read: Callable[[ForwardModel, HeldOut, list[Window]], Read], rows: Sequence[Continuation]
+    ) -> tuple[Read, Read | None]:
+        """What `read` makes of continuations after their prefixes, and of the human ones; None: not all are known."""
 
-    def read_human(self, texts: Any) -> Any:
-        if self._human is None or self._human[0] != texts:
-            self._human = texts, self.read(texts)
-        return self._human[1]
+        def of(texts: HeldOut) -> Read:
+            return read(self.model, texts, windows(self.model, texts, self.max_length))
 
-    def close(self) -> None:
-        self.model.close()
-
-
-class OraclePerplexityOf(_ModelMeasurer):
-    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
-
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        values: Likelihoods = self.read(_continued(rows, [row.continuation for row in rows]))
         human = None
         if all(row.reference is not None for row in rows):
             first = list({row.id: row for row in rows}.values())
-            human = self.read_human(_continued(first, [row.reference or "" for row in first]))
-        perplexities = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
-        return PartResult(perplexities, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
+            human = self._of_human(_continued(first, [row.reference or "" for row in first]), of)
+        return of(_continued(rows, [row.continuation for row in rows])), human
 
-    def read(self, texts: HeldOut) -> Likelihoods:
-        return likelihoods(self.model, texts, windows(self.model, texts, self.max_length))
+    def states(self, texts: Sequence[str], human: bool = False) -> np.ndarray:
+        """The last hidden states, [texts, width]; a text without a token counts as an end token alone."""
+        if human:
+            return self._of_human(texts, self.states)
+        limit = min(self.max_length, self.model.context)
+        ids = [ids[:limit] or [self.model.end] for ids in self.model.encode(texts)]
+        return self.model.last_states(ids, self._folder)
 
+    def _of_human(self, texts: Any, read: Callable[[Any], Read]) -> Read:
+        if self._human[0] != texts:
+            self._human = texts, read(texts)
+        known: Read = self._human[1]
+        return known
 
-class EntropyOf(_ModelMeasurer):
-    """The mean entropy of a reference model's next-token distributions on texts, in nats."""
-
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        values: Entropies = self.read(_continued(rows, [row.continuation for row in rows]))
-        human: Entropies = self.read_human(_continued(rows, human_texts(rows)))
-        known = human.means[0] if human.tokens.sum() else None
-        figure = {"entropy": values.means[0] if values.tokens.sum() else None}
-        found = numbers(figure, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
-        return PartResult(found, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
-
-    def read(self, texts: HeldOut) -> Entropies:
-        return entropies(self.model, texts, windows(self.model, texts, self.max_length), [1.0])
+    def close(self) -> None:
+        self.model.close()
 
 
 def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
@@ -224,31 +221,29 @@ def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
     return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, whole=False)
 
 
-class MauveOf(_ModelMeasurer):
-    """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states.
+def oracle_perplexity_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
+    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
+    values, human = reader.continued(likelihoods, rows)
+    perplexities = oracle_perplexity(values, [row.seed for row in rows], reader.options.name, human)
+    return PartResult(perplexities, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
 
-    `folder` keeps them until every system is measured.
-    """
 
-    def __init__(self, model: ModelOptions | None, max_length: int, folder: Path | None = None) -> None:
-        self._folder = folder
-        default = ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
-        super().__init__(model or default, max_length, "features")
+def entropy_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
+    """The mean entropy of a reference model's next-token distributions on texts, in nats."""
+    values, human = reader.continued(partial(entropies, temperatures=[1.0]), rows)
+    mean, known = (read.means[0] if read and read.tokens.sum() else None for read in (values, human))
+    found = numbers({"entropy": mean}, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
+    return PartResult(found, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
 
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        by_draw: dict[str, Mauve] = {}
-        for name, draw in draws(rows).items():
-            references = human_texts(draw)
-            human = self.read_human([row.prefix + text for row, text in zip(draw, references, strict=True)])
-            by_draw[name] = mauve(human, self.read([row.prefix + row.continuation for row in draw]))
-        return mauve_measured(by_draw, self.options.name, self.max_length)
 
-    def read(self, texts: Sequence[str]) -> np.ndarray:
-        """[texts, width]; a text without a token counts as an end token alone."""
-        limit = min(self.max_length, self.model.context)
-        return self.model.last_states(
-            [ids[:limit] or [self.model.end] for ids in self.model.encode(texts)], self._folder
-        )
+def mauve_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
+    """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states."""
+    by_draw: dict[str, Mauve] = {}
+    for name, draw in draws(rows).items():
+        human = [row.prefix + text for row, text in zip(draw, human_texts(draw), strict=True)]
+        own = [row.prefix + row.continuation for row in draw]
+        by_draw[name] = mauve(reader.states(human, human=True), reader.states(own))
+    return mauve_measured(by_draw, reader.options.name, reader.max_length)
 
 
 def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> PartResult:
@@ -289,41 +284,32 @@ def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details:
     return PartResult(rows, without=without)
 
 
-class RougeOf(Measurer):
+def rouge_of(rows: Sequence[Continuation]) -> PartResult:
     """ROUGE of continuations, and of prefix + continuation, against the human ones: mean F1."""
-
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        columns: dict[str, list[float]] = {name: [] for name in (*NAMES, *(f"{name}_whole" for name in NAMES))}
-        references = human_texts(rows)
-        for row, reference in zip(rows, references, strict=True):
-            whole = rouge(row.prefix + reference, row.prefix + row.continuation)
-            for name, value in rouge(reference, row.continuation).items():
-                columns[name].append(value)
-                columns[f"{name}_whole"].append(whole[name])
-        unseen = sum(
-            not (has_tokens(reference) and has_tokens(row.continuation))
-            for row, reference in zip(rows, references, strict=True)
-        )
-        means = {name: statistics.fmean(values) for name, values in columns.items()}
-        return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
+    pairs = list(zip(rows, human_texts(rows), strict=True))
+    alone = [rouge(reference, row.continuation) for row, reference in pairs]
+    whole = [rouge(row.prefix + reference, row.prefix + row.continuation) for row, reference in pairs]
+    columns = {name: [f1[name] for f1 in alone] for name in NAMES}
+    columns |= {f"{name}_whole": [f1[name] for f1 in whole] for name in NAMES}
+    unseen = sum(not (has_tokens(reference) and has_tokens(row.continuation)) for row, reference in pairs)
+    means = {name: statistics.fmean(values) for name, values in columns.items()}
+    return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
 
 
-class DiversityOf(Measurer):
+def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     """Diversity of continuations, and of the human ones for comparison."""
-
-    def measure(self, rows: Sequence[Continuation]) -> PartResult:
-        repetition = [repeated_fraction(row.continuation) for row in rows]
-        by_draw = list(draws(rows).values())
-        of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
-        first = [row.reference for row in by_draw[0] if row.reference is not None]
-        human = _human_diversity(first) if len(first) == len(by_draw[0]) else {}
-        about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
-        samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
-        measured = _of_draws(samples, len(by_draw[0]), **about)
-        repeated = numbers({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
-        for row in (*measured.numbers, *repeated):
-            row.details = row.details.model_copy(update={"human": human.get(row.metric)})
-        return PartResult([*measured.numbers, *repeated], {"repetition": repetition}, measured.without)
+    repetition = [repeated_fraction(row.continuation) for row in rows]
+    by_draw = list(draws(rows).values())
+    of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
+    first = [row.reference for row in by_draw[0] if row.reference is not None]
+    human = _human_diversity(first) if len(first) == len(by_draw[0]) else {}
+    about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
+    samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
+    measured = _of_draws(samples, len(by_draw[0]), **about)
+    repeated = numbers({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
+    for row in (*measured.numbers, *repeated):
+        row.details = row.details.model_copy(update={"human": human.get(row.metric)})
+    return PartResult([*measured.numbers, *repeated], {"repetition": repetition}, measured.without)
 
 
 def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
-from instruct.base.machine import has_nvidia_gpu
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
+from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
@@ -16,9 +15,9 @@ from instruct.data.texts import is_text_file, read_texts
 from instruct.engines.local import load_tokenizer
 from instruct.generation.continuations import Continuation, as_json
 from instruct.measuring.sampled import (
-    GPU_FEATURES,
     OF_CONTINUATIONS,
     continued_systems,
+    default_model,
     lacking_of_continuations,
     measure_continuations,
     measure_entropy,
@@ -57,8 +56,7 @@ def evaluate_texts(human: str, candidates: Sequence[str], folder: str, options: 
         for name, own in rows.items():
             with only_process(run, outputs_of(name)):
                 write_atomically(run.continuations / f"{name}.json", as_json(own))
-    default = ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
-    reader = options.reference_model or default
+    reader = options.reference_model or default_model()
     options = options.model_copy(update={"reference_model": reader})
     run = RunDirectory(folder)
     made_from = {path: sha256_of(Path(path).expanduser()) for path in (human, *candidates)}

@@ -12,7 +12,7 @@ from instruct.analysis.claims import LEAST_SEEDS, finding_of, holm
 from instruct.analysis.measured_results import JUDGED, Bench, BenchDifference, BenchSystem
 from instruct.analysis.seeds import score_difference
 from instruct.data.evaluation import identity
-from instruct.measuring.controls import control_name
+from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
 from instruct.reporting.claims import seeds_of
 from instruct.reporting.model import ReportData

@@ -11,7 +11,7 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.generation.continuations import Continuation
-from instruct.measuring.sampled import DiversityOf, MauveOf, RougeOf, draws
+from instruct.measuring.sampled import TextReader, diversity_of, draws, mauve_of, rouge_of
 from instruct.measuring.texts.mauve import mauve
 from instruct.measuring.texts.rouge import rouge
 from instruct.run.measurements import Number, PartResult
@@ -36,17 +36,17 @@ def by_metric(measured: PartResult) -> dict[str, Number]:
 
 
 @pytest.fixture(scope="module")
-def measurer(tiny_model_folder):
-    found = MauveOf(ModelOptions(name=str(tiny_model_folder), dtype="float32"), 12)
+def reader(tiny_model_folder):
+    found = TextReader(ModelOptions(name=str(tiny_model_folder), dtype="float32"), 12)
     yield found
     found.close()
 
 
-def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(measurer):
+def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(reader):
     rows = continuations(200)
-    measured = measurer.measure(rows)
+    measured = mauve_of(reader, rows)
     assert measured.values == {}
-    model = measurer.model
+    model = reader.model
     by_draw = {}
     for seed in (0, 1):
         own = [row for row in rows if row.seed == seed]
@@ -68,14 +68,14 @@ def test_the_order_of_the_rows_does_not_matter():
     assert draws(rows) == draws(random.Random(1).sample(rows, len(rows)))
 
 
-def test_an_empty_text_counts(measurer):
+def test_an_empty_text_counts(reader):
     rows = [replace(row, prefix="", continuation="") for row in continuations(200, seeds=1)]
-    assert 0 < measurer.measure(rows).numbers[0].value < 0.5
+    assert 0 < mauve_of(reader, rows).numbers[0].value < 0.5
 
 
 def test_rouge_is_computed_with_and_without_the_prefix():
     rows = [*continuations(3), replace(continuations(1)[0], id="x", continuation="日本", seed=0)]
-    measured = RougeOf().measure(rows)
+    measured = rouge_of(rows)
     found, columns = by_metric(measured)["rouge1"], measured.values
     for place, row in enumerate(rows):
         assert columns["rougeL"][place] == rouge(row.reference, row.continuation)["rougeL"]
@@ -87,9 +87,9 @@ def test_rouge_is_computed_with_and_without_the_prefix():
 
 def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
     rows = continuations(60, words="ab")
-    measured = DiversityOf().measure(rows)
+    measured = diversity_of(rows)
     found = by_metric(measured)
-    alone = [by_metric(DiversityOf().measure([row for row in rows if row.seed == seed])) for seed in (0, 1)]
+    alone = [by_metric(diversity_of([row for row in rows if row.seed == seed])) for seed in (0, 1)]
     assert found["self_bleu"].value == pytest.approx(np.mean([each["self_bleu"].value for each in alone]))
     assert len(measured.without["self_bleu"]) == 40
     assert found["distinct_1"].details.human == pytest.approx(2 / 480)
@@ -99,7 +99,7 @@ def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
 
 def test_empty_continuations_have_no_diversity():
     rows = [replace(row, continuation="") for row in continuations(3, seeds=1)]
-    found = by_metric(DiversityOf().measure(rows))
+    found = by_metric(diversity_of(rows))
     assert [found[name].value for name in ("distinct_1", "zipf", "self_bleu")] == [None, None, 0]
     assert (found["zipf"].details.empty, found["zipf"].details.continuations) == (3, 3)
 
@@ -107,8 +107,8 @@ def test_empty_continuations_have_no_diversity():
 def test_unknown_human_texts_are_refused_with_a_remedy():
     rows = [replace(row, reference=None) for row in continuations(3)]
     with pytest.raises(InputError, match=r"the human text of prefix 't:000' is unknown; choose a corpus card"):
-        RougeOf().measure(rows)
-    assert {row.details.human for row in DiversityOf().measure(rows).numbers} == {None}
+        rouge_of(rows)
+    assert {row.details.human for row in diversity_of(rows).numbers} == {None}
 
 
 def test_a_draw_that_lacks_a_prefix_is_refused():

@@ -10,10 +10,9 @@ import pytest
 from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
-from instruct.measuring.controls import Matched, control_name
-from instruct.measuring.human_text import CURVE
-from instruct.measuring.texts.entropy import TOLERANCE, entropies
+from instruct.measuring.human_text import CURVE, Matched, control_name
 from instruct.measuring.texts.held_out import windows
+from instruct.measuring.texts.predictions import TOLERANCE, entropies
 from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
@@ -107,10 +106,10 @@ def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reaso
 def test_a_system_whose_entropy_no_temperature_has_is_named_and_the_others_are_matched(
     config, run, caplog, monkeypatch
 ):
-    monkeypatch.setattr("instruct.measuring.texts.entropy.HOTTEST", 1.01)
-    monkeypatch.setattr("instruct.measuring.texts.entropy.COLDEST", 1.0)
-    monkeypatch.setattr("instruct.measuring.texts.entropy._FIRST", (1.0, 1.01))
-    monkeypatch.setattr("instruct.measuring.texts.entropy.TOLERANCE", 1e-9)
+    monkeypatch.setattr("instruct.measuring.texts.predictions.HOTTEST", 1.01)
+    monkeypatch.setattr("instruct.measuring.texts.predictions.COLDEST", 1.0)
+    monkeypatch.setattr("instruct.measuring.texts.predictions._FIRST", (1.0, 1.01))
+    monkeypatch.setattr("instruct.measuring.texts.predictions.TOLERANCE", 1e-9)
     for _ in range(2):  # the second time from what was recorded
         assert match_temperatures(config, run, human_text(config)) == {}
         assert "nats is that of mle at no temperature between" in no_control(run)

@@ -12,9 +12,9 @@ import pytest
 from instruct.analysis.jackknife import difference
 from instruct.base.errors import InstructError
 from instruct.generation.continuations import Continuation
-from instruct.measuring.sampled import DiversityOf, RougeOf, mauve_measured
-from instruct.measuring.texts.distances import NAMES
+from instruct.measuring.sampled import diversity_of, mauve_measured, rouge_of
 from instruct.measuring.texts.mauve import mauve
+from instruct.measuring.texts.predictions import DISTANCES
 from instruct.reporting.read import read_run
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.texts import METRICS, text_sample
@@ -53,8 +53,8 @@ def measure(run: RunDirectory, name: str, words: str, shift: float, seed: int = 
     human = np.random.default_rng(99).normal(size=(PREFIXES, 8))
     found = mauve(human, human * 0.5 + rng.normal(size=human.shape) + shift, [0, 1])
     for part, measured in (
-        ("rouge", RougeOf().measure(texts)),
-        ("diversity", DiversityOf().measure(texts)),
+        ("rouge", rouge_of(texts)),
+        ("diversity", diversity_of(texts)),
         ("mauve", mauve_measured({"1/0": found}, "tiny", 16)),
     ):
         write_values(run, part, name, {**keys, **measured.values}, measured.without)
@@ -229,7 +229,7 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
     for name, value, curve in (("mle", 3.0, (0.8, 1.2)), ("emo", 2.5, ())):
         points = [[t, value + t - 1] for t in curve]
         write_numbers(
-            other, "distances", name, numbers(dict.fromkeys(NAMES, value), 200, temperature=1.0, curve=points)
+            other, "distances", name, numbers(dict.fromkeys(DISTANCES, value), 200, temperature=1.0, curve=points)
         )
     mle, emo = write_report(other.folder).report.texts.systems
     assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]

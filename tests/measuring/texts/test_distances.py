@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import open_model
-from instruct.measuring.texts.distances import NAMES, distances, mean_distances, position_distances
 from instruct.measuring.texts.held_out import windows
+from instruct.measuring.texts.predictions import DISTANCES, distances, mean_distances, position_distances
 
 ROW = st.lists(st.floats(-8, 8), min_size=5, max_size=5)
 
@@ -25,7 +25,7 @@ ROW = st.lists(st.floats(-8, 8), min_size=5, max_size=5)
 @given(ROW, ROW)
 def test_position_distances_equal_scipy_s(first, second):
     p, q = (torch.tensor([row]).log_softmax(-1) for row in (first, second))
-    found = dict(zip(NAMES, (float(value) for value in position_distances(p, q)), strict=True))
+    found = dict(zip(DISTANCES, (float(value) for value in position_distances(p, q)), strict=True))
     a, b = p[0].exp().double().numpy(), q[0].exp().double().numpy()
     expected = {
         "forward_cross_entropy": kl(a) + kl(a, b),
@@ -53,7 +53,7 @@ def test_distances_are_means_over_tokens_then_over_texts(model, held_out, tiny_m
         with torch.no_grad():
             p, q = (network(torch.tensor([row.ids])).logits[0].log_softmax(-1) for network in networks)
         at = slice(row.start - 1, len(row.ids) - 1)
-        for name, expected in zip(NAMES, position_distances(p[at], q[at]), strict=True):
+        for name, expected in zip(DISTANCES, position_distances(p[at], q[at]), strict=True):
             assert values[name][window.place] == pytest.approx(float(expected.mean()), rel=1e-4)
     assert np.isnan(values["total_variation"][1]), "an empty text has no distance"
     means = {row.metric: row.value for row in mean_distances([values], [1.0], "reference", 1.0)}
@@ -86,7 +86,7 @@ def test_all_temperatures_are_measured_in_one_pass(model, held_out):
     together = distances(model, model, texts, found, temperatures)
     for temperature, values in zip(temperatures, together, strict=True):
         (apart,) = distances(model, replace(model, temperature=temperature), texts, found)
-        for name in NAMES:
+        for name in DISTANCES:
             assert np.allclose(values[name], apart[name], rtol=1e-4)
     rows = {row.metric: row for row in mean_distances(together, temperatures, "reference", 0.5)}
     row = rows["reverse_cross_entropy"]
