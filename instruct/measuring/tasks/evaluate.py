@@ -1,4 +1,8 @@
-"""Every system of a run is asked tasks. What is done is not done again."""
+"""Every system of a run is asked tasks: on this machine, in vLLM, on a Ray cluster, or behind a server. What is done is
+not done again.
+
+Imports lm-eval when tasks are loaded, and a system is opened.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,24 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.base.models import ModelOptions
+from instruct.base.extras import vllm_is_installed
+from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering
+from instruct.engines.base import Decoding, Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.forward import ForwardModel, open_model
+from instruct.engines.local import has_tokenizer, load_tokenizer
+from instruct.engines.start import engine_version, make_engine
+from instruct.engines.weights import is_adapter
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
-from instruct.measuring.tasks.systems import AskedSystems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, PartResult, measure, metric_step, read_metrics
 
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
 
 # Before or after training, in tasks of forgetting.
 When = Literal["before", "after"] | None
+# Prompts that transformers computes together on a cluster.
+_BATCH = 8
 
 
 def evaluate_tasks(
@@ -52,32 +63,31 @@ def evaluate_tasks(
     if not options.named:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
     rendering = dataclasses.replace(rendering, remedy="set --no-chat")
-    with contextlib.closing(AskedSystems(options, base, systems, rendering, cluster)) as asked:
+    everyone = _with_base(options, systems)
+    with contextlib.closing(AskedSystems(options, base, everyone, rendering, cluster)) as asked:
         options = _left(options, run, asked, systems)
         if not options.named:
             return
         harness = Harness(options, rendering, asked.engine)
         harness.load_all()
-        for system, folder in _with_base(systems, harness).items():
-            inputs = asked.made_from(system, folder)
-            replies = run.folder / "metrics" / "replies" / f"{_digest(inputs | asked.elsewhere)}.jsonl"
+        for system, folder in everyone.items():
+            inputs = asked.made_from(system)
+            named_by = json.dumps(inputs | ({"engine": options.engine} if asked.engine else {}))
+            digest = hashlib.sha256(named_by.encode()).hexdigest()[:16]
+            opened = functools.partial(asked.opened, system, run.folder / "metrics" / "replies" / f"{digest}.jsonl")
             for part in harness.parts if system in systems else harness.forgetting:
                 made_from = inputs | harness.inputs(part)
                 when: When = None
                 if part in harness.forgetting:
                     when = "after" if folder else "before"
                     made_from["forgetting"] = when
-                recorded = _recorded(run, part, system)
-                if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
-                    made_from.pop("files", None)
-                opened = functools.partial(asked.opened, system, folder, replies)
                 measure(run, part, system, made_from, functools.partial(_evaluated, harness, opened, part, when))
 
 
-def _with_base(systems: Mapping[str, Path | None], harness: Harness) -> dict[str, Path | None]:
+def _with_base(options: TaskOptions, systems: Mapping[str, Path | None]) -> Mapping[str, Path | None]:
     """The systems, and the untrained base, if tasks of forgetting need it and no system is that."""
-    if not harness.forgetting or None in systems.values():
-        return dict(systems)
+    if not options.forgetting or None in systems.values():
+        return systems
     if "base" in systems:
         raise InputError(
             "evaluation.tasks.forgetting: needs the untrained base, but the system called base is trained; add one "
@@ -98,28 +108,20 @@ def _evaluated(
     return result
 
 
-def _recorded(run: RunDirectory, part: str, system: str) -> dict[str, Any]:
-    """The inputs of a part that was measured before; none if it was not."""
-    inputs: dict[str, Any] = run.manifest()["steps"].get(metric_step(part, system), {}).get("inputs", {})
-    return inputs
-
-
 def _left(
     options: TaskOptions, run: RunDirectory, asked: AskedSystems, systems: Mapping[str, Path | None]
 ) -> TaskOptions:
     """The options without the cards that every system answered before cards were tasks of lm-eval, as asked for now."""
-    answered: dict[str, set[str]] = {card: set() for card in options.cards}
+    steps = run.manifest()["steps"]
+    answered = set()
     for row in read_metrics(run).measurements:
-        recorded = _recorded(run, row.part, row.system)
-        for card in answered:
-            if (
-                row.system in systems
-                and "task" in recorded
-                and _is_of(row, card, options)
-                and recorded.items() >= asked.made_from(row.system, systems[row.system]).items()
-            ):
-                answered[card].add(row.system)
-    kept = [card for card, own in answered.items() if own == set(systems)]
+        recorded = steps.get(metric_step(row.part, row.system), {}).get("inputs", {})
+        if row.system not in systems or "task" not in recorded:
+            continue
+        cards = [card for card in options.cards if _is_of(row, card, options)]
+        if cards and recorded.items() >= asked.made_from(row.system).items():
+            answered |= {(card, row.system) for card in cards}
+    kept = [card for card in options.cards if all((card, system) in answered for system in systems)]
     if kept:
         say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; a new run measures them")
     return options.model_copy(update={"cards": [card for card in options.cards if card not in kept]})
@@ -139,5 +141,161 @@ def _is_of(row: Measurement, card: str, options: TaskOptions) -> bool:
     )
 
 
-def _digest(inputs: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
+def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:
+    """Let a tokenizer render chats as the run does, if tasks are asked so.
+
+    Raises:
+        InputError: it has no chat template.
+    """
+    if options.chat:
+        rendering.prepare(tokenizer)
+        if not tokenizer.chat_template:
+            raise InputError(f"{subject}: its tokenizer has no chat template; set --no-chat")
+
+
+class AskedSystems:
+    """Systems that are asked tasks, one after another; those on one base share its engine.
+
+    Args:
+        systems: the folder of each one's weights; None: the base.
+        rendering: how chats become text.
+        cluster: where models are loaded; None: on this machine.
+    """
+
+    def __init__(
+        self,
+        options: TaskOptions,
+        base: ModelOptions,
+        systems: Mapping[str, Path | None],
+        rendering: Rendering = DEFAULT,
+        cluster: ClusterOptions | None = None,
+    ) -> None:
+        self._options, self._base, self._systems = options, base, systems
+        self._rendering, self._cluster = rendering, cluster
+        self._models: dict[str, ForwardModel] = {}
+        self._engine: tuple[Engine | None, Engine] | None = None
+
+    @functools.cached_property
+    def engine(self) -> str | None:
+        """What replies come from, with its version where it is known; None: transformers, wherever it runs."""
+        kind = self._options.engine
+        if kind == "vllm" and self._cluster:
+            return "vllm on a cluster"
+        if kind == "vllm":
+            if not vllm_is_installed():
+                raise InputError(
+                    "evaluation.tasks.engine: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`"
+                )
+            return engine_version("vllm")
+        return None if kind == "transformers" else kind
+
+    def made_from(self, system: str) -> dict[str, Any]:
+        """What a system's replies depend on."""
+        if self._options.engine == "server":
+            return {"weights": f"{self._served_name(system)} at {self._options.base_url}"}
+        return {"weights": self._model(system).identity, "dtype": [self._base.dtype, self._base.quantization]}
+
+    @contextlib.contextmanager
+    def opened(self, system: str, replies: Path) -> Iterator[Kept]:
+        """A system as a model of lm-eval.
+
+        Args:
+            replies: the file of its replies so far; what is there is not asked again.
+
+        Raises:
+            InputError: a model that cannot be loaded or asked; with `chat`, one without a chat template.
+        """
+        from instruct.measuring.tasks.lm import Replies
+
+        opened = self._served if self._options.engine == "server" else self._loaded
+        with contextlib.closing(Replies(replies)) as kept, opened(system) as lm:
+            yield lm.keep(kept, self._rendering)
+
+    @contextlib.contextmanager
+    def _served(self, system: str) -> Iterator[Kept]:
+        from instruct.measuring.tasks.engine_lm import EngineLM
+
+        engine, name = self._started(None, self._server_options()), self._served_name(system)
+        yield EngineLM(engine, f"model {name}", self._words, name, None, self._options.chat)
+
+    @contextlib.contextmanager
+    def _loaded(self, system: str) -> Iterator[Kept]:
+        model = self._model(system)
+        subject, tokenizer = model.engine.options.subject, model.tokenizer
+        prepare_chats(self._options, self._rendering, tokenizer, subject)
+        if self._options.engine == "transformers" and not self._cluster:
+            from instruct.measuring.tasks.lm import PrefixLM
+
+            with model.engine.adapted(model.adapter) as network:
+                yield PrefixLM(network, tokenizer, model.engine.stops)
+        else:
+            from instruct.measuring.tasks.engine_lm import EngineLM
+
+            engine = self._started(model.engine, self._loaded_options(model))
+            adapter = None if model.adapter is None else str(model.adapter)
+            yield EngineLM(engine, subject, tokenizer, adapter, model.context, self._options.chat)
+
+    def close(self) -> None:
+        """Release what is loaded."""
+        if self._engine is not None:
+            self._engine[1].close()
+            self._engine = None
+        for model in self._models.values():
+            model.close()
+        self._models = {}
+
+    def _model(self, system: str) -> ForwardModel:
+        if system not in self._models:
+            like = next(reversed(self._models.values()), None)
+            model = open_model(self._base, self._systems[system], like=like)
+            if like is not None and like.engine is not model.engine:
+                self._models = {}
+            self._models[system] = model
+        return self._models[system]
+
+    def _served_name(self, system: str) -> str:
+        return self._base.name if self._systems[system] is None else system
+
+    @functools.cached_property
+    def _words(self) -> Any:
+        """The tokenizer of the model that a server has; None: it is not on this machine."""
+        base, subject = self._base, f"model {self._base.name}"
+        if not has_tokenizer(base):
+            return None
+        tokenizer = load_tokenizer(subject, model_path(base.name), base.revision)
+        prepare_chats(self._options, self._rendering, tokenizer, subject)
+        return tokenizer
+
+    def _started(self, forward: Engine | None, options: EngineOptions) -> Engine:
+        """The engine, kept until a system on another base is asked."""
+        if self._engine is None or self._engine[0] is not forward:
+            if self._engine is not None:
+                self._engine[1].close()
+            kind = self._options.engine
+            engine = make_engine(kind, options, self._options.base_url, cluster=self._cluster)
+            self._engine = (forward, engine)
+        return self._engine[1]
+
+    def _loaded_options(self, model: ForwardModel) -> EngineOptions:
+        adapters = [folder for folder in self._systems.values() if folder and is_adapter(folder)]
+        in_vllm = self._options.engine == "vllm"
+        return dataclasses.replace(
+            model.engine.options,
+            tokenizer=model.tokenizer,
+            adapters=tuple(dict.fromkeys(adapters)),
+            context_length=-1 if in_vllm else model.context,
+            batch=None if in_vllm else _BATCH,
+            stop_texts=True,
+        )
+
+    def _server_options(self) -> EngineOptions:
+        return EngineOptions(
+            subject=f"model {self._base.name}",
+            model=self._base.name,
+            decoding=Decoding(),
+            context_length=0,  # only the server knows
+            other_model=(
+                "tasks need a server with /v1/completions that knows the model by this name, with echo and logprobs "
+                "for tasks that score given text"
+            ),
+        )

@@ -15,10 +15,12 @@ import numpy as np
 from lm_eval.api.task import ConfigurableTask
 from pydantic import Field
 
+from instruct.analysis.inference import wilson_interval
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.measuring.tasks.cards import Rule
 from instruct.measuring.tasks.rows import LocalRows, RowOptions, RowReader
+from instruct.run.measurements import PartResult, numbers
 
 TFIDF = "tfidf"
 _SEED = 0
@@ -165,6 +167,64 @@ class FewShot(ConfigurableTask):
 
         known = set(map(words, self.fewshot_docs()))
         return sum(words(row) in known for row in docs)
+
+    def result(self, samples: Sequence[Mapping[str, Any]]) -> PartResult:
+        """The accuracy; by row its place in the split, label, answer, scores, shots, and the vote of the
+        demonstrations' labels. Rates are percentages.
+
+        The details: `right` of the test rows, of which `of` exist; `floor`: the accuracy of the vote, None for fixed
+        demonstrations; `most_frequent`: of always answering the test rows' most frequent label; `in_training`: test
+        rows that are among the demonstrations' split, word for word; `shortened`: rows whose prompt did not fit the
+        context with all demonstrations, `dropped` demonstrations in all; `answers`: how often each label was the
+        answer.
+
+        Args:
+            samples: lm-eval's, in order.
+        """
+        about = self.about
+        names = [str(choice).strip(" .") for choice in self.config.doc_to_choice]
+        gold = [int(sample["target"]) for sample in samples]
+        scores = [[float(score) for score, _ in sample["filtered_resps"]] for sample in samples]
+        answers = [values.index(max(values)) for values in scores]
+        shots = [self.shots[sample["arguments"][0][0]] for sample in samples]
+        wanted = self.config.num_fewshot
+        votes = [self.vote(sample["doc"], wanted) for sample in samples]
+        right, count = sum(map(int.__eq__, answers, gold)), len(gold)
+        figures = {"accuracy": 100 * right / count}
+        if about.macro_f1:
+            from sklearn.metrics import f1_score
+
+            labels = list(range(len(names)))
+            figures["macro_f1"] = 100 * float(f1_score(gold, answers, labels=labels, average="macro", zero_division=0))
+        accuracy, *others = numbers(
+            figures,
+            count,
+            task=self.config.task,
+            variant=about.variant if about.variant in about.variants else None,
+            rule=about.rule,
+            shots=wanted,
+            retriever=about.retriever if about.nearest_by else None,
+            of=len(self.eval_docs),
+            right=right,
+            floor=100 * sum(vote == label for vote, label in zip(votes, gold, strict=True)) / count
+            if None not in votes
+            else None,
+            most_frequent=100 * Counter(gold).most_common(1)[0][1] / count,
+            in_training=self.in_training([sample["doc"] for sample in samples]),
+            shortened=sum(number < wanted for number in shots),
+            dropped=sum(wanted - number for number in shots),
+            answers={name: answers.count(place) for place, name in enumerate(names)},
+        )
+        accuracy.interval = wilson_interval(right, count)
+        columns: dict[str, Sequence[Any]] = {
+            "id": [sample["doc_id"] for sample in samples],
+            "label": [names[label] for label in gold],
+            "answer": [names[label] for label in answers],
+            "scores": [[round(value, 6) for value in values] for values in scores],
+            "shots": shots,
+            "vote": [None if label is None else names[label] for label in votes],
+        }
+        return PartResult([accuracy, *others], columns)
 
 
 def nearest_of(texts: Sequence[str], retriever: str = TFIDF) -> Callable[[str, int], list[int]]:

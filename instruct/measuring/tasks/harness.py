@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.measuring.tasks.cards import TaskFile, read_task
-from instruct.measuring.tasks.labels import label_result
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from instruct.measuring.tasks.few_shot import FewShot
     from instruct.measuring.tasks.lm import Kept
 
@@ -72,8 +72,7 @@ class Harness:
                 self.forgetting.add(part)
         theirs = [task for task in self.parts.values() if isinstance(task, str)]
         about = {"folder": options.folder, "variant": options.variant}
-        about |= {"rule": "sum"} if options.rule == "sum" else {}
-        about |= {"retriever": options.retriever} if options.retriever != "tfidf" else {}
+        about |= options.model_dump(include={"rule", "retriever"}, exclude_defaults=True)
         self._manager = TaskManager(
             include_defaults=bool(theirs), metadata={key: value for key, value in about.items() if value}
         )
@@ -129,8 +128,7 @@ class Harness:
         if few_shot:
             lm.rule, few_shot.shots = few_shot.about.rule, {}
             few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= lm.context
-            samples = self._asked(lm, part, spec)["samples"]
-            return label_result(few_shot, samples[few_shot.config.task])
+            return few_shot.result(self._asked(lm, part, spec)["samples"][few_shot.config.task])
         draws = [self._asked(lm, part, spec)]
         shortened = lm.shortened
         while len(draws) < self._options.seeds_of_demonstrations:
@@ -138,8 +136,7 @@ class Harness:
             if _prompts(draws[1]) == _prompts(draws[0]):
                 del draws[1]
                 break
-        about = {"shortened": shortened, "chat": self._options.chat}
-        return PartResult(*_mean_of_draws([(_results(found, about), _row_values(found["samples"])) for found in draws]))
+        return _mean_of_draws(draws, shortened=shortened, chat=self._options.chat)
 
     def _asked(self, lm: Kept, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
         """lm-eval's results with a draw of demonstrations; the first draw is lm-eval's own."""
@@ -182,10 +179,41 @@ def _key(task: TaskFile, options: TaskOptions) -> str:
     return "-".join(part for part in parts if part)
 
 
-def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:
-    """Columns of what each metric makes of a row, None where a task of a group lacks it; the first one's task has it
-    first. Rows are named by task and place in the split.
+def _metric_name(metric: str, applied: str) -> str:
+    """A metric with the filter that its replies went through."""
+    return metric if applied == "none" else f"{metric} ({applied})"
+
+
+def _prompts(result: Mapping[str, Any]) -> list[str]:
+    return [sample["prompt_hash"] for samples in result["samples"].values() for sample in samples]
+
+
+def _mean_of_draws(draws: Sequence[Mapping[str, Any]], **about: Any) -> PartResult:
+    """lm-eval's results as rows whose values are means over draws of demonstrations, also those of each test row.
+
+    The standard error of several draws is that of the test rows, of metrics that are means over them.
     """
+    numbers, *others = (_results(draw, about) for draw in draws)
+    of_rows = sum(_row_values(draw["samples"]) for draw in draws) / len(draws)
+    tasks = of_rows.index.str.rpartition("/").get_level_values(0) if others else None
+    for place, number in enumerate(numbers if others else ()):
+        values = [number.value or 0.0, *(other[place].value or 0.0 for other in others)]
+        mean, error = float(np.mean(values)), None
+        if number.metric in of_rows:
+            own = of_rows[number.metric][tasks == number.details.task].dropna()
+            if len(own) > 1 and math.isclose(own.mean(), mean, abs_tol=1e-9):  # the metric is a mean over rows
+                error = float(own.sem())
+        spread = {"draws": len(draws), "lowest": min(values), "highest": max(values)}
+        details = number.details.model_copy(update={"standard_error": error, **spread})
+        numbers[place] = number.model_copy(update={"value": mean, "details": details})
+    columns = of_rows.astype(object).where(of_rows.notna(), None)
+    return PartResult(numbers, {"id": list(of_rows.index), **{name: list(columns[name]) for name in columns}})
+
+
+def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> pd.DataFrame:
+    """What each metric makes of a row, which is named by task and place in the split; NaN where a task lacks it."""
+    import pandas as pd
+
     rows: dict[str, dict[str, float]] = {}
     for task, own in samples.items():
         for sample in own:
@@ -193,56 +221,15 @@ def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str,
             for metric in sample["metrics"]:
                 if isinstance(sample[metric], int | float) and math.isfinite(sample[metric]):
                     row[_metric_name(metric, sample["filter"])] = float(sample[metric])
-    metrics = dict.fromkeys(metric for row in rows.values() for metric in row)
-    return {"id": list(rows), **{metric: [row.get(metric) for row in rows.values()] for metric in metrics}}
+    return pd.DataFrame(list(rows.values()), index=pd.Index(rows, dtype=object))
 
 
-def _metric_name(metric: str, applied: str) -> str:
-    """A metric with the filter that its replies went through."""
-    return metric if applied == "none" else f"{metric} ({applied})"
-
-
-def _prompts(found: Mapping[str, Any]) -> list[str]:
-    return [sample["prompt_hash"] for samples in found["samples"].values() for sample in samples]
-
-
-Rows = dict[str, list[Any]]
-
-
-def _mean_of_draws(draws: Sequence[tuple[list[Number], Rows]]) -> tuple[list[Number], Rows]:
-    """Results whose values are means over draws of demonstrations, also those of each row; of one draw, its own.
-
-    The standard error is that of the test rows, of metrics that are means over them.
-    """
-    first, rows = draws[0]
-    if len(draws) == 1:
-        return first, rows
-    columns = {name: np.array([own[name] for _, own in draws], float) for name in rows if name != "id"}
-    means = {name: values.mean(axis=0) for name, values in columns.items()}
-    numbers = []
-    for place, number in enumerate(first):
-        values = [own[place].value or 0.0 for own, _ in draws]
-        mean = float(np.mean(values))
-        task = np.array([str(row).rpartition("/")[0] == number.details.task for row in rows["id"]])
-        own = means.get(number.metric, np.zeros(0))[task] if number.metric in means else np.zeros(0)
-        known = own[~np.isnan(own)]
-        is_mean = len(known) > 1 and math.isclose(float(known.mean()), mean, abs_tol=1e-9)
-        error = float(known.std(ddof=1) / math.sqrt(len(known))) if is_mean else None
-        about = {"standard_error": error, "draws": len(draws), "lowest": min(values), "highest": max(values)}
-        numbers.append(number.model_copy(update={"value": mean, "details": number.details.model_copy(update=about)}))
-    return numbers, {"id": rows["id"], **{name: _without_nan(values) for name, values in means.items()}}
-
-
-def _without_nan(values: NDArray[np.float64]) -> list[float | None]:
-    return [None if math.isnan(value) else float(value) for value in values]
-
-
-def _results(found: Mapping[str, Any], about: Mapping[str, Any]) -> list[Number]:
+def _results(result: Mapping[str, Any], about: Mapping[str, Any]) -> list[Number]:
     """The metrics of a task, or of a group and its tasks."""
     return [
         number
-        for name, values in found["results"].items()
-        for number in _task_results(name, values, found["n-shot"].get(name), found["n-samples"].get(name, {}), about)
+        for name, values in result["results"].items()
+        for number in _task_results(name, values, result["n-shot"].get(name), result["n-samples"].get(name, {}), about)
     ]
 
 

@@ -20,10 +20,10 @@ from transformers import TrainerCallback
 from instruct.base.errors import InputError
 from instruct.data.templates import Rendering
 from instruct.engines.local import stop_token_ids
+from instruct.measuring.tasks.evaluate import prepare_chats
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.lm import PrefixLM, Replies
 from instruct.measuring.tasks.options import TaskOptions
-from instruct.measuring.tasks.systems import prepare_chats
 
 
 def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable[[Any], TrainerCallback]:

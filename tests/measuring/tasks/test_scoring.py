@@ -8,7 +8,7 @@ import torch
 
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import ForwardModel, TextRow, open_model, shared_length
-from instruct.measuring.tasks.scoring import PrefixScorer
+from instruct.measuring.tasks.lm import PrefixScorer
 
 pytest.importorskip("lm_eval")
 
