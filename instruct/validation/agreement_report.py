@@ -9,8 +9,8 @@ from instruct.reporting.render import markdown, terminal
 from instruct.reporting.render.markdown import escape_markdown
 from instruct.reporting.tables import Table
 from instruct.reporting.text import probability
+from instruct.validation.agreement import COIN
 from instruct.validation.rates import CLASSES, Rate, Record
-from instruct.validation.yardsticks import COIN
 
 ORDERS = {
     "listed": "as listed",

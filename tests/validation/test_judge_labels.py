@@ -13,11 +13,10 @@ from scipy import stats
 from instruct.base.errors import InputError
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory
+from instruct.validation.agreement import compare_win_rates, kendall, spearman, yardstick_verdicts
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.validate import validate
-from instruct.validation.win_rates import compare_win_rates, kendall, spearman
-from instruct.validation.yardsticks import yardstick_verdicts
 
 MODELS = 7
 PROMPTS = 20

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
+from instruct.validation.agreement import COIN, compare_with_yardsticks, yardstick_verdicts
 from instruct.validation.human_sets import HumanPair, load_human_set
 from instruct.validation.published import read_published
-from instruct.validation.yardsticks import COIN, compare_with_yardsticks, yardstick_verdicts
 
 LONGER = "the longer answer"
 
