@@ -20,10 +20,10 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from instruct.data.overlap import UNSPACED
 
@@ -66,53 +66,34 @@ def diversity(texts: Sequence[Sequence[str]], kept: NDArray[np.bool_] | None = N
     """
     selections = np.ones((1, len(texts)), dtype=bool) if kept is None else kept
     tables = {n: _n_grams(texts, n) for n in range(1, _ORDERS + 1)}
-    first = {n: _n_grams(texts[:SELF_BLEU_TEXTS], n) for n in tables} if len(texts) > SELF_BLEU_TEXTS else tables
+    first = {n: table[:SELF_BLEU_TEXTS] for n, table in tables.items()}
     lengths = np.array([len(text) for text in texts[:SELF_BLEU_TEXTS]], dtype=int)
     words = _n_grams([[word.lower() for word in text] for text in texts], 1)
-    found = {f"distinct_{n}": np.array([_distinct(table, each) for each in selections]) for n, table in tables.items()}
-    bleu = [_self_bleu(first, lengths, each[:SELF_BLEU_TEXTS]) for each in selections]
-    return found | {"self_bleu": np.array(bleu), "zipf": np.array([_zipf(words, each) for each in selections])}
+    figures = {f"distinct_{n}": [_distinct(table[own]) for own in selections] for n, table in tables.items()}
+    figures["self_bleu"] = [_self_bleu(first, lengths, own[:SELF_BLEU_TEXTS]) for own in selections]
+    figures["zipf"] = [_zipf(words[own]) for own in selections]
+    return {name: np.array(values) for name, values in figures.items()}
 
 
-@dataclass(frozen=True)
-class _Grams:
-    """The n-grams of one order: `gram` occurs `count` times in `text`, ordered by gram, the largest count first.
-
-    Each is an array with an entry per different n-gram of each text; grams are numbered from 0 to `grams` - 1.
-    """
-
-    gram: NDArray[np.intp]
-    text: NDArray[np.intp]
-    count: NDArray[np.int64]
-    grams: int
-
-    def within(self, kept: NDArray[np.bool_]) -> _Grams:
-        """Of the texts that are kept."""
-        chosen = kept[self.text]
-        return _Grams(self.gram[chosen], self.text[chosen], self.count[chosen], self.grams)
-
-
-def _n_grams(texts: Sequence[Sequence[str]], n: int) -> _Grams:
+def _n_grams(texts: Sequence[Sequence[str]], n: int) -> csr_array:
+    """How often each text (a row) has each different n-gram of all texts (a column)."""
     numbers: dict[tuple[str, ...], int] = {}
     entries = [
-        (numbers.setdefault(gram, len(numbers)), place, count)
+        (place, numbers.setdefault(gram, len(numbers)), count)
         for place, text in enumerate(texts)
         for gram, count in Counter(zip(*(text[start:] for start in range(n)), strict=False)).items()
     ]
-    gram, text, count = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    order = np.lexsort((-count, gram))
-    return _Grams(gram[order], text[order], count[order], len(numbers))
+    rows, columns, counts = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    return csr_array((counts, (rows, columns)), shape=(len(texts), len(numbers)))
 
 
-def _distinct(table: _Grams, kept: NDArray[np.bool_]) -> float:
-    own = table.within(kept)
-    return len(np.unique(own.gram)) / int(own.count.sum()) if len(own.gram) else np.nan
+def _distinct(counts: csr_array) -> float:
+    return len(np.unique(counts.indices)) / int(counts.sum()) if counts.nnz else np.nan
 
 
-def _zipf(words: _Grams, kept: NDArray[np.bool_]) -> float:
-    own = words.within(kept)
-    counts = np.bincount(own.gram, weights=own.count, minlength=words.grams)
-    frequencies = np.log(np.sort(counts[counts > 0])[::-1][:ZIPF_WORDS])
+def _zipf(counts: csr_array) -> float:
+    totals = counts.sum(axis=0)
+    frequencies = np.log(np.sort(totals[totals > 0])[::-1][:ZIPF_WORDS])
     if len(frequencies) < 2:
         return np.nan
     ranks = np.log(np.arange(1, len(frequencies) + 1))
@@ -120,33 +101,30 @@ def _zipf(words: _Grams, kept: NDArray[np.bool_]) -> float:
     return -float(centered @ frequencies / (centered @ centered))
 
 
-def _self_bleu(tables: dict[int, _Grams], lengths: NDArray[np.int_], kept: NDArray[np.bool_]) -> float:
-    if kept.sum() < 2:
+def _self_bleu(tables: dict[int, csr_array], lengths: NDArray[np.int_], kept: NDArray[np.bool_]) -> float:
+    lengths = lengths[kept]
+    if len(lengths) < 2:
         return np.nan
-    logarithms, matched_any = np.zeros(len(lengths)), np.zeros(len(lengths), dtype=bool)
-    for n, table in tables.items():
-        own = table.within(kept)
-        matched = np.bincount(own.text, weights=_clipped(own), minlength=len(lengths))
-        if n == 1:
-            matched_any = matched > 0
-        total = np.maximum(1, lengths - n + 1)
-        logarithms += np.log(np.where(matched > 0, matched, _SMOOTHING) / total) / len(tables)
-    ordered = sorted(lengths[kept].tolist())
-    closest = np.array([_closest(ordered, length) if keep else 1 for length, keep in zip(lengths, kept, strict=True)])
+    matches = {n: _matched(table[kept]) for n, table in tables.items()}
+    logarithms = np.zeros(len(lengths))
+    for n, matched in matches.items():
+        logarithms += np.log(np.where(matched > 0, matched, _SMOOTHING) / np.maximum(1, lengths - n + 1)) / len(tables)
+    ordered = sorted(lengths.tolist())
+    closest = np.array([_closest(ordered, length) for length in lengths])
     penalties = 1 - np.maximum(1.0, closest / np.maximum(1, lengths))
-    return float(np.where(matched_any, np.exp(logarithms + penalties), 0.0)[kept].mean())
+    return float(np.where(matches[1] > 0, np.exp(logarithms + penalties), 0.0).mean())
 
 
-def _clipped(own: _Grams) -> NDArray[np.int64]:
-    """Each count, but at most the largest one of the same n-gram in another text."""
-    if not len(own.gram):
-        return own.count
-    starts = np.flatnonzero(np.r_[True, own.gram[1:] != own.gram[:-1]])
-    sizes = np.diff(np.r_[starts, len(own.gram)])
-    second = np.where(sizes > 1, own.count[np.minimum(starts + 1, len(own.gram) - 1)], 0)
-    others = np.repeat(own.count[starts], sizes)
-    others[starts] = second
-    return np.minimum(own.count, others)
+def _matched(counts: csr_array) -> NDArray[np.int64]:
+    """Of each text, the n-grams that other texts have, each at most as often as the one that has it most often."""
+    own = counts.tocoo()
+    order = np.lexsort((-own.data, own.col))  # by n-gram, the largest count first
+    gram, text, count = own.col[order], own.row[order], own.data[order]
+    starts = np.flatnonzero(np.diff(gram, prepend=-1))
+    sizes = np.diff(starts, append=len(gram))
+    most = np.repeat(count[starts], sizes)
+    most[starts] = np.where(sizes > 1, count[np.minimum(starts + 1, len(gram) - 1)], 0)
+    return np.bincount(text, weights=np.minimum(count, most), minlength=counts.shape[0])
 
 
 def _closest(ordered: Sequence[int], length: int) -> int:
