@@ -61,10 +61,10 @@ def _verdicts(agreement: Record, by_order: dict[str, Record]) -> Table:
     rows = [
         row("correct", lambda f: f"{f['accuracy']['count']} of {f['accuracy']['n']}"),
         row("accuracy, %", lambda f: _percent(f["accuracy"])),
-        row("macro precision, %", lambda f: f"{f['macro_precision']:.2f}"),
-        row("macro recall, %", lambda f: f"{f['macro_recall']:.2f}"),
-        row("macro F1, %", lambda f: f"{f['macro_f1']:.2f}{_span(f['macro_f1_interval'], 2)}"),
-        row("kappa with the majority", lambda f: f"{_kappa(f['kappa'])}{_span(f['kappa_interval'], 3)}"),
+        row("macro precision, %", lambda f: _figure(f["macro_precision"])),
+        row("macro recall, %", lambda f: _figure(f["macro_recall"])),
+        row("macro F1, %", lambda f: _figure(f["macro_f1"], f["macro_f1_interval"])),
+        row("kappa with the majority", lambda f: _kappa(f["kappa"], f["kappa_interval"])),
     ]
     annotators = agreement["people"]["annotators"]
     if len(annotators) > 1:
@@ -74,25 +74,23 @@ def _verdicts(agreement: Record, by_order: dict[str, Record]) -> Table:
         rows += [
             row("unparsed", lambda f: str(f["unparsed"])),
             row("failed", lambda f: str(f["failed"])),
-            row("best-case accuracy (all of these correct), %", lambda f: f"{f['bounds'][1]:.2f}"),
+            row("best-case accuracy (all of these correct), %", lambda f: _figure(f["bounds"][1])),
         ]
     labels = "the labels" if "win_rates" in agreement else "the annotators' majority"
     return Table(f"Verdicts compared with {labels}", ["order shown", *by_order], rows)
 
 
 def _yardsticks(yardsticks: Record) -> Table:
-    def row(name: str, agreeing: Record, count: str) -> list[str]:
-        decided, interval = agreeing["decided"], agreeing["decided_interval"]
-        share = "-" if decided is None else f"{decided:.2f}{_span(interval, 2)}"
-        return [name, count, _percent(agreeing["accuracy"]), _kappa(agreeing["kappa"]), share]
-
-    judge = [
-        row(f"the judge, {ORDERS[key]}", agreeing, str(agreeing["accuracy"]["count"]))
-        for key, agreeing in yardsticks["judge"].items()
-    ]
-    free = [
-        row(name, agreeing, "expected" if name == COIN else str(agreeing["accuracy"]["count"]))
-        for name, agreeing in yardsticks["yardsticks"].items()
+    judge = {f"the judge, {ORDERS[way]}": agreeing for way, agreeing in yardsticks["judge"].items()}
+    rows = [
+        [
+            name,
+            "expected" if name == COIN else str(agreeing["accuracy"]["count"]),
+            _percent(agreeing["accuracy"]),
+            _kappa(agreeing["kappa"]),
+            _figure(agreeing["decided"], agreeing["decided_interval"]),
+        ]
+        for name, agreeing in (judge | yardsticks["yardsticks"]).items()
     ]
     header = ["verdicts", "correct", "accuracy, %", "kappa", f"of {yardsticks['decided_pairs']} decided pairs, %"]
     note = (
@@ -100,17 +98,17 @@ def _yardsticks(yardsticks: Record) -> Table:
         "tie; first and second are the set's own order. Decided pairs: those whose label is not a tie; a tie is half "
         "right."
     )
-    return Table("The judge and its yardsticks", header, [*judge, *free], note=note)
+    return Table("The judge and its yardsticks", header, rows, note=note)
 
 
 def _by_length(agreement: Record) -> Table:
-    by_length = agreement["yardsticks"].get("by_length", {})
+    by_length = agreement["yardsticks"]["by_length"]
     rows = [
         [f"the {better} answer", str(rates["listed"]["n"]), *map(_percent, rates.values())]
         for better, rates in by_length.items()
         if rates["listed"]["n"]
     ]
-    header = ["better by the label", "pairs", *(f"{ORDERS[key]}, %" for key in by_length.get("shorter", ()))]
+    header = ["better by the label", "pairs", *(f"{ORDERS[key]}, %" for key in by_length["shorter"])]
     note = "Decided pairs with answers of different length. Who goes by length is right on the longer ones alone."
     return Table("Accuracy by which answer is better", header, rows, note=note)
 
@@ -182,9 +180,9 @@ def _win_rates(agreement: Record) -> list[Table]:
     correlations = [
         [
             ORDERS.get(way, way),
-            f"{_kappa(correlation['spearman'])}{_span(correlation['spearman_interval'], 3)}",
-            f"{_kappa(correlation['kendall'])}{_span(correlation['kendall_interval'], 3)}",
-            f"{correlation['difference']:.2f}{_span(correlation['difference_interval'], 2)}",
+            _kappa(correlation["spearman"], correlation["spearman_interval"]),
+            _kappa(correlation["kendall"], correlation["kendall_interval"]),
+            _figure(correlation["difference"], correlation["difference_interval"]),
         ]
         for way, correlation in win_rates["correlations"].items()
     ]
@@ -203,7 +201,7 @@ def _win_rates(agreement: Record) -> list[Table]:
 
 def _rate(model: Record, way: str) -> str:
     rate, missing = model["verdicts"][way], model["no_verdict"][way]
-    return ("-" if rate is None else f"{rate:.2f}") + (f" / {missing}" if missing else "")
+    return _figure(rate) + (f" / {missing}" if missing else "")
 
 
 def _groups(agreement: Record) -> Table:
@@ -216,12 +214,17 @@ def _groups(agreement: Record) -> Table:
 
 
 def _percent(rate: Rate) -> str:
-    return "-" if rate["percent"] is None else f"{rate['percent']:.2f}{_span(rate['interval'], 2)}"
+    return _figure(rate["percent"], rate["interval"])
+
+
+def _figure(value: float | None, interval: Sequence[float] | None = None) -> str:
+    return "-" if value is None else f"{value:.2f}{_span(interval, 2)}"
+
+
+def _kappa(value: float | None, interval: Sequence[float] | None = None) -> str:
+    """A kappa or a correlation."""
+    return "-" if value is None else f"{value:.4f}{_span(interval, 3)}"
 
 
 def _span(interval: Sequence[float] | None, digits: int) -> str:
     return "" if interval is None else f" ({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
-
-
-def _kappa(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

@@ -63,19 +63,18 @@ def card_figures(agreement: Record, card: JudgeCard | None, about: str | None = 
         about: how the verdicts came about, if the judge was not simply asked.
     """
     listed, yardsticks = agreement["listed"], agreement["yardsticks"]
-    interval, kappa = listed["accuracy"]["interval"], listed["kappa"]
     best, p = yardsticks["best"], yardsticks["paired"]["listed"]["p"]
-    others = {name: agreement[name] for name in ("both_orders", "consistency", "first_position_rate")}
+    rates = {name: agreement[name] for name in ("both_orders", "consistency", "first_position_rate")}
     figures = {
         "pairs": agreement["pairs"],
-        "accuracy": _rounded(listed["accuracy"]["percent"]),
-        "accuracy_interval": interval and [round(value, 2) for value in interval],
-        "kappa": None if kappa is None else round(kappa, 4),
-        "kappa_interval": listed["kappa_interval"] and [round(value, 4) for value in listed["kappa_interval"]],
+        "accuracy": _rounded(listed["accuracy"]["percent"], 2),
+        "accuracy_interval": _rounded(listed["accuracy"]["interval"], 2),
+        "kappa": _rounded(listed["kappa"], 4),
+        "kappa_interval": _rounded(listed["kappa_interval"], 4),
         "yardstick": best,
-        "yardstick_accuracy": _rounded(yardsticks["yardsticks"][best]["accuracy"]["percent"]),
+        "yardstick_accuracy": _rounded(yardsticks["yardsticks"][best]["accuracy"]["percent"], 2),
         "yardstick_p": None if p is None else float(f"{p:.2g}"),
-        **{name: _rounded(rate and rate["percent"]) for name, rate in others.items()},
+        **{name: _rounded(rate and rate["percent"], 2) for name, rate in rates.items()},
         "judge": card.sha256()[:12] if card else None,
         "measured": datetime.now(UTC).date().isoformat(),
         "verdicts": about,
@@ -83,8 +82,11 @@ def card_figures(agreement: Record, card: JudgeCard | None, about: str | None = 
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def _rounded(percent: float | None) -> float | None:
-    return None if percent is None else round(percent, 2)
+def _rounded(figure: Any, digits: int) -> Any:
+    """A figure or an interval; None: it is not defined."""
+    if isinstance(figure, list):
+        return [round(end, digits) for end in figure]
+    return None if figure is None else round(figure, digits)
 
 
 def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> None:

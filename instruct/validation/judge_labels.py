@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from instruct.analysis.outcomes import outcome_of_score
@@ -65,14 +66,9 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
             preference = None if labels.by == "people" else 2 - score
             pairs.append(HumanPair(len(pairs), *texts, *answers, (_label(score),), group, preference))
     content = json.dumps([vars(pair) for pair in pairs])
-    return HumanSet(
-        f"{run.folder.resolve().name}-labels",
-        pairs,
-        (labels.by,),
-        run.labels,
-        hashlib.sha256(content.encode()).hexdigest(),
-        labels_by=labels.by,
-    )
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    name = f"{run.folder.resolve().name}-labels"
+    return HumanSet(name, pairs, (labels.by,), run.labels, digest, labels_by=labels.by)
 
 
 def _label(score: float) -> str:
@@ -110,11 +106,10 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
     unlabeled = sum(len(file.rows) for file in files) - len(pairs)
     if not pairs:
         raise InputError(f"{files[0].path}: has no preferences; give annotations with verdicts")
-    name = f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models"
     used = [*paths, *([Path(reference).expanduser()] if reference else [])]
     return HumanSet(
-        name,
-        [HumanPair(**vars(pair) | {"index": index}) for index, pair in enumerate(pairs)],
+        f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models",
+        [replace(pair, index=index) for index, pair in enumerate(pairs)],
         (first.judge,),
         paths[0],
         hashlib.sha256("".join(map(sha256_of, used)).encode()).hexdigest(),
@@ -133,16 +128,7 @@ def _pairs(file: AnnotationFile) -> list[HumanPair]:
                 + ("give the baseline's answers with --reference" if missing == "output_1" else "add it")
             )
         if row.preference is not None:
-            pairs.append(
-                HumanPair(
-                    0,
-                    row.instruction,
-                    "",
-                    row.output_1,
-                    row.output_2,
-                    (_label(2 - row.preference),),
-                    file.comparison.candidate,
-                    row.preference,
-                )
-            )
+            answers, label = (row.output_1, row.output_2), _label(2 - row.preference)
+            group = file.comparison.candidate
+            pairs.append(HumanPair(0, row.instruction, "", *answers, (label,), group, row.preference))
     return pairs
