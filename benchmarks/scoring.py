@@ -60,8 +60,7 @@ def main() -> None:
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import TextRow, open_model
-    from instruct.measuring.texts.held_out import HeldOut, windows
-    from instruct.measuring.texts.predictions import distances, entropies, likelihoods
+    from instruct.measuring.texts.predictions import HeldOut, distances, entropies, likelihoods, windows
 
     rows, source = real_rows()
     texts = [row["output"] for row in rows][: arguments.texts]

@@ -36,9 +36,8 @@ from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import ChatTemplate
 from instruct.validation.agreement import measure_agreement
-from instruct.validation.card_figures import card_figures, write_human_agreement
+from instruct.validation.card_figures import FILE, card_figures, write_human_agreement, write_training_pairs
 from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_card, load_human_set
-from instruct.validation.training_pairs import FILE, write_training_pairs
 from instruct.validation.validate import validate
 
 

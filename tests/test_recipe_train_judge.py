@@ -17,8 +17,8 @@ from instruct.base.output import run_guarded
 from instruct.engines.score_heads import HeadReading
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
+from instruct.validation.card_figures import trained_on
 from instruct.validation.human_sets import load_human_set
-from instruct.validation.training_pairs import trained_on
 
 
 def features(pairs: int = 300, noise: float = 0.5, seed: int = 0) -> LabeledFeatures:

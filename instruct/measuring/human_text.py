@@ -20,11 +20,12 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.output import say, warn
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.measuring.texts.held_out import HeldOut, Window, windows
 from instruct.measuring.texts.options import TextMetricOptions
 from instruct.measuring.texts.predictions import (
     COLDEST,
     HOTTEST,
+    HeldOut,
+    Window,
     check_vocabularies,
     distances,
     entropies,
@@ -33,6 +34,7 @@ from instruct.measuring.texts.predictions import (
     matching_temperatures,
     mean_distances,
     perplexity,
+    windows,
 )
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Number, PartResult, measure, metric_step, numbers, read_metrics, write_numbers

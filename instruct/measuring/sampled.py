@@ -24,10 +24,9 @@ from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.generation.continuations import Continuation, read_continuations
 from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
-from instruct.measuring.texts.held_out import HeldOut, Window, windows
 from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.predictions import entropies, likelihoods, oracle_perplexity
+from instruct.measuring.texts.predictions import HeldOut, Window, entropies, likelihoods, oracle_perplexity, windows
 from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, PartResult, measure, numbers

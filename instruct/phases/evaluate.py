@@ -21,8 +21,8 @@ from instruct.measuring.sampled import (
     measure_continuations,
 )
 from instruct.measuring.tasks.evaluate import evaluate_tasks
-from instruct.measuring.texts.held_out import HeldOut, read_held_out
 from instruct.measuring.texts.options import TextMetric
+from instruct.measuring.texts.predictions import HeldOut, read_held_out
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics

@@ -28,12 +28,17 @@ from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
-from instruct.validation.card_figures import card_figures, check_measures, writable_card, write_human_agreement
+from instruct.validation.card_figures import (
+    card_figures,
+    check_measures,
+    trained_on,
+    writable_card,
+    write_human_agreement,
+)
 from instruct.validation.human_sets import HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
 from instruct.validation.rates import CLASSES, NO_VERDICT, Record
-from instruct.validation.training_pairs import trained_on
 
 
 class Validated(NamedTuple):

@@ -11,8 +11,7 @@ from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
 from instruct.measuring.human_text import CURVE, Matched, control_name
-from instruct.measuring.texts.held_out import windows
-from instruct.measuring.texts.predictions import TOLERANCE, entropies
+from instruct.measuring.texts.predictions import TOLERANCE, entropies, windows
 from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory

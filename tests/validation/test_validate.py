@@ -14,9 +14,8 @@ from instruct.base.errors import InputError
 from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
-from instruct.validation.card_figures import card_figures
+from instruct.validation.card_figures import card_figures, trained_on, write_training_pairs
 from instruct.validation.human_sets import load_human_set
-from instruct.validation.training_pairs import trained_on, write_training_pairs
 from instruct.validation.validate import validate, write_human_agreement
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,7 +7,7 @@ import pytest
 
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.measuring.texts.held_out import HeldOut
+from instruct.measuring.texts.predictions import HeldOut
 
 TEXTS = ["Ünïcödé, first of all.", "x", " = Heading = ", "A longer text with words to learn, " * 4, "Dæta"]
 

@@ -16,8 +16,7 @@ from transformers import AutoModelForCausalLM
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import open_model
-from instruct.measuring.texts.held_out import windows
-from instruct.measuring.texts.predictions import DISTANCES, distances, mean_distances, position_distances
+from instruct.measuring.texts.predictions import DISTANCES, distances, mean_distances, position_distances, windows
 
 ROW = st.lists(st.floats(-8, 8), min_size=5, max_size=5)
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from instruct.measuring.texts.held_out import windows
-from instruct.measuring.texts.predictions import TOLERANCE, entropies, entropy, matching_temperatures
+from instruct.measuring.texts.predictions import TOLERANCE, entropies, entropy, matching_temperatures, windows
 
 
 def test_entropies_equal_those_of_torch_s_categorical_at_every_temperature(model, held_out, tiny_model):

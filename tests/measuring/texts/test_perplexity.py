@@ -14,9 +14,8 @@ from trl import SFTConfig, SFTTrainer
 from instruct.base.errors import InputError, InstructError
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import open_model
-from instruct.measuring.texts.held_out import read_held_out, windows
 from instruct.measuring.texts.options import HeldOutOptions
-from instruct.measuring.texts.predictions import likelihoods, oracle_perplexity, perplexity
+from instruct.measuring.texts.predictions import likelihoods, oracle_perplexity, perplexity, read_held_out, windows
 
 TEXTS = ["Ünïcödé, first of all.", "x", " = Heading = ", "A longer text with words to learn, " * 4, "Dæta"]
 
