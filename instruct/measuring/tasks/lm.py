@@ -5,6 +5,7 @@ Imports lm-eval, which may not be installed.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import sys
@@ -192,7 +193,8 @@ class PrefixScorer:
 
         width = max(map(len, tails)) - 1
         ids = torch.tensor([(tail[:-1] + [tail[0]] * width)[:width] for tail in tails], device=self._network.device)
-        cache = _repeated(self._cache, len(tails))
+        cache = copy.deepcopy(self._cache)
+        cache.batch_repeat_interleave(len(tails))
         logits = self._network(input_ids=ids, past_key_values=cache, use_cache=True).logits
         return [
             _gathered(row[: len(tail) - 1], torch.tensor(tail[1:], device=row.device))
@@ -214,16 +216,6 @@ def _gathered(logits: torch.Tensor, targets: torch.Tensor) -> list[TokenScore]:
         values = z.gather(1, ids[:, None])[:, 0] - z.logsumexp(-1)
         found += zip(values.tolist(), (z.argmax(-1) == ids).tolist(), strict=True)
     return found
-
-
-def _repeated(cache: Any, count: int) -> Any:
-    """A copy of a cache of one row, for `count` rows."""
-    from transformers import DynamicCache
-
-    wide = DynamicCache()
-    for number, layer in enumerate(cache.layers):
-        wide.update(layer.keys.expand(count, -1, -1, -1), layer.values.expand(count, -1, -1, -1), number)
-    return wide
 
 
 class PrefixLM(Kept, HFLM):
