@@ -332,7 +332,7 @@ def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None
         return
     stored = store.completions(plan.requests())
     known = {each.key: all(request.key in stored for request in each.requests) for each in plan.presentations}
-    same = {(shown.instruction, shown.position) for shown, reading in plan.decided if reading.verdict == "tie"}
+    same = {(decided.instruction, decided.position) for decided in plan.decided if decided.verdict == "tie"}
     for judgment in store.judgments(plan.comparison):
         replaced = judgment.key in known and (known[judgment.key] or judgment.verdict == "failed")
         tied = judgment.verdict == "tie" and (judgment.instruction, judgment.position) in same

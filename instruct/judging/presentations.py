@@ -42,21 +42,21 @@ class Answers:
 class Presentation:
     """One pair in one order, and its requests: one, or two if each answer is rated alone.
 
-    `position` is the candidate's, "first" or "second"; `shown` holds the answers in the order shown.
+    `about` is what will be judged, its verdict not read yet; `shown` holds the answers in the order shown.
     """
 
-    requests: tuple[Request, ...]
-    pair: int
-    instruction: str
-    dataset: str
-    position: str
+    about: Judgment
     shown: tuple[str, str]
-    trimmed: bool = False
+    requests: tuple[Request, ...]
 
     @property
     def key(self) -> str:
         """The keys of its requests, separated by a space."""
         return " ".join(request.key for request in self.requests)
+
+    def judged(self, reading: Reading) -> Judgment:
+        """The verdict of its replies."""
+        return replace(self.about, key=self.key, **vars(reading))
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,12 @@ class Plan:
 
     comparison: ComparisonKey
     presentations: list[Presentation]
-    decided: list[tuple[Presentation, Reading]]
-
-    def every(self) -> list[Presentation]:
-        """What is asked about, then what is decided."""
-        return [*self.presentations, *(shown for shown, _ in self.decided)]
+    decided: list[Judgment]
 
     def identities(self) -> list[str]:
         """What identifies the pairs, each once."""
-        return list(dict.fromkeys(shown.instruction for shown in self.every()))
+        every = [*(shown.about for shown in self.presentations), *self.decided]
+        return list(dict.fromkeys(judgment.instruction for judgment in every))
 
     def requests(self) -> dict[str, Request]:
         """Every request, by its key."""
@@ -88,21 +85,13 @@ class Plan:
         stored = store.completions(requests)
         return [request for key, request in requests.items() if key not in stored]
 
-    def judgment(self, shown: Presentation, reading: Reading) -> Judgment:
-        """The verdict on one of the presentations."""
-        pair, place = (shown.pair, shown.instruction, shown.dataset), (shown.position, shown.key)
-        return Judgment(*self.comparison, *pair, *place, trimmed=shown.trimmed, **vars(reading))
-
     def asked_again(self, key_of: Callable[[str], str], seed: int | None = None) -> Plan:
         """The presentations once more; their replies are stored by themselves, under keys made from the first ones."""
-        return Plan(
-            self.comparison,
-            [
-                replace(shown, requests=tuple(replace(one, key=key_of(one.key), seed=seed) for one in shown.requests))
-                for shown in self.presentations
-            ],
-            [],
-        )
+        again = [
+            replace(shown, requests=tuple(replace(asked, key=key_of(asked.key), seed=seed) for asked in shown.requests))
+            for shown in self.presentations
+        ]
+        return Plan(self.comparison, again, [])
 
 
 def plan_again(plan: Plan, store: JudgmentStore) -> Plan:
@@ -146,16 +135,16 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             in_order = (ours, theirs) if position == "first" else (theirs, ours)
             texts = (in_order[0]["output"], in_order[1]["output"])
             earlier = [row.get("earlier", []) for row in in_order]
-            shown = Presentation((), pair, identity(ours), ours["dataset"], position, texts)
+            about = Judgment(*plan.comparison, pair, identity(ours), ours["dataset"], position, "", "failed")
             if lacking:
-                plan.decided.append((shown, Reading("failed", reason="; ".join(lacking))))
+                plan.decided.append(replace(about, reason="; ".join(lacking)))
             elif texts[0] == texts[1] and earlier[0] == earlier[1]:
-                plan.decided.append((shown, Reading("tie", reason=IDENTICAL)))
+                plan.decided.append(replace(about, verdict="tie", reason=IDENTICAL))
             else:
                 row = ours | ({"conversations": earlier} if any(earlier) else {})
                 prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
                 requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
-                plan.presentations.append(replace(shown, requests=requests, trimmed=was_trimmed))
+                plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), texts, requests))
     if judge.options.stop_when:
         if any(row.get("earlier") for row in candidate.rows):
             raise InputError(
@@ -163,7 +152,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
                 "conversations, which are not independent; judge all of them, without --stop-when"
             )
         place = {pair: number for number, pair in enumerate(random_order(plan.identities()))}
-        plan.presentations.sort(key=lambda shown: (place[shown.instruction], shown.position))
+        plan.presentations.sort(key=lambda shown: (place[shown.about.instruction], shown.about.position))
     return plan
 
 

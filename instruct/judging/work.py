@@ -72,17 +72,18 @@ def judge_plan(
         ask: False reads verdicts from the stored completions alone.
     """
     earlier = store.judgments(plan.comparison)
-    planned = {(shown.instruction, shown.position, shown.key) for shown in plan.every()}
+    planned = {(shown.about.instruction, shown.about.position, shown.key) for shown in plan.presentations}
+    planned |= {(j.instruction, j.position, j.key) for j in plan.decided}
     # A verdict on other answers or by another judge is removed; its completion is kept.
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
-    store.add_judgments(plan.judgment(shown, reading) for shown, reading in plan.decided)
+    store.add_judgments(plan.decided)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
     spent = store.spent_usd()
-    work = _Work(judge, store, engine, plan, skip, plan.judgment)
+    work = _Work(judge, store, engine, plan, skip, Presentation.judged)
     stopped = _ask(engine, work) if ask else None
     # What was asked again earlier is read in any case.
-    again = _Work(judge, store, engine, plan_again(plan, store), set(), partial(_second_judgment, plan))
+    again = _Work(judge, store, engine, plan_again(plan, store), set(), _second_judgment)
     if retry_unparsed and ask and not stopped:
         stopped = _ask(engine, again)
     samples = []
@@ -103,9 +104,9 @@ def judge_plan(
         asked=sum(each.asked for each in (work, again, *samples)),
         stored=work.stored,
         without_request=len(plan.decided),
-        unanswered_pairs=sum(reading.verdict == "failed" for _, reading in plan.decided),
+        unanswered_pairs=sum(judgment.verdict == "failed" for judgment in plan.decided),
         unanswered_samples=sum(len(sample.without_reply()) for sample in samples),
-        trimmed=sum(shown.trimmed for shown in plan.presentations),
+        trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
         notes=list(engine.notes),
@@ -115,11 +116,11 @@ def judge_plan(
     )
 
 
-def _second_judgment(plan: Plan, shown: Presentation, reading: Reading) -> Judgment | None:
+def _second_judgment(shown: Presentation, reading: Reading) -> Judgment | None:
     """The verdict of a second reply; a request that fails leaves the first verdict as it is."""
     if reading.verdict == "failed":
         return None
-    return plan.judgment(shown, replace(reading, reason=ASKED_AGAIN) if reading.verdict in PREFERENCES else reading)
+    return shown.judged(replace(reading, reason=ASKED_AGAIN) if reading.verdict in PREFERENCES else reading)
 
 
 def _ask(engine: Engine, work: _Work) -> str | None:
@@ -190,7 +191,7 @@ class _Work:
         """
         if self._order is not None and (done := self.done) >= self._look_at:
             self._look_at = done + max(1, done // 50)
-            unjudged = {shown.instruction for presentations in self.unjudged.values() for shown in presentations}
+            unjudged = {shown.about.instruction for presentations in self.unjudged.values() for shown in presentations}
             judged = [j for j in self.store.judgments(self.plan.comparison) if j.instruction not in unjudged]
             made = {key: reply for key, reply in self._replies.items() if isinstance(reply, Completion)}
             self._enough = rule_is_met(self.judge, self._order, judged, made)
