@@ -49,7 +49,7 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> Predic
     error = math.sqrt(_variance(seen, weight, n, m))
     return PredictionPowered(
         win_rate=round(100 * rate, 6),
-        interval=_interval(rate, error),
+        interval=rounded((100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()),
         labels=n,
         pairs=n + m,
         weight=round(weight, 6),
@@ -91,10 +91,6 @@ def _variance(seen: _Moments, weight: Any, n: Any, m: Any) -> Any:
     """The squared standard error with n labels and m pairs without; n, m and the judge's weight may be arrays."""
     rectifier = seen.labels - 2 * weight * seen.covariance + weight**2 * seen.judged
     return np.maximum(rectifier, 0) / n + weight**2 * seen.unlabeled / m
-
-
-def _interval(rate: float, error: float) -> list[float]:
-    return [round(100 * min(1.0, max(0.0, end)), 6) for end in (rate - _Z * error, rate + _Z * error)]
 
 
 def _labels_needed(seen: _Moments, pairs: int) -> int | None:

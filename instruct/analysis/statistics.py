@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,13 @@ from numpy.typing import NDArray
 from instruct.analysis.claims import Finding, enough_decided, finding_of
 from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
 from instruct.analysis.outcomes import (
+    PREFERENCES,
     UNKNOWN_ORDER,
+    Outcome,
     PairResult,
     ShownVerdict,
     is_identical,
+    outcome_of,
     unit_scores,
     weighted_scores,
 )
@@ -93,14 +95,8 @@ class Tally:
 
         None with fewer than two verdicts.
         """
-        n, values = self.n_judged, self.values
-        if len(values) < 2:
-            return None
-        if self.graded:
-            return 100 * statistics.stdev(values.tolist()) / math.sqrt(len(values))
-        mean = self.points / n
-        squares = self.win * (1 - mean) ** 2 + self.tie * (0.5 - mean) ** 2 + self.loss * mean**2
-        return 100 * math.sqrt(squares / (n - 1) / n)
+        values = self.values
+        return None if len(values) < 2 else 100 * float(values.std(ddof=1)) / math.sqrt(len(values))
 
     @property
     def graded(self) -> bool:
@@ -170,22 +166,18 @@ class PositionStatistics:
 
 def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics:
     """Consistency and first-position rate of one comparison's judgements (of one order or of both)."""
-    favoured: dict[str, dict[str, str]] = {}
-    shown: Counter[str] = Counter()
-    for judgment in judgments:
-        if is_identical(judgment) or judgment.reason == UNKNOWN_ORDER:
-            continue
-        verdict, position = str(judgment.verdict), str(judgment.position)
-        shown[verdict] += 1
-        if verdict in {"first", "second", "tie"}:
-            answer = verdict if verdict == "tie" else "candidate" if verdict == position else "baseline"
-            favoured.setdefault(judgment.instruction, {})[position] = answer
-    both = [answers for answers in favoured.values() if len(answers) == 2]
+    shown = [each for each in judgments if not is_identical(each) and each.reason != UNKNOWN_ORDER]
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    for judgment in shown:
+        if judgment.verdict in PREFERENCES:
+            outcomes.setdefault(judgment.instruction, {})[judgment.position] = outcome_of(judgment)
+    both = [orders for orders in outcomes.values() if len(orders) == 2]
+    verdicts = Counter(judgment.verdict for judgment in shown)
     return PositionStatistics(
         in_both=len(both),
-        consistent=sum(answers["first"] == answers["second"] for answers in both),
-        decided=shown["first"] + shown["second"],
-        first=shown["first"],
+        consistent=sum(orders["first"] == orders["second"] for orders in both),
+        decided=verdicts["first"] + verdicts["second"],
+        first=verdicts["first"],
     )
 
 
