@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import sys
 
-from study import config_for_machine
+from study import config_for_machine, recipe_arguments
 
 from instruct.base.output import run_guarded
-from instruct.command.arguments import recipe_arguments
+from instruct.config import load_config
+from instruct.phases.experiment import run_experiment
 
 
 def main(gpu_config: str, description: str | None) -> None:
     """Run the experiment that the command line names: `gpu_config` by default, the demo on a machine without a GPU."""
     arguments, overrides = recipe_arguments(sys.argv[1:], description)
-
-    from instruct.config import load_config
-    from instruct.phases.experiment import run_experiment
-
     name = config_for_machine(arguments, gpu_config, "demo")
     if not arguments.config and name == "demo":  # each recipe's demo is a run of its own
         overrides = ["--name", f"{gpu_config}_demo", *overrides]

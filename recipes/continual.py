@@ -11,13 +11,13 @@ are printed next to the paper's, and written to runs/NAME.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from study import Finished, arguments_of, config_for_machine, markdown, paper, run_points
+from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points
 
 from instruct.base.output import run_guarded
+from instruct.config import load_config
 
 BASES = {
     "llama-7b": "huggyllama/llama-7b",
@@ -45,36 +45,25 @@ def table(found: Mapping[str, Mapping[str, float]], base: str | None) -> list[st
     return markdown(["system", *tasks], rows)
 
 
-def run(bases: Sequence[str | None], arguments: argparse.Namespace, overrides: list[str]) -> None:
-    """Run the experiment with each base model, then print and write the tables.
-
-    Raises:
-        InputError: a run could not be done.
-    """
-    from instruct.config import load_config
-
-    name = load_config(arguments.config, overrides).name
-    points = {base: [*(["--model.name", BASES[base]] if base else []), *overrides] for base in bases}
-
-    def tables(finished: Finished) -> list[str]:
-        lines: list[str] = []
-        for base, (config, metrics) in finished.items():
-            found = {
-                system: {task: row.value or 0.0 for task, row in rows.items()} for system, rows in metrics.tasks.items()
-            }
-            lines += [f"{base or config.model.name}, accuracy in percent", "", *table(found, base), ""]
-        return lines[:-1]
-
-    run_points(name, points, arguments, tables)
+def tables(finished: Finished) -> list[str]:
+    """The table of each base model."""
+    lines: list[str] = []
+    for base, (config, metrics) in finished.items():
+        found = {
+            system: {task: row.value or 0.0 for task, row in rows.items()} for system, rows in metrics.tasks.items()
+        }
+        lines += [f"{base or config.model.name}, accuracy in percent", "", *table(found, base), ""]
+    return lines[:-1]
 
 
 def main() -> None:
-    arguments, overrides = arguments_of(__doc__, base={"action": "append", "choices": BASES})
+    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, base={"action": "append", "choices": BASES})
     small = "continual" if arguments.base else "continual_smollm2"
     arguments.config = config_for_machine(arguments, "continual", small)
     own_model = any(flag.startswith("--model.name") for flag in overrides)
     bases = arguments.base or (["llama-7b"] if arguments.config == "continual" and not own_model else [None])
-    run(bases, arguments, overrides)
+    points = {base: [*(["--model.name", BASES[base]] if base else []), *overrides] for base in bases}
+    run_points(load_config(arguments.config, overrides).name, points, arguments, tables)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ it is more than sharpening. At the end MAUVE is printed next to the paper's, and
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from study import Finished, arguments_of, by_system, config_for_machine, markdown, numbers, paper, run_points
+from study import Finished, by_system, config_for_machine, markdown, numbers, paper, recipe_arguments, run_points
 
 from instruct.base.output import run_guarded
+from instruct.config import load_config
 
 CORPORA = ("wikitext2", "wikitext103", "webtext", "ptb", "writing_prompts", "ag_news")
 # 168 sentences of PTB's test set are long enough, too few for MAUVE.
@@ -44,37 +44,27 @@ def rows(mauve: Mapping[str, float], corpus: str | None, model: str) -> list[lis
     return found
 
 
-def run(corpora: Sequence[str | None], arguments: argparse.Namespace, overrides: list[str]) -> None:
-    """Run each corpus, then print and write the table.
-
-    Raises:
-        InputError: a corpus could not be run.
-    """
-    from instruct.config import load_config
-
-    name = load_config(arguments.config, overrides).name
-    points: dict[str | None, list[str]] = {}
-    for corpus in corpora:
-        flags = ["--data.card", corpus, "--continuations.card", f"{corpus}_test"] if corpus else []
-        points[corpus] = [*flags, *FLAGS.get(corpus or "", []), *overrides]  # what the command line says comes last
-
-    def table(finished: Finished) -> list[str]:
-        lines: list[list[str]] = []
-        for corpus, (config, metrics) in finished.items():
-            found = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
-            mauve = {system: value for system, value in found.items() if value is not None}
-            lines += rows(mauve, corpus or config.data.card, config.model.name)
-        return markdown(HEADER, lines, left=2) if lines else []
-
-    run_points(name, points, arguments, table)
+def table(finished: Finished) -> list[str]:
+    """The rows of all corpora."""
+    lines: list[list[str]] = []
+    for corpus, (config, metrics) in finished.items():
+        found = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
+        mauve = {system: value for system, value in found.items() if value is not None}
+        lines += rows(mauve, corpus or config.data.card, config.model.name)
+    return markdown(HEADER, lines, left=2) if lines else []
 
 
 def main() -> None:
-    arguments, overrides = arguments_of(__doc__, corpus={"action": "append", "choices": CORPORA})
+    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, corpus={"action": "append", "choices": CORPORA})
     arguments.config = config_for_machine(arguments, "open_ended", "open_ended_smollm2")
-    if arguments.config == "open_ended":
+    papers = arguments.config == "open_ended"
+    if papers:
         overrides = ["--seeds", SEEDS, *overrides]
-    run(arguments.corpus or (CORPORA if arguments.config == "open_ended" else [None]), arguments, overrides)
+    points: dict[str | None, list[str]] = {}
+    for corpus in arguments.corpus or (CORPORA if papers else [None]):
+        flags = ["--data.card", corpus, "--continuations.card", f"{corpus}_test"] if corpus else []
+        points[corpus] = [*flags, *FLAGS.get(corpus, []), *overrides]  # what the command line says comes last
+    run_points(load_config(arguments.config, overrides).name, points, arguments, table)
 
 
 if __name__ == "__main__":

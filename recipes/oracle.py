@@ -26,23 +26,27 @@ import statistics
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from study import arguments_of, by_system, config_for_machine, markdown, paper, run_seeds, write_table
+import study
+from scipy.stats import t
+from scratch import make_small_model
+from study import by_system, config_for_machine, markdown, paper
 
 from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.base.models import model_path
 from instruct.base.output import run_guarded
-
-if TYPE_CHECKING:
-    from instruct.config import ExperimentConfig
+from instruct.config import ExperimentConfig, load_config, make_config
+from instruct.phases.experiment import open_run, run_folder
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_metrics
+from instruct.training.options import without_seed
 
 SEEDS = "[1, 2, 3]"
 RATES = {True: [1e-3, 3e-3, 1e-2], False: [2e-5, 5e-5, 1e-4]}  # from scratch, fine-tuning
 WEIGHTS = [5.0, 20.0]
-SHAPE: dict[str, Any] = {
-    "hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 512,
-}  # fmt: skip
+SHAPE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
 TEMPERATURES = (0.85, 0.95, 1.05, 1.15)
 COLUMNS = ("PPL_test", "PPL_oracle", "MAUVE", "ROUGE-1", "ROUGE-L", "forward CE", "reverse CE", "entropy")
 PAPER = "The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE of prefix + continuation in percent; no control):"
@@ -57,57 +61,40 @@ def papers_table() -> list[str]:
 
 def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Path) -> dict[str, str]:
     """The generator's unbiased samples from nothing: folder/NAME.jsonl, without blank texts."""
-    from sampling import sampled_continuations, write_texts
-
-    from instruct.base.files import write_atomically
-
     generator, options = config.text_metrics.reference_model, config.continuations
     assert generator
     assert options
-    folder.mkdir(parents=True, exist_ok=True)
     start = folder / "nothing.txt"
     write_atomically(start, "Every text begins before this one.\n")
     generation = options.generation.model_dump(mode="json")
-    continuations = {
-        "files": [str(start)],
-        "prefix": "0 tokens",
-        "samples": sum(counts.values()),
-        "generation": {**generation, "max_new_tokens": config.train["max_length"] - 1, "min_new_tokens": 0},
-    }
-    rows = iter(sampled_continuations(f"{config.name}-generator", generator, continuations))
-    files = {}
-    for name, count in counts.items():
+    generation |= {"max_new_tokens": config.train["max_length"] - 1, "min_new_tokens": 0}
+    continuations = {"files": [str(start)], "prefix": "0 tokens", "samples": sum(counts.values())}
+    name = f"{config.name}-generator"
+    rows = iter(study.sampled_continuations(name, generator, {**continuations, "generation": generation}))
+    for part, count in counts.items():
         texts = [row.continuation for row in itertools.islice(rows, count)]
-        files[name] = str(folder / f"{name}.jsonl")
-        write_texts(folder / f"{name}.jsonl", filter(str.strip, texts))
-    return files
+        study.write_texts(folder / f"{part}.jsonl", filter(str.strip, texts))
+    return {part: str(folder / f"{part}.jsonl") for part in counts}
 
 
 def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float, float]], dict[str, list[float]]]:
     """PPL_oracle of each MLE system's samples by temperature, and that of all systems by name without seed."""
-    from instruct.config import make_config
     from instruct.phases.answer import generate
     from instruct.phases.evaluate import evaluate_run
-    from instruct.phases.experiment import open_run, run_folder
-    from instruct.phases.systems import system_folders
-    from instruct.run.directory import RunDirectory
-    from instruct.run.measurements import read_metrics
-    from instruct.training.options import without_seed
 
     run = RunDirectory(run_folder(config))
-    measured = {name: rows["oracle_perplexity"] for name, rows in read_metrics(run).texts.items()}
-    values = {name: row.value for name, row in measured.items() if row.value is not None}
-    content = config.model_dump(mode="json")
+    metrics, content = read_metrics(run), config.model_dump(mode="json")
+    values = {name: value for name in metrics.texts if (value := metrics.value(name, "oracle_perplexity")) is not None}
     found: dict[str, dict[float, float]] = {}
-    for name, folder in system_folders(config, run).items():
-        if without_seed(name, config.systems[name].seed) != "mle":
+    for name, system in config.trained.items():
+        if without_seed(name, system.seed) != "mle":
             continue
         found[name] = {1.0: values[name]}
         for temperature in TEMPERATURES:
             generation = content["continuations"]["generation"] | {"temperature": temperature}
             writer = {
                 "name": f"{config.name}-{name}-t{temperature:g}",
-                "model": content["model"] | {"name": f"./{folder}"},
+                "model": content["model"] | {"name": f"./{run.adapters / name}"},
                 "systems": {"writer": {"objective": "none"}},
                 "continuations": content["continuations"] | {"generation": generation},
                 "evaluation": {"texts": content["evaluation"]["texts"] | {"metrics": ["oracle_perplexity"]}},
@@ -123,8 +110,6 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
 def temperatures_table(found: Mapping[str, Mapping[float, float]], systems: Mapping[str, list[float]]) -> list[str]:
     """The temperature at which MLE's PPL_oracle is half of its own, and that of each system: the mean over MLE's seeds,
     and Student's 95 % interval."""
-    from scipy.stats import t
-
     wanted = {"half of mle's": [curve[1.0] / 2 for curve in found.values()]}
     for name, values in systems.items():
         if not name.startswith("mle"):
@@ -153,16 +138,10 @@ def _temperature_at(curve: Mapping[float, float], target: float) -> float | None
 
 
 def main() -> None:
-    sizes = {name: {"type": int} for name in ("train", "valid", "test", "tuning_steps")}
-    given, overrides = arguments_of(__doc__, **sizes)
-
     import torch
-    from scratch import make_small_model
-    from tuning import tuned_systems
 
-    from instruct.base.models import model_path
-    from instruct.config import load_config
-
+    sizes = {name: {"type": int} for name in ("train", "valid", "test", "tuning_steps")}
+    given, overrides = study.recipe_arguments(sys.argv[1:], __doc__, **sizes)
     gpu = torch.cuda.is_available()
     name = config_for_machine(given, "oracle", "oracle_smollm2")
     plain = load_config(name, [*overrides, "--seeds", "null"])
@@ -180,23 +159,21 @@ def main() -> None:
     if given.dry_run:
         return
     texts = generated_texts(plain, counts, Path("runs") / f"{plain.name}-texts")
-    flags = [
-        "--data.files", f"[{texts['train']}]", "--data.eval_files", f"[{texts['valid']}]",
-        "--continuations.files", f"[{texts['test']}]",
-    ]  # fmt: skip
+    flags = ["--data.files", f"[{texts['train']}]", "--data.eval_files", f"[{texts['valid']}]"]
+    flags += ["--continuations.files", f"[{texts['test']}]"]
     if plain.from_scratch:
         start = Path("runs") / f"{plain.name}-start"
-        make_small_model(start.absolute(), generator.name, **SHAPE)
+        make_small_model(start.absolute(), generator.name, **SHAPE, max_position_embeddings=512)
         flags += ["--model.name", f"./{start}"]
     plain = load_config(name, [*overrides, "--seeds", "null", *flags])
     for system in plain.systems.values():
         if plain.from_scratch and system.objective in ("emo", "energy"):
             system.transport_cost = model_path(generator.name)
-    systems = tuned_systems(plain, RATES[plain.from_scratch], WEIGHTS, steps, "jensen_shannon")
+    systems = study.tuned_systems(plain, RATES[plain.from_scratch], WEIGHTS, steps, "jensen_shannon")
     config = load_config(name, ["--seeds", SEEDS, *overrides, *flags, "--systems", json.dumps(systems)])
-    run_seeds(config, given, "oracle.md", COLUMNS, papers_table())
+    study.run_seeds(config, given, "oracle.md", COLUMNS, papers_table())
     table = temperatures_table(*oracle_perplexities(config))
-    write_table(Path("runs") / config.name / "temperatures.md", table)
+    study.write_table(Path("runs") / config.name / "temperatures.md", table)
 
 
 if __name__ == "__main__":

@@ -21,17 +21,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from study import config_for_machine, markdown, write_table
+import study
+from study import config_for_machine, markdown, measured, recipe_arguments
 
 from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.base.output import run_guarded
-from instruct.command.arguments import recipe_arguments
-
-if TYPE_CHECKING:
-    from instruct.config import ExperimentConfig
-    from instruct.run.measurements import Metrics
+from instruct.config import ExperimentConfig, load_config
+from instruct.phases.experiment import run_folder
+from instruct.run.measurements import Metrics
 
 # Of the texts that the reference writes, as in the paper's code.
 TEXTS, LEAST_WORDS, MOST_TOKENS = 1000, 20, 500
@@ -46,42 +45,25 @@ PAPER = (
 def main(arguments: Sequence[str]) -> None:
     """Train, measure, and write runs/NAME/precision_recall.md."""
     given, overrides = recipe_arguments(arguments, __doc__)
-
-    from instruct.config import load_config
-    from instruct.phases.experiment import run_experiment, run_folder
-    from instruct.run.directory import RunDirectory
-    from instruct.run.measurements import read_metrics
-
     given.config = config_for_machine(given, "precision_recall", "precision_recall_smollm2")
     config = load_config(given.config, overrides)
-    if config.text_metrics.reference_model is None:
-        raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
-    print_plan(config)
-    if config.text_metrics.held_out is None and not given.dry_run:
-        files = json.dumps([str(sampled_texts(config))])
-        config = load_config(given.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
-    run_experiment(config, dry_run=given.dry_run, first=given.first, last=given.last)
-    folder = run_folder(config)
-    if given.dry_run or not (folder / "metrics.json").is_file():
-        return
-    write_table(folder / "precision_recall.md", table(config, read_metrics(RunDirectory(folder))))
-
-
-def print_plan(config: ExperimentConfig) -> None:
-    """Print what will be compared."""
     reference, held_out = config.text_metrics.reference_model, config.text_metrics.held_out
-    assert reference
+    if reference is None:
+        raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
     texts = f"{TEXTS:,} texts that it writes" if held_out is None else held_out.card or ", ".join(held_out.files or [])
     print(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
+    if held_out is None and not given.dry_run:
+        files = json.dumps([str(sampled_texts(config, reference))])
+        config = load_config(given.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
+    metrics = measured(config, given)
+    if metrics.measurements:
+        study.write_table(run_folder(config) / "precision_recall.md", table(config, metrics))
 
 
-def sampled_texts(config: ExperimentConfig) -> Path:
+def sampled_texts(config: ExperimentConfig, reference: ModelOptions) -> Path:
     """A file of texts that the reference wrote: runs/NAME-reference/texts.jsonl."""
     import torch
-    from sampling import sampled_continuations, write_texts
 
-    reference = config.text_metrics.reference_model
-    assert reference
     source = config.data.eval_files or config.data.files
     if not source:
         raise InputError(f"{config.name}: no texts for the reference's prefixes; set data.eval_files or data.files")
@@ -96,13 +78,13 @@ def sampled_texts(config: ExperimentConfig) -> Path:
             "engine": "auto" if torch.cuda.is_available() else "transformers",
         },
     }
-    rows = sampled_continuations(f"{config.name}-reference", reference, continuations)
+    rows = study.sampled_continuations(f"{config.name}-reference", reference, continuations)
     texts = [row.prefix + row.continuation for row in rows]
     kept = [text for text in texts if len(text.split()) >= LEAST_WORDS]
     file = Path("runs") / f"{config.name}-reference" / "texts.jsonl"
     if not kept:
         raise InputError(f"{file.parent}: no text has {LEAST_WORDS} words; raise evaluation.texts.max_length")
-    write_texts(file, kept)
+    study.write_texts(file, kept)
     print(f"texts     {file}: {len(kept):,} of {len(texts):,} with {LEAST_WORDS} words or more")
     return file
 

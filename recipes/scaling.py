@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from continual import BASES
-from study import Finished, arguments_of, config_for_machine, markdown, paper, run_points
+from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points
 
 from instruct.base.output import run_guarded
+from instruct.config import load_config
 from instruct.run.measurements import Measurement
 
 # Parameters in billions, and the paper's models.
@@ -51,12 +52,10 @@ def table(found: Mapping[str, Mapping[str, tuple[float, float]]]) -> list[str]:
 
 def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[str, float], path: Path) -> None:
     """A curve for each system over the points' sizes, with error bars."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4))
+    figure = Figure(figsize=(6, 4))
+    axes = figure.subplots()
     for system in dict.fromkeys(name for systems in found.values() for name in systems):
         points = [(sizes[point], *systems[system]) for point, systems in found.items() if system in systems]
         x, y, error = zip(*sorted(points), strict=True)
@@ -66,7 +65,7 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[
     axes.set_ylabel("mean accuracy over tasks, %")
     axes.legend()
     figure.savefig(path, dpi=150, bbox_inches="tight")
-    pyplot.close(figure)
+    print(f"figure: {path}")
 
 
 def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -75,25 +74,21 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
     Raises:
         InputError: a point could not be run.
     """
-    from instruct.config import load_config
-
     start = load_config(arguments.config, overrides)
-    name = f"{start.name}_scaling_{sweep}"
-    train = start.train
+    name, train = f"{start.name}_scaling_{sweep}", start.train
     per_step = int(train["per_device_train_batch_size"]) * int(train.get("gradient_accumulation_steps", 1))
     per_step *= int(train["max_length"])
     names = {**BASES, "opt-1.3b": "facebook/opt-1.3b"}
-    flags: dict[str, list[str]] = {}
+    points: dict[str | None, list[str]] = {}
     sizes: dict[str, float] = {}
     if sweep == "model":
-        flags, sizes = {point: ["--model.name", names[point]] for point in MODELS}, dict(MODELS)
+        points, sizes = {point: [*overrides, "--model.name", names[point]] for point in MODELS}, dict(MODELS)
     else:
+        model = [] if small else ["--model.name", names["llama-13b"]]
         for tokens in SMALL_TOKENS if small else [1_000_000 * each for each in MILLIONS]:
             point = f"{tokens // 1000}k"
-            flags[point] = [] if small else ["--model.name", names["llama-13b"]]
-            flags[point] += ["--train.max_steps", str(max(1, tokens // per_step))]
+            points[point] = [*overrides, *model, "--train.max_steps", str(max(1, tokens // per_step))]
             sizes[point] = tokens
-    points: dict[str | None, list[str]] = {point: [*overrides, *own] for point, own in flags.items()}
 
     def table_and_figure(finished: Finished) -> list[str]:
         found = {
@@ -103,16 +98,15 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
         }
         if not any(found.values()):
             return []
-        figure = Path("runs") / f"{name}.png"
-        draw(found, sizes, figure)
-        print(f"figure: {figure}")
+        draw(found, sizes, Path("runs") / f"{name}.png")
         return table(found)
 
     run_points(name, points, arguments, table_and_figure)
 
 
 def main() -> None:
-    arguments, overrides = arguments_of(__doc__, sweep={"action": "append", "choices": ("model", "data")})
+    sweeps = {"action": "append", "choices": ("model", "data")}
+    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, sweep=sweeps)
     arguments.config = config_for_machine(arguments, "continual", "continual_smollm2")
     small = arguments.config == "continual_smollm2"
     for sweep in arguments.sweep or (["data"] if small else ["model", "data"]):

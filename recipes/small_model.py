@@ -22,10 +22,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from study import arguments_of, run_seeds
+from scratch import TABLE, make_word_model
+from study import first_words, recipe_arguments, run_seeds, tuned_systems
 
 from instruct.base.errors import InputError
+from instruct.base.models import EMBEDDED_MODEL
 from instruct.base.output import run_guarded
+from instruct.config import load_config
+from instruct.phases.experiment import run_experiment
 
 SEEDS = "[1, 2, 3]"
 RATES = [1e-3, 3e-3, 1e-2]
@@ -35,20 +39,9 @@ COLUMNS = ("perplexity", "entropy", "MAUVE", "distinct-2")
 
 
 def main() -> None:
-    given, overrides = arguments_of(
-        __doc__,
-        words={"type": int, "default": 500_000},
-        vocabulary={"type": int, "default": 8_000},
-        tuning_steps={"type": int, "default": 122},
-    )
-
-    from scratch import TABLE, make_word_model
-    from tuning import first_words, tuned_systems
-
-    from instruct.base.models import EMBEDDED_MODEL
-    from instruct.config import load_config
-    from instruct.phases.experiment import run_experiment
-
+    sizes = {"words": 500_000, "vocabulary": 8_000, "tuning_steps": 122}
+    flags = {name: {"type": int, "default": size} for name, size in sizes.items()}
+    given, overrides = recipe_arguments(sys.argv[1:], __doc__, **flags)
     name = given.config or "small_model"
     plain = load_config(name, [*overrides, "--seeds", "null"])
     if not plain.data.files or not plain.data.eval_files:
@@ -59,23 +52,15 @@ def main() -> None:
         f"plan      the first {given.words:,} words; {rates} trainings of {given.tuning_steps} steps to tune, then "
         f"{len(plain.trained)} objectives from each seed"
     )
-    first_words(plain.data.files, given.words, start / "train.txt")
-    first_words(plain.data.eval_files, None, start / "valid.txt")
-    make_word_model(
-        start.absolute() / "model",
-        [(start / "train.txt").read_text(encoding="utf-8")],
-        given.vocabulary,
-        EMBEDDED_MODEL,
-        max_position_embeddings=256,
-        **SHAPE,
-    )
-    files = [
-        "--model.name", f"./{start}/model", "--data.files", f"[{start}/train.txt]",
-        "--data.eval_files", f"[{start}/valid.txt]",
-    ]  # fmt: skip
+    train, valid, model = start / "train.txt", start / "valid.txt", start / "model"
+    first_words(plain.data.files, given.words, train)
+    first_words(plain.data.eval_files, None, valid)
+    shape = {**SHAPE, "max_position_embeddings": 256}
+    make_word_model(model.absolute(), [train.read_text(encoding="utf-8")], given.vocabulary, EMBEDDED_MODEL, **shape)
+    files = ["--model.name", f"./{model}", "--data.files", f"[{train}]", "--data.eval_files", f"[{valid}]"]
     plain = load_config(name, [*overrides, "--seeds", "null", *files])
     for system in plain.systems.values():
-        system.transport_cost = str(start / "model" / TABLE) if system.objective in ("emo", "energy") else "fixed"
+        system.transport_cost = str(model / TABLE) if system.objective in ("emo", "energy") else "fixed"
     if given.dry_run:
         run_experiment(plain, dry_run=True)
         return

@@ -1,4 +1,5 @@
-"""What the recipes share: points of an experiment, systems and seeds, and a table beside the paper's figures.
+"""What the recipes share: points of an experiment, systems and seeds, a table beside the paper's figures, texts that a
+model writes, and learning rates that are chosen.
 
 Not a recipe by itself. A point is a run of a config with flags of its own, such as a corpus or a base model.
 """
@@ -6,25 +7,29 @@ Not a recipe by itself. A point is a run of a config with flags of its own, such
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import re
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.base.machine import check_gpu_is_usable
+from instruct.base.models import ModelOptions
 from instruct.base.output import say
-from instruct.command.arguments import recipe_arguments
+from instruct.command.arguments import split_overrides
+from instruct.command.flags import add_phase_flags
+from instruct.config import ExperimentConfig, load_config, make_config
+from instruct.phases.experiment import open_run, run_experiment, run_folder
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Metrics, read_metrics
 
-if TYPE_CHECKING:
-    from instruct.config import ExperimentConfig
-    from instruct.run.measurements import Metrics
-
-Finished = Mapping[str | None, tuple["ExperimentConfig", "Metrics"]]
+Finished = Mapping[str | None, tuple[ExperimentConfig, Metrics]]
 
 # A metric of a system's texts, by the heading of a table's column.
 NUMBERS = {
@@ -51,14 +56,20 @@ def paper(table: str) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def arguments_of(description: str | None, **flags: Mapping[str, Any]) -> tuple[argparse.Namespace, list[str]]:
-    """A recipe's arguments, its own `flags` (what argparse takes, by name) among them, and overrides of its config."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+def recipe_arguments(
+    argv: Sequence[str], description: str | None, **flags: Mapping[str, Any]
+) -> tuple[argparse.Namespace, list[str]]:
+    """A recipe's arguments (`config`, `dry_run`, `first`, `last`, and its own `flags`: what argparse takes, by name),
+    and its overrides of the config, with `--name`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
+    parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
+    add_phase_flags(parser)
     for name, about in flags.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **about)
-    own, rest = parser.parse_known_args(sys.argv[1:])
-    arguments, overrides = recipe_arguments(rest, description)
-    return argparse.Namespace(**vars(arguments), **vars(own)), overrides
+    rest, overrides = split_overrides(argv, parser._option_string_actions)
+    arguments = parser.parse_args(rest)
+    return arguments, overrides + (["--name", arguments.name] if arguments.name else [])
 
 
 def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str:
@@ -74,6 +85,12 @@ def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str
     check_gpu_is_usable()
     say(f"note: this machine has no GPU, so {cpu} runs in place of {gpu}; its results say nothing about {gpu}")
     return cpu
+
+
+def measured(config: ExperimentConfig, arguments: argparse.Namespace) -> Metrics:
+    """Run the phases of a config that the call names; what was measured so far."""
+    run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+    return Metrics() if arguments.dry_run else read_metrics(RunDirectory(run_folder(config)))
 
 
 def run_points(
@@ -93,32 +110,34 @@ def run_points(
     Raises:
         InputError: a point cannot be run.
     """
-    from instruct.config import load_config
-    from instruct.phases.experiment import run_experiment, run_folder
-    from instruct.run.directory import RunDirectory
-    from instruct.run.measurements import read_metrics
-
     finished: dict[str | None, tuple[ExperimentConfig, Metrics]] = {}
     refused: list[str] = []
     for point, flags in points.items():
         try:
             config = load_config(arguments.config, [*flags, "--name", name if point is None else f"{name}_{point}"])
-            run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+            finished[point] = config, measured(config, arguments)
         except InputError as error:
             refused.append(f"{point or name}: {error}")
-            continue
-        if not arguments.dry_run:
-            finished[point] = config, read_metrics(RunDirectory(run_folder(config)))
-    if lines := table(finished):
+    if not arguments.dry_run and (lines := table(finished)):
         write_table(Path("runs") / f"{name}.md", lines)
     if refused:
         raise InputError("; ".join(refused))
 
 
+def run_seeds(
+    config: ExperimentConfig,
+    arguments: argparse.Namespace,
+    file: str,
+    columns: Sequence[str],
+    ending: Sequence[str] = (),
+) -> None:
+    """Run a config whose systems have seeds; print and write a table of their means, with lines that follow it."""
+    table = seeds_table(numbers(measured(config, arguments), columns), columns)
+    write_table(run_folder(config) / file, [*table, *ending])
+
+
 def write_table(path: Path, lines: Iterable[str]) -> None:
     """Write a table, and print it with its place."""
-    from instruct.base.files import write_atomically
-
     text = "\n".join(lines)
     write_atomically(path, text + "\n")
     print(f"{text}\ntable: {path}")
@@ -160,18 +179,110 @@ def seeds_table(systems: Mapping[str, Mapping[str, float | None]], columns: Sequ
     return markdown(["system", "seeds", *columns], rows)
 
 
-def run_seeds(
-    config: ExperimentConfig,
-    arguments: argparse.Namespace,
-    file: str,
-    columns: Sequence[str],
-    ending: Sequence[str] = (),
-) -> None:
-    """Run a config whose systems have seeds; print and write a table of their means, with lines that follow it."""
-    from instruct.phases.experiment import run_experiment, run_folder
-    from instruct.run.directory import RunDirectory
-    from instruct.run.measurements import read_metrics
+def sampled_continuations(name: str, model: ModelOptions, continuations: dict[str, Any]) -> list[Any]:
+    """What an untuned model writes, unbiased, in a run of its own, runs/NAME; what is done is not done again.
 
-    run_experiment(config, first=arguments.first, last=arguments.last)
-    run = RunDirectory(run_folder(config))
-    write_table(run.folder / file, [*seeds_table(numbers(read_metrics(run), columns), columns), *ending])
+    Args:
+        continuations: the config's section: prefixes, their number, and how to generate.
+    """
+    from instruct.generation.continuations import read_continuations
+    from instruct.phases.answer import generate
+
+    writer = {"systems": {"writer": {"objective": "none"}}, "continuations": continuations}
+    config = make_config({"name": name, "model": model.model_dump(mode="json"), **writer}, [], name)
+    return read_continuations(generate(config, open_run(config))["writer"])
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> None:
+    """Write texts as JSON lines with the field `text`."""
+    write_atomically(path, "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts))
+
+
+def first_words(files: list[str], words: int | None, to: Path) -> None:
+    """Write the first `words` words (None: all) of text files to one file, whole lines, unless it exists."""
+    from instruct.data.rows import load_rows
+
+    if to.is_file():
+        return
+    kept, count = [], 0
+    for row in load_rows(None, files=files, documents="line", format="text").rows:
+        if words is not None and count >= words:
+            break
+        kept.append(str(row["text"]))
+        count += len(kept[-1].split())
+    write_atomically(to, "\n".join(kept) + "\n")
+
+
+def candidates(config: ExperimentConfig, rates: list[float], weights: list[float]) -> dict[str, dict[str, Any]]:
+    """A system for each objective and point of the grid, by name; energy has a point for each pair of values."""
+    found = {}
+    for name, system in config.trained.items():
+        for rate, weight in itertools.product(rates, weights if system.objective == "energy" else [None]):
+            over = {"learning_rate": rate} | ({} if weight is None else {"energy_weight": weight})
+            label = f"{name}-lr{rate:g}" + ("" if weight is None else f"-w{weight:g}")
+            found[label] = {**system.model_dump(mode="json"), "seed": 0, **over, "tunes": name}
+    return found
+
+
+# The sign by which the lowest value is the best, of the metrics that can decide beside cross-entropy.
+SECOND = {"mauve": -1, "jensen_shannon": 1}
+
+
+def tuned_systems(
+    config: ExperimentConfig, rates: list[float], weights: list[float], steps: int, second: str
+) -> dict[str, dict[str, Any]]:
+    """The config's systems with the learning rate, and the weight, whose validation cross-entropy is lowest; where the
+    second rule chooses otherwise, that choice follows as NAME_by_SECOND.
+
+    All objectives are tuned on the same grid, MLE as hard as the others. Cross-entropy is MLE's own loss and may favor
+    it, so the choice by another stands beside it: the highest MAUVE of what each candidate writes, or, where the truth
+    is a model, the lowest Jensen-Shannon divergence from it. Trains each candidate for `steps` steps in
+    runs/NAME-tuning, once, and writes what was found to its tuning.json.
+
+    Args:
+        config: with data to evaluate on and continuations, and without seeds.
+        second: of SECOND, measured on the validation text.
+    """
+    systems = candidates(config, rates, weights)
+    base = {name: system.pop("tunes") for name, system in systems.items()}
+    tuning = _tuning_config(config, systems, steps, "mauve" if second == "mauve" else "distances")
+    run_experiment(tuning, last="evaluate")
+    run = RunDirectory(run_folder(tuning))
+    done, metrics = run.manifest()["steps"], read_metrics(run)
+    by_rule: dict[str, dict[str, float | None]] = {
+        "ce": {name: float(done[f"train/{name}"]["results"]["evaluation"]["kept"]["ce"]) for name in systems},
+        second: {name: metrics.value(name, second) for name in systems},
+    }
+    chosen: dict[str, dict[str, dict[str, Any]]] = {rule: {} for rule in by_rule}
+    for (rule, values), (name, system) in itertools.product(by_rule.items(), config.systems.items()):
+        own = {each: value for each, value in values.items() if base[each] == name and value is not None}
+        best = min(own, key=lambda each: SECOND.get(rule, 1) * own[each], default=None)
+        chosen[rule][name] = {**(systems[best] if best else system.model_dump(mode="json")), "seed": None}
+    record: dict[str, Any] = {"steps": steps}
+    for rule, values in by_rule.items():
+        record[f"validation_{rule}"] = {name: value and round(value, 4) for name, value in values.items()}
+    record["chosen"] = {
+        rule: {name: {key: each[key] for key in ("learning_rate", "energy_weight")} for name, each in own.items()}
+        for rule, own in chosen.items()
+    }
+    write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")
+    print(f"tuned     {run.folder / 'tuning.json'}", flush=True)
+    others = {f"{name}_by_{second}": own for name, own in chosen[second].items() if own != chosen["ce"][name]}
+    return chosen["ce"] | others
+
+
+def _tuning_config(
+    config: ExperimentConfig, systems: dict[str, dict[str, Any]], steps: int, metric: str
+) -> ExperimentConfig:
+    """The run that tunes: each candidate for some steps, then its continuations of the validation text, measured."""
+    content = config.model_dump(mode="json")
+    texts = content["evaluation"]["texts"] | {"metrics": [metric], "matched_temperature": False}
+    content |= {
+        "name": f"{config.name}-tuning",
+        "systems": systems,
+        "train": {**config.train, "max_steps": steps, "eval_steps": steps, "save_steps": steps},
+        "answers": None,
+        "continuations": content["continuations"] | {"files": config.data.eval_files},
+        "evaluation": content["evaluation"] | {"texts": texts},
+    }
+    return make_config(content, [], "tuning")

@@ -30,18 +30,25 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from study import markdown
+from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.base.models import model_path
 from instruct.base.output import run_guarded
-
-if TYPE_CHECKING:
-    import torch
-
-    from instruct.objectives import Objective
-    from instruct.objectives.expectation import Expectation
+from instruct.data.cards import load_dataset_card
+from instruct.data.rows import load_rows
+from instruct.measuring.texts.predictions import DISTANCES, matching_temperatures, position_distances
+from instruct.objectives import LogitLoss, Objective, load_cost_table
+from instruct.objectives.check import jensen_shannon
+from instruct.objectives.expectation import Expectation, descent
+from instruct.reporting.figures.canvas import COLORS, FAINT, Drawing, axes_at, empty_figure
+from instruct.training.emo_config import objective_of
+from instruct.training.objective_names import OBJECTIVES
 
 FINITE_JS = "finite, JS"
 SMOOTHING = 0.01  # added to every count: the reverse cross-entropy needs a truth that is nowhere 0
@@ -73,10 +80,6 @@ LARGEST_WITH_LOGITS = 100  # words; a loss that reads logits takes each row once
 
 def objectives(words: int = 0) -> dict[str, Objective]:
     """All of the package's objectives that a table of so many words can be optimized with, by heading."""
-    from instruct.objectives import LogitLoss
-    from instruct.training.emo_config import objective_of
-    from instruct.training.objective_names import OBJECTIVES
-
     varied = {name for name, _ in VARIANTS.values()}
     named = VARIANTS | {name: (name, {}) for name in OBJECTIVES if name not in varied and name not in LEFT_OUT}
     found = {heading: objective_of(name, arguments) for heading, (name, arguments) in named.items()}
@@ -97,14 +100,6 @@ class Table:
 
 def read_table(given: argparse.Namespace) -> Table:
     """The truth and the words' embeddings: the mean of their tokens' rows in the model's head."""
-    import torch
-    from transformers import AutoTokenizer
-
-    from instruct.base.models import model_path
-    from instruct.data.cards import load_dataset_card
-    from instruct.data.rows import load_rows
-    from instruct.objectives import load_cost_table
-
     card = load_dataset_card(given.card) if given.card else None
     rows = load_rows(card, files=given.files, format=None if card else "text")
     texts = [str(row["text"]).split() for row in rows.rows]
@@ -126,44 +121,31 @@ def read_table(given: argparse.Namespace) -> Table:
 
 
 def optimize(
-    expectation: Expectation,
-    shares: torch.Tensor,
-    seed: int,
-    steps: int,
-    learning_rate: float,
-    held_out: torch.Tensor | None = None,
+    expectation: Expectation, shares: torch.Tensor, given: argparse.Namespace, seed: int, held_out: torch.Tensor | None
 ) -> dict[str, tuple[torch.Tensor, int]]:
     """The log-probabilities that minimize the loss, by Adam from random logits, and the step that they are from.
 
     With `held_out` shares: those that are nearest to them, by cross-entropy and by the Jensen-Shannon divergence.
     """
-    import torch
-
-    from instruct.objectives.check import jensen_shannon
-    from instruct.objectives.expectation import descent
-
     generator = torch.Generator().manual_seed(seed)
     start = logits = 0.1 * torch.randn(shares.shape, generator=generator, dtype=shares.dtype)
+    if held_out is None:  # every context counts alike: each has its own row of the table
+        *_, logits = descent(expectation, shares, start, given.steps, 0.3)
+        return {"infinite": (torch.log_softmax(logits, dim=-1), given.steps)}
     best: dict[str, tuple[float, int, torch.Tensor]] = {}
-    if held_out is not None:
-        counts = held_out.sum(dim=-1)
-        empirical = (held_out / counts.clamp(min=1e-12)[:, None]).clamp(min=1e-300).log()
-    for step, logits in enumerate(descent(expectation, shares, start, steps, learning_rate), start=1):
-        if held_out is not None:
-            logs = torch.log_softmax(logits, dim=-1)
-            distances = {"finite": -(held_out * logs).sum(), FINITE_JS: counts @ jensen_shannon(empirical, logs)}
-            for rule, distance in distances.items():
-                if rule not in best or float(distance) < best[rule][0]:
-                    best[rule] = float(distance), step, logs
-    if held_out is None:
-        return {"infinite": (torch.log_softmax(logits, dim=-1), steps)}
+    counts = held_out.sum(dim=-1)
+    empirical = (held_out / counts.clamp(min=1e-12)[:, None]).clamp(min=1e-300).log()
+    for step, logits in enumerate(descent(expectation, shares, start, given.steps, 0.02), start=1):
+        logs = torch.log_softmax(logits, dim=-1)
+        distances = {"finite": -(held_out * logs).sum(), FINITE_JS: counts @ jensen_shannon(empirical, logs)}
+        for rule, distance in distances.items():
+            if rule not in best or float(distance) < best[rule][0]:
+                best[rule] = float(distance), step, logs
     return {rule: (logs, step) for rule, (_, step, logs) in best.items()}
 
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:
     """The model's distances from the truth and its entropy: means over contexts, by their shares."""
-    from instruct.measuring.texts.predictions import DISTANCES, position_distances
-
     found = dict(zip(DISTANCES, position_distances(table.truth.log(), logs), strict=True))
     found["entropy"] = -(logs.exp() * logs).sum(dim=-1)
     return {name: float((table.contexts * found[name]).sum()) for name in FIGURES}
@@ -175,7 +157,6 @@ def at_temperature(logs: torch.Tensor, temperature: float) -> torch.Tensor:
 
 def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[str, float] | None:
     """MLE at the temperature that has this entropy, or this reverse cross-entropy; None: no temperature has."""
-    from instruct.measuring.texts.predictions import matching_temperatures
 
     def figures(temperatures: list[float]) -> list[float]:
         return [measured(at_temperature(mle, each), table)[figure] for each in temperatures]
@@ -189,8 +170,6 @@ def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[
 
 def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
     """The shares of `count` pairs drawn from the truth."""
-    import torch
-
     joint = (table.contexts[:, None] * table.truth).flatten()
     found = torch.multinomial(joint, count, replacement=True, generator=torch.Generator().manual_seed(seed))
     return torch.bincount(found, minlength=len(joint)).reshape(table.truth.shape).double() / count
@@ -198,9 +177,6 @@ def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Optimize what is not in results.json yet."""
-    from instruct.base.files import write_atomically
-    from instruct.objectives.expectation import Expectation
-
     table = read_table(given)
     settings = {name: getattr(given, name) for name in ("words", "leave_out", "model", "samples", "held_out", "steps")}
     path = folder / "results.json"
@@ -213,15 +189,13 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     done = {(row["data"], row["objective"], row["seed"]) for row in results["rows"]}
     names = objectives(given.words)
     for rules, seed in itertools.product((("infinite",), ("finite", FINITE_JS)), given.seeds):
-        held_out = None
-        shares, rate = table.truth, 0.3  # every context counts alike: each has its own row of the table
+        shares, held_out = table.truth, None
         if "finite" in rules:
-            shares, rate = drawn(table, given.samples, seed), 0.02
-            held_out = drawn(table, given.held_out, seed + 10_000)
+            shares, held_out = drawn(table, given.samples, seed), drawn(table, given.held_out, seed + 10_000)
         missing = [name for name in names if any((rule, name, seed) not in done for rule in rules)]
         mle: dict[str, tuple[torch.Tensor, int]] = {}
         for name in dict.fromkeys(["MLE", *missing] if missing else []):
-            ends = optimize(Expectation(names[name], table.vectors), shares, seed, given.steps, rate, held_out)
+            ends = optimize(Expectation(names[name], table.vectors), shares, given, seed, held_out)
             mle = mle or ends
             for rule in rules:
                 if (rule, name, seed) in done:
@@ -323,8 +297,6 @@ def temperatures_text(lines: list[dict[str, Any]]) -> list[str]:
 
 def draw_plane(panels: Any) -> Any:
     """Forward against reverse cross-entropy, a panel for infinite data and one for samples."""
-    from instruct.reporting.figures.canvas import COLORS, FAINT, axes_at, empty_figure
-
     figure = empty_figure(4.2, "Precision and recall", "Each objective, and MLE at temperatures from 0.5 to 1.2 (line)")
     for number, panel in enumerate(panels):
         axes = axes_at(figure, 0.7 + 3.1 * number, 0.95, 2.5, 2.6)
@@ -386,9 +358,6 @@ def main() -> None:
     print(f"plan      {len(names)} objectives, {pairs}; {given.words} words; to {folder}")
     if given.dry_run:
         return
-    from instruct.base.files import write_atomically
-    from instruct.reporting.figures.canvas import Drawing
-
     results = run(given, folder)
     Drawing("precision_recall", "Precision and recall", panels(results), draw_plane).save_into(folder)
     write_atomically(folder / "report.md", report_text(results))

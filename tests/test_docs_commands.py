@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+from study import recipe_arguments
 
-from instruct.command.arguments import recipe_arguments
 from instruct.command.main import make_parser, parse_arguments
 from instruct.config import load_config
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import study
-from tuning import candidates
 
 from instruct.config import load_config
 
@@ -19,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_every_objective_is_tuned_on_the_same_learning_rates():
     config = load_config("small_model", ["--seeds", "null"])
-    found = candidates(config, [1e-3, 1e-2], [5.0, 20.0])
+    found = study.candidates(config, [1e-3, 1e-2], [5.0, 20.0])
     rates = {}
     for system in found.values():
         rates.setdefault(system["tunes"], set()).add(system["learning_rate"])

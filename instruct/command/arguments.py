@@ -1,12 +1,11 @@
-"""The verbs and flags of the `instruct` command, and the flags of a recipe. It imports nothing slow."""
+"""Flags that override the config. It imports nothing slow."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Collection, Sequence
 
-from instruct.command.flags import add_phase_flags, config_schema
+from instruct.command.flags import config_schema
 
 # The config's sections, whose flags need no dot; these four are flags of their own, or none.
 SECTIONS = tuple(name for name in config_schema()["properties"] if name not in ("name", "model", "cluster", "extends"))
@@ -33,14 +32,3 @@ def split_overrides(argv: Sequence[str], own: Collection[str] = ()) -> tuple[lis
         else:
             rest.append(token)
     return rest, overrides
-
-
-def recipe_arguments(argv: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
-    """A recipe's arguments (`config`, `dry_run`, `first`, `last`) and its overrides of the config, with `--name`."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
-    parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
-    add_phase_flags(parser)
-    rest, overrides = split_overrides(argv)
-    arguments = parser.parse_args(rest)
-    return arguments, overrides + (["--name", arguments.name] if arguments.name else [])
