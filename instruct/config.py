@@ -273,22 +273,16 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
         InputError: something that is not a flag, or a flag without a value.
     """
     pairs: list[tuple[str, Any]] = []
-    index = 0
-    while index < len(flags):
-        flag = flags[index]
+    tokens = iter(flags)
+    for flag in tokens:
         if not flag.startswith("--"):
-            raise InputError(
-                f"unexpected argument {one_line(flag, 80)!r}; overrides look like --train.learning_rate 1e-4"
-            )
+            shown = one_line(flag, 80)
+            raise InputError(f"unexpected argument {shown!r}; overrides look like --train.learning_rate 1e-4")
         key, equals, text = flag[2:].partition("=")
         if key == f"train.{_TOKEN}":
             raise InputError(_no_token("command line"))  # before a message could show its value
-        if not equals:
-            index += 1
-            if index == len(flags) or flags[index].startswith("--"):
-                raise InputError(f"{flag} has no value; write {flag} VALUE")
-            text = flags[index]
-        index += 1
+        if not equals and (text := next(tokens, "--")).startswith("--"):
+            raise InputError(f"{flag} has no value; write {flag} VALUE")
         try:
             pairs.append((key, flag_value(text, key_type(ExperimentConfig, key))))
         except yaml.YAMLError:

@@ -22,8 +22,7 @@ from instruct.base.files import write_atomically
 from instruct.base.machine import check_gpu_is_usable
 from instruct.base.models import ModelOptions
 from instruct.base.output import say
-from instruct.command.arguments import split_overrides
-from instruct.command.flags import add_phase_flags
+from instruct.command.flags import add_phase_flags, split_overrides
 from instruct.config import ExperimentConfig, load_config, make_config
 from instruct.phases.experiment import open_run, run_experiment, run_folder
 from instruct.run.directory import RunDirectory

@@ -186,13 +186,10 @@ def _problem(model: type[BaseModel], found: ErrorDetails) -> str:
 
 def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
     """The field names of the model at `loc` inside `model`."""
-    current: Any = model
     for part in loc:
-        field = current.model_fields.get(part)
-        if field is None:
-            continue
-        current = next(_models_in(field.annotation), current)
-    return list(current.model_fields)
+        if field := model.model_fields.get(part):
+            model = next(_models_in(field.annotation), model)
+    return list(model.model_fields)
 
 
 def _models_in(annotation: Any) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ from typing import Any
 Completer = Callable[..., Sequence[str]]
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks for completions, and exit."""
+def complete(parser: argparse.ArgumentParser, verbs: Iterable[argparse.ArgumentParser]) -> None:
+    """Answer a shell that asks for completions, and exit; what an argument takes is known by its name in the help."""
     import argcomplete
 
+    completers: dict[Any, Completer] = {"RUN": runs, "CONFIG": configs, "J": judges, "NAMES": tasks}
+    for action in (action for verb in verbs for action in verb._actions if action.metavar in completers):
+        action.completer = completers[action.metavar]  # type: ignore[attr-defined]  # where argcomplete looks for it
     argcomplete.autocomplete(parser, always_complete_options="long")
 
 

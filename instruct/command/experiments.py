@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result, say, warn
-from instruct.command import call, completion, flags
-from instruct.command.arguments import OVERRIDES
+from instruct.command import call, flags
+from instruct.command.flags import OVERRIDES
 from instruct.training.objective_names import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
     _run_or_file(sub)
     text = "tasks, separated by commas: those of `instruct list tasks`, lm-eval's, or their YAML files"
-    flags.completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
+    sub.add_argument("--tasks", metavar="NAMES", help=text)
     text = "ask tasks in the model's chat template"
     sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
@@ -87,7 +87,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
 def _config_arguments(sub: argparse.ArgumentParser) -> None:
     text = "a YAML file, or the name of a packaged config"
-    flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
+    sub.add_argument("config", nargs="?", metavar="CONFIG", help=text)
     sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
 
 

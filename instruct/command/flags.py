@@ -1,4 +1,4 @@
-"""Flags that set options, with the help, type and default of the options' fields.
+"""Flags that override the config, and flags that set options, with the help, type and default of their fields.
 
 They are read from config.schema.json, which is written from the options: importing these would slow `--help` down.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.command import completion
 from instruct.phases import PHASES
 
 # Adds a verb: its name, its function, its help and what follows its flags.
@@ -26,6 +26,33 @@ def config_schema() -> dict[str, Any]:
     """The JSON Schema of a config."""
     path = Path(__file__).resolve().parents[1] / "config.schema.json"
     return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+# The config's sections, whose flags need no dot; these four are flags of their own, or none.
+SECTIONS = tuple(name for name in config_schema()["properties"] if name not in ("name", "model", "cluster", "extends"))
+OVERRIDES = (
+    "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
+    "A list is YAML: --data.files '[a.txt, b.txt]'."
+)
+
+
+def split_overrides(argv: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """`argv` without the flags that override the config, and those flags with their values.
+
+    An override has a dot (`--train.max_steps 40`) or is a section's name (`--lora null`), unless the verb has a flag of
+    its `own` with that name. argparse alone would take the value of an unknown flag for a positional argument.
+    """
+    rest, overrides = [], []
+    tokens = iter(argv)
+    for token in tokens:
+        name = token.partition("=")[0]
+        if name.startswith("--") and ("." in name or (name[2:] in SECTIONS and name not in own)):
+            overrides.append(token)
+            if "=" not in token:
+                overrides += itertools.islice(tokens, 1)
+        else:
+            rest.append(token)
+    return rest, overrides
 
 
 def _fields(section: str) -> dict[str, dict[str, Any]]:
@@ -81,17 +108,7 @@ def add_phase_flags(parser: argparse.ArgumentParser) -> None:
 
 def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> None:
     """The run that a verb works on: by default the newest that has what it needs."""
-    completes(
-        sub.add_argument(
-            "run", nargs="?", metavar="RUN", help=f"a run directory (default: the newest with {needs}){more}"
-        ),
-        completion.runs,
-    )
-
-
-def completes(action: argparse.Action, completer: completion.Completer) -> None:
-    """What a shell completes the argument with; argcomplete looks for this attribute."""
-    action.completer = completer  # type: ignore[attr-defined]
+    sub.add_argument("run", nargs="?", metavar="RUN", help=f"a run directory (default: the newest with {needs}){more}")
 
 
 def add_retry_flag(sub: argparse.ArgumentParser, unparsed: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result
-from instruct.command import call, completion, flags
+from instruct.command import call, flags
 
 if TYPE_CHECKING:
     from instruct.engines.cluster_options import ClusterOptions
@@ -22,7 +22,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(judge, "compare answers with a judge and write the report")
     flags.run_argument(sub, "answers")
     text = "a judge; repeatable (a panel) (default: those of the run's config)"
-    flags.completes(sub.add_argument("--judge", action="append", metavar="J", help=text), completion.judges)
+    sub.add_argument("--judge", action="append", metavar="J", help=text)
     flags.add_pair_flags(sub)
     sub.add_argument(
         "--files",
@@ -47,7 +47,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
     text = "a judge: see `instruct list judges`; not needed with --replay"
-    flags.completes(sub.add_argument("--judge", metavar="J", help=text), completion.judges)
+    sub.add_argument("--judge", metavar="J", help=text)
     sub.add_argument(
         "--against",
         required=True,

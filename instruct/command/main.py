@@ -11,9 +11,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import Result, run_guarded
-from instruct.command import experiments, installation, judging, models, reports
-from instruct.command.arguments import OVERRIDES, SECTIONS, split_overrides
-from instruct.command.completion import complete
+from instruct.command import completion, experiments, judging, reports, tools
+from instruct.command.flags import OVERRIDES, SECTIONS, split_overrides
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -33,9 +32,14 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
         return sub
 
-    for group in (experiments, judging, reports, models, installation):
+    for group in (experiments, judging, reports, tools):
         group.add_verbs(verb)
     return parser
+
+
+def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the verbs, by name."""
+    return next(action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
 
 
 def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
@@ -43,7 +47,7 @@ def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> arg
 
     An unknown flag ends the command, which names the nearest flags.
     """
-    verbs = next(action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    verbs = verbs_of(parser)
     verb = next((verbs[token] for token in argv if token in verbs), None)
     rest, overrides = split_overrides(argv, verb._option_string_actions if verb else ())
     arguments, unknown = parser.parse_known_args(rest)
@@ -69,7 +73,7 @@ def main() -> int:
     """The entry point of the console script."""
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
-        complete(parser)
+        completion.complete(parser, verbs_of(parser).values())
     arguments = parse_arguments(parser, sys.argv[1:])
 
     def work() -> Result:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from instruct.base.errors import GateError, InputError, counted
 from instruct.base.output import Result, say
-from instruct.command import call, completion, flags
+from instruct.command import call, flags
 
 
 def add_verbs(verb: flags.AddVerb) -> None:
@@ -51,8 +51,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
     sub = verb(compare, "rank the systems of one run or several, and check that their figures are comparable")
     text = "run directories, or files of verdicts (AlpacaEval's annotations.json); the first is the reference"
-    runs = sub.add_argument("runs", nargs="+", metavar="RUN", help=text)
-    flags.completes(runs, completion.runs)
+    sub.add_argument("runs", nargs="+", metavar="RUN", help=text)
     sub.add_argument(
         "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
     )

@@ -187,14 +187,12 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
 def _model_and_rows(config: ExperimentConfig, folder: Path) -> tuple[ModelShape, TrainingRows]:
     """The model's shape and the training rows; what is wrong with either is reported at once."""
     problems = Problems()
-    shape: ModelShape | None = None
     with problems.collected():
         shape = model_shape(config)
-    if shape is None:
+    if problems.found:
         with problems.collected():
             check_sources(config.data)
         problems.refuse()
-    assert shape is not None
     return shape, load_training_rows(config, folder)
 
 
@@ -406,12 +404,9 @@ def _changed_judges(old: list[Any], new: list[Any], done: dict[str, Any]) -> Ite
 
 def refusals(run: RunDirectory, config: ExperimentConfig) -> list[str]:
     """Why a run cannot be continued with this config: a line for each key that a finished step depends on."""
-    return [
-        f"{run.folder / 'config.yaml'}: {change.words()}, but {change.finished} is finished; choose another name "
-        "(--name), or restore the value"
-        for change in config_changes(run, config)
-        if change.finished
-    ]
+    place, remedy = run.folder / "config.yaml", "choose another name (--name), or restore the value"
+    changes = config_changes(run, config)
+    return [f"{place}: {each.words()}, but {each.finished} is finished; {remedy}" for each in changes if each.finished]
 
 
 def start_or_continue(run: RunDirectory, config: ExperimentConfig) -> None:

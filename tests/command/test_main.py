@@ -16,7 +16,7 @@ import yaml
 
 from instruct.base.output import run_guarded
 from instruct.base.replies import Completion
-from instruct.command.arguments import SECTIONS, split_overrides
+from instruct.command.flags import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.judging.asking import Judge
