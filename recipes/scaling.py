@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from continual import BASES
+from matplotlib.figure import Figure
+from pandas import DataFrame
 from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points
 
 from instruct.base.output import run_guarded
@@ -52,19 +54,12 @@ def table(found: Mapping[str, Mapping[str, tuple[float, float]]]) -> list[str]:
 
 def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[str, float], path: Path) -> None:
     """A curve for each system over the points' sizes, with error bars."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4))
-    axes = figure.subplots()
-    for system in dict.fromkeys(name for systems in found.values() for name in systems):
-        points = [(sizes[point], *systems[system]) for point, systems in found.items() if system in systems]
-        x, y, error = zip(*sorted(points), strict=True)
-        axes.errorbar(x, y, yerr=error, marker="o", capsize=3, label=system)
-    axes.set_xscale("log")
-    axes.set_xlabel("parameters (billions)" if set(found) <= set(MODELS) else "training tokens")
-    axes.set_ylabel("mean accuracy over tasks, %")
-    axes.legend()
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    label = "parameters (billions)" if set(found) <= set(MODELS) else "training tokens"
+    rows = [(sizes[point], system, *mean) for point, systems in found.items() for system, mean in systems.items()]
+    frame = DataFrame(rows, columns=[label, "system", "mean", "half"]).pivot(index=label, columns="system")
+    style = {"marker": "o", "capsize": 3, "logx": True, "ylabel": "mean accuracy over tasks, %"}
+    axes = frame["mean"].plot(yerr=frame["half"], ax=Figure(figsize=(6, 4)).subplots(), **style)
+    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
     print(f"figure: {path}")
 
 

@@ -264,27 +264,20 @@ def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tupl
     """A run whose systems can be asked, and its config; a YAML file that trains nothing starts one."""
     named = arguments.run
     if named and Path(named).suffix in (".yaml", ".yml"):
+        from instruct.config import load_config
         from instruct.phases.experiment import open_run
 
-        config = _untrained(named, overrides + (["--name", arguments.name] if arguments.name else []))
+        config = load_config(named, overrides + (["--name", arguments.name] if arguments.name else []))
+        if config.trained:
+            raise InputError(
+                f"{named}: {', '.join(config.trained)} must be trained first: run instruct train {named}, then "
+                f"instruct generate runs/{config.name}"
+            )
         return config, open_run(config)
     if arguments.name:
         raise InputError("--name: is for the run that a YAML file starts; drop it, or name that file instead of a run")
     run = call.named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
     return call.run_config(run, overrides), run
-
-
-def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
-    """The config of a run that trains nothing: its only system is the base."""
-    from instruct.config import load_config
-
-    config = load_config(path, overrides)
-    if config.trained:
-        raise InputError(
-            f"{path}: {', '.join(config.trained)} must be trained first: run instruct train {path}, then instruct "
-            f"generate runs/{config.name}"
-        )
-    return config
 
 
 def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:

@@ -197,8 +197,8 @@ def prompt_pairs(data: DataOptions) -> list[Pair]:
         prompt, output = row["prompt"][0]["content"], row["completion"][0]["content"]
         pairs.setdefault(prompt, {"instruction": prompt, "output": output})
     if others:
-        say(f"note      {counted(others, 'row')} left out: not one prompt with one answer (texts, several turns, a "
-            "system turn)")  # fmt: skip
+        why = "not one prompt with one answer (texts, several turns, a system turn)"
+        say(f"note      {counted(others, 'row')} left out: {why}")
     return list(pairs.values())
 
 

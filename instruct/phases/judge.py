@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,7 +128,11 @@ def compare_answers(
         if output is None and one.costs_money:
             raise InputError(f"judge {one.card.name}: costs money; give output, the folder that keeps its replies")
         one.check()
-    with _folder(output) as folder:
+    with contextlib.ExitStack() as stack:
+        if output is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "comparison")
+        else:
+            folder = Path(output).expanduser()
         run, pairs = run_of_answers(
             folder, [candidate], baseline, AnswerForm(prompt_column, response_column, encoding), common_prompts
         )
@@ -136,13 +140,3 @@ def compare_answers(
     if failure:
         raise failure
     return report
-
-
-@contextlib.contextmanager
-def _folder(output: str | Path | None) -> Iterator[Path]:
-    """The run directory; without one, a place that is removed afterwards."""
-    if output is not None:
-        yield Path(output).expanduser()
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "comparison"

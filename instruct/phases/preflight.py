@@ -226,18 +226,13 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
     prompts: EvalSet | None = None
     prefixes: PrefixSet | None = None
     if answers and (now or "train" in phases):
-        try:
+        with problems.collected() if now or answers.files else contextlib.suppress(InputError):
             prompts = evaluation_set(answers)
-        except InputError as error:
-            if now or answers.files:
-                problems.found.append(str(error))
     if config.continuations and {"answer", "train"} & {*phases}:
-        try:
+        needed = "answer" in phases or config.continuations.files
+        with problems.collected() if needed else contextlib.suppress(InputError):
             prefixes = config_prefixes(config.model, config.continuations)
             lengths(prefixes, config.continuations)
-        except InputError as error:
-            if "answer" in phases or config.continuations.files:
-                problems.found.append(str(error))
     judges = []
     for number, options in enumerate(config.judges):
         with problems.collected(), judge_flags(config, number):

@@ -42,7 +42,7 @@ def evaluate_texts(human: str, candidates: Sequence[str], folder: str, options: 
             with texts of other systems; a metric is named that needs more texts.
     """
     references = _texts(Path(human).expanduser())
-    files = {_name(path): _texts(Path(path).expanduser()) for path in candidates}
+    files = {Path(path).name.split(".")[0]: _texts(Path(path).expanduser()) for path in candidates}
     if len(files) < len(candidates):
         raise InputError("--candidate: two files have the same name, which is their system's; rename one of them")
     rows = {name: _paired(references, texts) for name, texts in files.items()}
@@ -80,10 +80,6 @@ def _first_tokens(reader: ModelOptions) -> Iterable[str]:
     tokenizer = load_tokenizer(f"model {reader.name}", model_path(reader.name), reader.revision)
     if tokenizer.bos_token_id is None or tokenizer("a").input_ids[:1] != [tokenizer.bos_token_id]:
         yield f"{reader.name} reads texts without a beginning token: perplexity leaves out the first token of each"
-
-
-def _name(path: str) -> str:
-    return Path(path).name.split(".")[0]
 
 
 def _texts(path: Path) -> dict[str, RawRow]:
