@@ -8,22 +8,21 @@ writes docs/configuration.md and config.schema.json; a test keeps them in sync w
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple
 
-import annotated_types
 import yaml
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from instruct.base.cards import PACKAGE
 from instruct.config import ExperimentConfig
 from instruct.phases.bench import BenchOptions
 
 SCHEMA_PATH = PACKAGE / "config.schema.json"
-_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+# A type as a reader of YAML would call it; that a key may be null shows in its default.
+_WORDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false", "object": "mapping"}
 
 
 class Key(NamedTuple):
@@ -37,21 +36,31 @@ class Key(NamedTuple):
 
 def config_keys() -> list[Key]:
     """Every key of an experiment's config; those that EMOConfig adds to TRL's SFTConfig under `train`."""
-    return list(_keys_of(ExperimentConfig, ""))
+    schema = json_schema()
+    keys = {name: field for name, field in schema["properties"].items() if name != "extends"}
+    return list(_keys_of({"properties": keys, "required": ["name"]}, ""))
 
 
-def _keys_of(model: type[BaseModel], prefix: str) -> Iterator[Key]:
-    for name, field in model.model_fields.items():
-        inner, suffix = _inner_model(field.annotation)
-        text = field.description or ""
+def _keys_of(section: dict[str, Any], prefix: str) -> Iterator[Key]:
+    for name, field in section["properties"].items():
+        inner, suffix = _inner_section(field)
+        default = "required" if name in section.get("required", ()) else _yaml(field.get("default"))
         if inner is None:
-            yield Key(prefix + name, _type_of(field), _default_of(field), text)
+            bounds = [f"{_SIGNS[key]} {kind[key]:g}" for kind in _kinds(field) for key in _SIGNS if key in kind]
+            yield Key(prefix + name, ", ".join([_words(field), *bounds]), default, field["description"])
         else:
-            shown = "" if suffix == "" else _default_of(field)
-            yield Key(prefix + name + suffix, "section", shown, text)
+            if suffix == ".NAME":
+                default = _yaml({each: _set_keys(value, inner) for each, value in field["default"].items()})
+            text = field.get("description") or inner["description"]
+            yield Key(prefix + name + suffix, "section", default if suffix else "", text)
             yield from _keys_of(inner, f"{prefix}{name}{suffix}.")
         if prefix + name == "train":
             yield from _trainer_keys()
+
+
+def _set_keys(content: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a section that do not have their defaults."""
+    return {key: value for key, value in content.items() if value != section["properties"][key].get("default")}
 
 
 def _trainer_keys() -> Iterator[Key]:
@@ -70,54 +79,38 @@ def _trainer_keys() -> Iterator[Key]:
             yield Key(f"train.{field.name}", written, _yaml(field.default), field.metadata.get("help", ""))
 
 
-def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """The model inside a section's type, and what follows the section's name: nothing, `[]` or `.NAME`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, ""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    suffix = "[]" if origin is list else ".NAME" if origin is dict else ""
-    for argument in arguments:
-        inner, more = _inner_model(argument)
-        if inner is not None:
-            return inner, suffix + more
+def _kinds(field: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a value may be; the choices of one that may be any text are advice."""
+    kinds = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
+    texts = [kind for kind in kinds if kind.get("type") == "string" and "enum" not in kind]
+    return [kind for kind in kinds if "enum" not in kind or not texts]
+
+
+def _inner_section(field: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """The section that a key has, and what follows the key's name: nothing, `[]` or `.NAME`."""
+    for kind in _kinds(field):
+        if "$ref" in kind:
+            return json_schema()["$defs"][kind["$ref"].rpartition("/")[2]], ""
+        for items, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
+            inner, more = _inner_section(kind[items]) if isinstance(kind.get(items), dict) else (None, "")
+            if inner is not None:
+                return inner, suffix + more
     return None, ""
 
 
-def _type_of(field: FieldInfo) -> str:
-    bounds = [
-        f"{sign} {getattr(each, name):g}"
-        for each in field.metadata
-        for name, sign in _SIGNS.items()
-        if isinstance(each, getattr(annotated_types, name.capitalize()))
-    ]
-    return ", ".join([_words(field.annotation), *bounds])
+def _words(field: dict[str, Any]) -> str:
+    """The type of a value."""
 
+    def of(kind: dict[str, Any]) -> str:
+        if choices := kind.get("enum") or ([kind["const"]] if "const" in kind else None):
+            return ", ".join(map(str, choices))
+        if kind["type"] != "array":
+            return _WORDS[kind["type"]]
+        if "prefixItems" in kind:
+            return f"[{', '.join(map(_words, kind['prefixItems']))}]"
+        return f"list of {_words(kind['items'])}"
 
-def _words(annotation: Any) -> str:
-    """A type as a reader of YAML would call it; that a key may be null shows in its default."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_words(each) for each in arguments if each is not type(None)))
-    if origin is Literal:
-        return ", ".join(map(str, arguments))
-    if origin is Annotated:
-        return _words(arguments[0])
-    if origin is list:
-        return f"list of {_words(arguments[0])}"
-    if origin is tuple:
-        return f"[{', '.join(map(_words, arguments))}]"
-    if origin is dict:
-        return "mapping"
-    return {str: "text", int: "integer", float: "number", bool: "true, false"}.get(annotation, str(annotation))
-
-
-def _default_of(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.default
-    if isinstance(default, dict):
-        default = {name: each.model_dump(exclude_unset=True) for name, each in default.items()}
-    return _yaml(default)
+    return " or ".join(dict.fromkeys(map(of, _kinds(field))))
 
 
 def _yaml(value: Any) -> str:
@@ -144,6 +137,7 @@ def render_markdown(page: str) -> str:
     return words + marker + "\n".join(lines) + "\n"
 
 
+@functools.cache
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a config file, `extends` included."""
     schema = ExperimentConfig.model_json_schema()
