@@ -37,7 +37,18 @@ CREATE TABLE judgments (
 
 @dataclass(frozen=True)
 class Judgment(ShownVerdict):
-    """A verdict as it is kept."""
+    """One verdict, in the order shown.
+
+    Attributes:
+        pair: the pair's index in the comparison.
+        position: where the candidate was shown, "first" or "second".
+        key: of the completion that the verdict was read from; "" if nothing was asked; two keys separated by a space
+            for two single ratings.
+        preference: a weighted judge's, in AlpacaEval's coding and the order shown: 1 prefers the first answer, 2 the
+            second, 1.5 neither.
+        ratings: of the answers shown first and second.
+        trimmed: the answers were cut to fit the judge's context.
+    """
 
     @property
     def comparison(self) -> ComparisonKey:
