@@ -14,7 +14,7 @@ of a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 import torch
@@ -22,8 +22,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from instruct.objectives.objective import OPTIONAL, TokenStatistics
+from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics
 from instruct.objectives.plan import whole_rows
+from instruct.objectives.torch_kernels import Head
 
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
@@ -89,28 +90,17 @@ class CostRows:
 
 
 def token_statistics(
-    logits: Tensor,
-    target: Tensor,
-    costs: CostRows | None = None,
-    bias: Tensor | None = None,
-    logit_scale: float = 1.0,
-    softcap: float | None = None,
-    needs: Collection[str] = (),
-    out: RawStatistics | None = None,
-) -> RawStatistics:
-    """The statistics that an objective needs, from one pass over the logits.
+    logits: Tensor, target: Tensor, head: Head, out: RawStatistics, costs: CostRows | None = None
+) -> None:
+    """Fill the statistics of `out` that are not None, from one pass over the logits.
 
     Args:
         logits: (tokens, vocab), states @ weight.T; float32, bfloat16 or float16. Rows may be padded: see above.
         target: (tokens,) int64, each in [0, vocab).
-        bias, logit_scale, softcap: as in `linear_objective_loss`.
-        needs: the optional statistics; a cost is computed if `costs` are given, whatever is said here.
-        out: where to write them.
+        head: whose logits they are.
+        costs: for the statistic `cost`.
     """
     tokens, vocabulary = logits.shape
-    if out is None:
-        given = {"cost"} if costs is not None else set()
-        out = RawStatistics.empty(tokens, logits.device, {*needs} - {"cost"} | given)
     # The widest load that does not cross rows: 16 bytes if the stride is a multiple of that.
     width, shape = _row_shape(logits, costs, 16 // logits.element_size())
     block = STATISTICS_BYTES // (logits.element_size() * (1 if costs is None else 2))
@@ -121,7 +111,7 @@ def token_statistics(
             None if costs is None else costs.rows,
             None if costs is None else costs.row_of,
             None if costs is None else costs.inverse_norm,
-            bias,
+            head.bias,
             out.ce,
             out.q_target,
             out.cost,
@@ -134,28 +124,22 @@ def token_statistics(
             out.peak,
             out.total,
             **shape,
-            SCALE=logit_scale,
-            SOFTCAP=softcap,
+            SCALE=head.logit_scale,
+            SOFTCAP=head.softcap,
             LANES=max(1, min(block, triton.next_power_of_2(vocabulary)) // width),
             WIDTH=width,
             num_warps=STATISTICS_WARPS,
             enable_fp_fusion=True,
         )
-    return out
 
 
 def logit_gradient_(
     logits: Tensor,
     target: Tensor,
+    head: Head,
     statistics: RawStatistics,
-    a: Tensor,
-    b: Tensor | None = None,
+    weights: Mapping[str, Tensor],
     costs: CostRows | None = None,
-    bias: Tensor | None = None,
-    logit_scale: float = 1.0,
-    softcap: float | None = None,
-    h: Tensor | None = None,
-    u: Tensor | None = None,
 ) -> None:
     """Overwrite `logits` with their gradient, d(sum_t loss_t) / d(states @ weight.T), in their own dtype.
 
@@ -163,10 +147,11 @@ def logit_gradient_(
     the end. Without `b`, `costs` are not read.
 
     Args:
-        logits: (tokens, vocab) as given to `token_statistics`, which returned `statistics`.
-        a, b, h, u: (tokens,) float32, the objective's weights.
-        target, costs, bias, logit_scale, softcap: as given to `token_statistics`.
+        logits: (tokens, vocab) as given to `token_statistics`, which filled `statistics`.
+        target, head, costs: as given to `token_statistics`.
+        weights: (tokens,) float32 each, the objective's, by TERMS.
     """
+    a, b, h, u = (weights.get(name) for name in TERMS)
     if b is None:
         costs = None
     tokens, vocabulary = logits.shape
@@ -183,15 +168,14 @@ def logit_gradient_(
             statistics.q_others,
             statistics.peak,
             statistics.total,
-            a.contiguous(),
-            *(None if weight is None else weight.contiguous() for weight in (b, h, u)),
+            *(None if weight is None else weight.contiguous() for weight in (a, b, h, u)),
             None if costs is None else costs.rows,
             None if costs is None else costs.row_of,
             None if costs is None else costs.inverse_norm,
-            bias,
+            head.bias,
             **shape,
-            SCALE=logit_scale,
-            SOFTCAP=softcap,
+            SCALE=head.logit_scale,
+            SOFTCAP=head.softcap,
             BLOCK=block,
             num_warps=GRADIENT_WARPS,
             enable_fp_fusion=True,

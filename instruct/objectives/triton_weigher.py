@@ -56,6 +56,7 @@ class TritonWeigher:
         self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
         cost = self.cost = cast("TransportCost | None", work.cost)  # EnergyWeigher has the tables of energies
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
+        self.statistics, self.correct = self.raw.of_tokens, self.raw.correct  # filled by `weigh_`
         in_units = like.dtype == torch.float16 and work.wants_grad
         self.unit = torch.empty(tokens, device=like.device) if in_units else None
         self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if work.wants_grad else []
@@ -70,14 +71,6 @@ class TritonWeigher:
             missing = like.stride(0) - cost.vocabulary
             self.inverse_norm = torch.nn.functional.pad(cost.inverse_norm.to(like.dtype), (0, missing))
 
-    @property
-    def statistics(self) -> TokenStatistics:
-        return self.raw.of_tokens
-
-    @property
-    def correct(self) -> Tensor:
-        return self.raw.correct
-
     def load_costs(self, labels: Tensor) -> None:
         assert self.cost is not None
         assert self.buffer is not None
@@ -89,16 +82,15 @@ class TritonWeigher:
             self.cost_rows = self.cost.rows(labels, out=buffer)
 
     def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
-        bias, scale, softcap = self.head.bias, self.head.logit_scale, self.head.softcap
         costs = None
         if self.cost_rows is not None and row_of is not None:
             costs = CostRows(self.cost_rows, row_of, self.inverse_norm)
         raw = self.raw.part(tokens)
-        token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs, out=raw)
+        token_statistics(product, target, self.head, raw, costs)
         if self.wants_grad:
             others = None if self.unit is None else raw.q_others
             rows = compiled(weights)(self.objective, raw.of_tokens, others)
             if self.unit is not None:
                 self.unit[tokens] = rows[-1]
             terms = dict(zip(self.terms, rows, strict=False))  # the unit, if there is one, comes last
-            logit_gradient_(product, target, raw, costs=costs, bias=bias, logit_scale=scale, softcap=softcap, **terms)
+            logit_gradient_(product, target, self.head, raw, terms, costs)

@@ -57,19 +57,17 @@ class Sample:
 def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> list[Sample]:
     """The first `count` rows to answer: a prompt up to its first answer; of plain texts, the beginning of long ones."""
     count = SAMPLES if count is None else count
-    listed = encoded.encoded
+    fits = (row for row in encoded.encoded if row["status"] == "kept")
     if rows.plain_text:
-        long = (row for row in listed if row["tokens"] >= 2 * PREFIX)
-        return [
-            Sample(row["place"], row["input_ids"][:PREFIX], row["input_ids"][PREFIX : PREFIX + ANSWER])
-            for row in itertools.islice(long, count)
-        ]
+        fits = (row for row in encoded.encoded if row["tokens"] >= 2 * PREFIX)
     samples = []
-    for row in itertools.islice((row for row in listed if row["status"] == "kept"), count):
-        trained = [label != -100 for label in row["labels"]]
-        start = trained.index(True)
-        end = trained.index(False, start) if False in trained[start:] else len(trained)
-        samples.append(Sample(row["place"], row["input_ids"][:start], row["input_ids"][start:end]))
+    for row in itertools.islice(fits, count):
+        ids, start, end = row["input_ids"], PREFIX, PREFIX + ANSWER
+        if not rows.plain_text:
+            trained = [label != -100 for label in row["labels"]]
+            start = trained.index(True)
+            end = trained.index(False, start) if False in trained[start:] else len(trained)
+        samples.append(Sample(row["place"], ids[:start], ids[start:end]))
     return samples
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from instruct.objectives import linear, triton_kernels, triton_weigher
 from instruct.objectives.built_in import EMO, MLE, LabelSmoothing, MixCE
 from instruct.objectives.objective import OPTIONAL, Objective
+from instruct.objectives.torch_kernels import Head
 from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
@@ -60,16 +62,25 @@ def cost_rows(labels: Tensor, vocabulary: int, dtype: torch.dtype) -> CostRows:
     return CostRows(rows.scatter(1, distinct[:, None], 7.0).to(dtype), row_of)
 
 
+def statistics_of(
+    logits: Tensor, labels: Tensor, costs: CostRows | None = None, needs: Collection[str] = (), **head
+) -> RawStatistics:
+    """The statistics of a head whose form `head` has; a cost is one of them if `costs` are given."""
+    found = RawStatistics.empty(len(logits), logits.device, {*needs} - {"cost"} | ({"cost"} if costs else set()))
+    token_statistics(logits, labels, Head(logits, **head), found, costs)
+    return found
+
+
 def run_kernels(
     logits: Tensor, labels: Tensor, objective: Objective, dtype: torch.dtype | None = None, **head
 ) -> tuple[RawStatistics, Tensor]:
     """The statistics, and the gradient that the logits were overwritten by."""
     costs = cost_rows(labels, logits.shape[1], dtype or logits.dtype) if "cost" in objective.needs else None
     gradient = logits.clone()
-    statistics = token_statistics(gradient, labels, costs, needs=objective.needs, **head)
+    statistics = statistics_of(gradient, labels, costs, needs=objective.needs, **head)
     weighting = objective.weigh(statistics.of_tokens)
     assert torch.equal(gradient, logits)
-    logit_gradient_(gradient, labels, statistics, costs=costs, **weighting.terms, **head)
+    logit_gradient_(gradient, labels, Head(logits, **head), statistics, weighting.terms, costs)
     return statistics, gradient
 
 
@@ -145,7 +156,7 @@ def test_a_target_in_any_block_equals_the_reference(objective, vocabulary, monke
     assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
     assert not statistics.correct.any()
     best = logits.argmax(dim=-1)
-    assert token_statistics(logits, best).correct.all()
+    assert statistics_of(logits, best).correct.all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -153,7 +164,7 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 256)
     logits, labels = example(dtype, tokens=30)
     costs = cost_rows(labels, VOCABULARY, dtype)
-    found = token_statistics(logits, labels, costs, logit_scale=0.5, softcap=8.0, needs=OPTIONAL)
+    found = statistics_of(logits, labels, costs, logit_scale=0.5, softcap=8.0, needs=OPTIONAL)
 
     q = (8 * torch.tanh(0.5 * logits.double() / 8)).softmax(dim=-1)
     onehot = torch.nn.functional.one_hot(labels, VOCABULARY)
@@ -176,7 +187,7 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
 
 def test_statistics_that_are_not_requested_are_none():
     logits, labels = example()
-    statistics = token_statistics(logits, labels)
+    statistics = statistics_of(logits, labels)
     assert all(getattr(statistics, name) is None for name in OPTIONAL)
 
 
@@ -185,7 +196,7 @@ def test_the_first_of_equal_logits_is_the_prediction(in_flight, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", in_flight)
     logits = torch.zeros(5, VOCABULARY, device=DEVICE)
     logits[:, [40, 45, 100]] = 2.0
-    correct = token_statistics(logits, torch.tensor([40, 45, 100, 2, 99], device=DEVICE)).correct
+    correct = statistics_of(logits, torch.tensor([40, 45, 100, 2, 99], device=DEVICE)).correct
     assert correct.tolist() == [True, False, False, False, False]
 
 
@@ -233,7 +244,7 @@ def test_values_beyond_the_range_of_float32_stay_finite(objective, margin):
 def test_a_nan_or_infinite_logit_gives_a_nan_loss(value):
     logits, labels = example()
     logits[0, 11] = value
-    ce = token_statistics(logits, labels).ce
+    ce = statistics_of(logits, labels).ce
     assert torch.isnan(ce[0])
     assert torch.isfinite(ce[1:]).all()
 
@@ -245,8 +256,8 @@ def test_a_logit_of_minus_infinity_has_zero_probability():
     labels[(labels >= 20) & (labels < 40)] = 0
     costs = cost_rows(labels, VOCABULARY, torch.float32)
     gradient = logits.clone()
-    found = token_statistics(gradient, labels, costs, bias=bias)
-    logit_gradient_(gradient, labels, found, found.q_target, found.ce, costs, bias=bias)
+    found = statistics_of(gradient, labels, costs, bias=bias)
+    logit_gradient_(gradient, labels, Head(logits, bias), found, {"a": found.q_target, "b": found.ce}, costs)
     kept = bias == 0
     expected = -logits[:, kept].double().log_softmax(-1).gather(1, (labels - 20 * (labels >= 40))[:, None])[:, 0]
     assert relative_error(found.ce, expected) <= 1e-6
@@ -278,8 +289,8 @@ def test_one_distinct_label_equals_the_reference():
 def test_nothing_beyond_the_chunk_is_written():
     logits, labels = example()
     buffer = torch.cat([logits, logits])
-    statistics = token_statistics(buffer[:TOKENS], labels)
-    logit_gradient_(buffer[:TOKENS], labels, statistics, torch.ones_like(statistics.ce))
+    statistics = statistics_of(buffer[:TOKENS], labels)
+    logit_gradient_(buffer[:TOKENS], labels, Head(logits), statistics, {"a": torch.ones_like(statistics.ce)})
     assert torch.equal(buffer[TOKENS:], logits)
     assert relative_error(buffer[:TOKENS], reference_gradient(logits, labels, MLE())) <= 1e-5
 
@@ -339,14 +350,15 @@ def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, voc
     formed = CostRows((1 - dots.float() * norms[:vocabulary].float()).clamp(min=0), row_of)
 
     logits = padded(contiguous)
-    statistics = token_statistics(logits, labels, costs, needs=OPTIONAL)
-    expected = token_statistics(contiguous, labels, formed, needs=OPTIONAL)
+    statistics = statistics_of(logits, labels, costs, needs=OPTIONAL)
+    expected = statistics_of(contiguous, labels, formed, needs=OPTIONAL)
     for name, found in vars(statistics).items():
         # Lanes of another width sum in another order, which the entropy of a confident token shows most.
         assert torch.allclose(found, getattr(expected, name), rtol=1e-5 if name == "entropy" else 1e-6), name
     a, b = torch.rand(2, TOKENS, device=DEVICE)
-    logit_gradient_(logits, labels, statistics, a, b, costs)
-    logit_gradient_(contiguous, labels, expected, a, b, formed)
+    weights = {"a": a, "b": b}
+    logit_gradient_(logits, labels, Head(logits), statistics, weights, costs)
+    logit_gradient_(contiguous, labels, Head(logits), expected, weights, formed)
     assert torch.allclose(logits, contiguous, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
 
 
