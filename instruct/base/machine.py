@@ -12,19 +12,12 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from instruct.base.errors import InputError, one_line
 
 # Linux, Linux under Windows, and the kernel's driver.
 NVIDIA_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version")))
-
-
-class UnusableGpu(NamedTuple):
-    """Why PyTorch cannot use the NVIDIA GPU of this machine, and what to do."""
-
-    text: str
-    remedy: str
 
 
 def has_nvidia_gpu() -> bool:
@@ -42,8 +35,11 @@ def hidden_on_purpose() -> bool:
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
 
 
-def unusable_gpu() -> UnusableGpu | None:
-    """What keeps PyTorch from the NVIDIA GPU of this machine; None: nothing, no such GPU, or hidden on purpose."""
+def unusable_gpu() -> tuple[str, str] | None:
+    """What keeps PyTorch from the NVIDIA GPU of this machine, and what to do.
+
+    None: nothing, no such GPU, or hidden on purpose.
+    """
     import torch
 
     if torch.cuda.is_available() or not has_nvidia_gpu() or hidden_on_purpose():
@@ -56,7 +52,7 @@ def unusable_gpu() -> UnusableGpu | None:
         remedy = "run nvidia-smi; update the driver, give the container or the job access to the GPU"
         if "CUDA_VISIBLE_DEVICES" in os.environ:
             remedy += f", or correct CUDA_VISIBLE_DEVICES={one_line(os.environ['CUDA_VISIBLE_DEVICES'], 40)}"
-    return UnusableGpu(f"this machine has an NVIDIA GPU that PyTorch cannot use ({why})", remedy)
+    return f"this machine has an NVIDIA GPU that PyTorch cannot use ({why})", remedy
 
 
 def check_gpu_is_usable() -> None:
@@ -65,9 +61,8 @@ def check_gpu_is_usable() -> None:
     Raises:
         InputError: PyTorch cannot use it; the line says why and what to do.
     """
-    found = unusable_gpu()
-    if found:
-        raise InputError(f"{found.text}; {found.remedy}; or set CUDA_VISIBLE_DEVICES=-1 to use the CPU")
+    if unusable := unusable_gpu():
+        raise InputError(f"{'; '.join(unusable)}; or set CUDA_VISIBLE_DEVICES=-1 to use the CPU")
 
 
 def driver_version() -> str:

@@ -72,9 +72,8 @@ def packages() -> Iterator[Finding]:
         yield Finding("packages", "warning", text, "rm -rf .venv && make venv PYTHON=python3.12")
     if _version("instruct"):
         text = "the distribution 'instruct' is installed; its files have the same import name"
-        yield Finding(
-            "packages", "error", text, f"pip uninstall -y instruct && pip install --force-reinstall {PROJECT}"
-        )
+        remedy = f"pip uninstall -y instruct && pip install --force-reinstall {PROJECT}"
+        yield Finding("packages", "error", text, remedy)
     yield Finding("packages", "ok", f"Python {python}; {len(required)} required packages checked")
 
 
@@ -115,7 +114,7 @@ def gpu() -> Iterator[Finding]:
         names = ", ".join(f"{card.name} ({card.total_memory / GIB:.0f} GiB)" for card in cards)
         yield Finding("gpu", "ok", f"{names}; driver {driver_version()}; CUDA {torch.version.cuda}")
     elif unusable := unusable_gpu():
-        yield Finding("gpu", "error", unusable.text, unusable.remedy)
+        yield Finding("gpu", "error", *unusable)
     elif has_nvidia_gpu():
         yield Finding("gpu", "ok", "hidden by CUDA_VISIBLE_DEVICES; unset it to use the NVIDIA GPU")
     else:
@@ -149,9 +148,8 @@ def hub() -> Iterator[Finding]:
         yield Finding("hub", "ok", "the Hugging Face Hub answers")
     else:
         text = f"the Hugging Face Hub is out of reach ({failure}); the packaged model and local files work"
-        yield Finding(
-            "hub", "warning", text, "to download, check the network, HF_HUB_OFFLINE, HTTPS_PROXY, HF_ENDPOINT"
-        )
+        remedy = "to download, check the network, HF_HUB_OFFLINE, HTTPS_PROXY, HF_ENDPOINT"
+        yield Finding("hub", "warning", text, remedy)
 
 
 def keys() -> Iterator[Finding]:
