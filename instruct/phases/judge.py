@@ -9,18 +9,19 @@ import contextlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from instruct.base.cards import validated
 from instruct.base.errors import InputError, InstructError
+from instruct.data.evaluation import AnswerForm
+from instruct.judging.answer_files import GivenAnswers, run_of_answers
+from instruct.judging.asking import Judge
+from instruct.judging.judge import JudgingMode, ask_judges, comparison_tasks
+from instruct.judging.options import JudgeOptions
 from instruct.phases.report import written_report
+from instruct.reporting.length_control import Difficulty
+from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
-
-if TYPE_CHECKING:
-    from instruct.judging.answer_files import GivenAnswers
-    from instruct.judging.asking import Judge
-    from instruct.judging.judge import JudgingMode
-    from instruct.reporting.length_control import Difficulty
-    from instruct.reporting.report import Report
 
 
 def judge_run(
@@ -34,8 +35,6 @@ def judge_run(
     Raises:
         InputError: no judge can be asked.
     """
-    from instruct.judging.judge import ask_judges, comparison_tasks
-
     return ask_judges(
         run, judges, lambda judge: comparison_tasks(run, judge, judge.options.comparisons or comparisons), mode
     )
@@ -110,13 +109,6 @@ def compare_answers(
         InputError: answers that do not fit together, an unknown judge, or one that cannot be asked.
         StoppedError: the budget or too many failures; what was judged is in `output`, with its report.
     """
-    from instruct.base.cards import validated
-    from instruct.data.evaluation import AnswerForm
-    from instruct.judging.answer_files import run_of_answers
-    from instruct.judging.asking import Judge
-    from instruct.judging.judge import JudgingMode
-    from instruct.judging.options import JudgeOptions
-
     given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     given |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
     given |= {"samples": samples}

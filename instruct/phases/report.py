@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
+from instruct.reporting.length_control import Difficulty
+from instruct.reporting.report import Report, write_report
 from instruct.run.directory import RunDirectory
-
-if TYPE_CHECKING:
-    from instruct.reporting.length_control import Difficulty
-    from instruct.reporting.report import Report
 
 
 def written_report(folder: Path, difficulty: Difficulty | None = None, failure: InstructError | None = None) -> Report:
@@ -21,8 +18,6 @@ def written_report(folder: Path, difficulty: Difficulty | None = None, failure: 
         InstructError: `failure`, if there is nothing to report.
         InputError: there is nothing to report, and nothing failed.
     """
-    from instruct.reporting.report import write_report
-
     try:
         return write_report(folder, difficulty).report
     except InputError as error:
