@@ -372,7 +372,9 @@ def test_exported_verdicts(reported, judge):
     text = (reported.parent / name).read_text(encoding="utf-8")
     rows = json.loads(text) if name.endswith(".json") else list(map(json.loads, text.splitlines()))
     shown = [json.dumps(rows[place], ensure_ascii=False) for place in (0, 1, 5, 10, 17, len(rows) - 1)]
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    # alpaca_eval's grades come from numpy's exp, whose last digit depends on the processor.
+    rounded = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.11f}", text)
+    digest = hashlib.sha256(rounded.encode()).hexdigest()
     check_golden(GOLDEN / "report" / f"{name}.txt", "\n".join([*shown, digest]) + "\n")
 
 
