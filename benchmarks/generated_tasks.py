@@ -25,7 +25,7 @@ import psutil
 import yaml
 
 from benchmarks.harness import alternate, ratio, write_results
-from instruct.engines.vllm_client import ARGUMENTS, ENVIRONMENT
+from instruct.engines.vllm import ARGUMENTS, ENVIRONMENT
 from instruct.engines.vllm_process import for_platform
 
 AIM = 1.0  # times lm-eval's rows a second

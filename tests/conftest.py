@@ -366,9 +366,9 @@ def _vllm_processes() -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]) -> None:
     """One vLLM process for all tests that ask it in batches with the same arguments: a start takes a minute."""
-    from instruct.engines import vllm_client
+    from instruct.engines import vllm
 
-    start = vllm_client.VLLMClient
+    start = vllm.VLLMClient
 
     class Shared:
         def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
@@ -382,4 +382,4 @@ def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]
         def close(self) -> None:
             """It serves the next test."""
 
-    monkeypatch.setattr(vllm_client, "VLLMClient", Shared)
+    monkeypatch.setattr(vllm, "VLLMClient", Shared)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.asking.journals import journal_batches
-from instruct.base.replies import Reply
+from pydantic import BaseModel, ConfigDict
+
+from instruct.base.replies import Completion, Reply
 from instruct.run.replies import BatchStore, completion_key
 
 
@@ -142,7 +144,7 @@ class KeptReplies:
 
     def _take_over(self) -> None:
         """Move the batches of an earlier version's journal to the store; one that does not fit stays until `start`."""
-        for engine, number, seconds, replies in journal_batches(self._journal, self._fingerprint):
+        for engine, number, seconds, replies in _journal_batches(self._journal, self._fingerprint):
             if not self.engine:
                 self._start_over(engine)
             if engine != self.engine or number not in self.batches or len(replies) != len(self.places(number)):
@@ -151,3 +153,44 @@ class KeptReplies:
                 self.keep(number, replies, seconds)
         if self._seconds:
             self._journal.unlink()
+
+
+class _JournalLine(BaseModel):
+    """A batch in a journal of an earlier version, `NAME.batches.jsonl`, whose first line is a header.
+
+    `tokens` are counted without the end token, which ended a reply whose `finish` is stop.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    batch: int
+    seconds: float
+    tokens: list[int | None]
+    finish: list[str]
+    texts: list[str]
+
+    def replies(self) -> list[Completion]:
+        """The replies as an engine returns them."""
+        return [
+            Completion(text, None, finish, None, None if tokens is None else tokens + (finish == "stop"))
+            for text, finish, tokens in zip(self.texts, self.finish, self.tokens, strict=True)
+        ]
+
+
+def _journal_batches(path: Path, fingerprint: str) -> Iterator[tuple[str, int, float, list[Completion]]]:
+    """The engine, number, seconds and replies of each batch in a journal; none if it has another fingerprint.
+
+    A line counts once its newline is written; reading ends at the first one that is not a batch.
+    """
+    with path.open("rb") as file:
+        try:
+            header = json.loads(file.readline())
+            if header["fingerprint"] != fingerprint:
+                return
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                batch = _JournalLine.model_validate_json(line)
+                yield str(header["engine"]), batch.batch, batch.seconds, batch.replies()
+        except (ValueError, KeyError, TypeError):  # pydantic's error is a ValueError
+            return

@@ -1,4 +1,4 @@
-"""A process that runs a vLLM engine and speaks JSON lines. `vllm_client.VLLMClient` starts it.
+"""A process that runs a vLLM engine and speaks JSON lines. `VLLMClient` in `vllm.py` starts it.
 
 vLLM's own engine process outlives a killed parent and keeps its memory, and requests reach it one by one, so that
 which of them share its first step depends on timing. Here the engine runs inside this process: a batch is scheduled as

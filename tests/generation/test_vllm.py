@@ -14,8 +14,8 @@ import stored
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.data.templates import Rendering
-from instruct.engines import vllm_client
-from instruct.engines.vllm_client import VLLMClient
+from instruct.engines import vllm
+from instruct.engines.vllm import VLLMClient
 from instruct.generation.answers import GenerationConfig, generate_answers
 
 PROMPTS = [
@@ -52,7 +52,7 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
             starts.append(self)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(vllm_client, "VLLMClient", Counted)
+    monkeypatch.setattr(vllm, "VLLMClient", Counted)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     systems: dict[str, Path | None] = {"base": None, "tuned": make_adapter(smollm2, tmp_path / "adapter", 1, 0.05)}
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "out"
