@@ -60,4 +60,4 @@ def test_the_loss_is_on_the_devices_of_the_arguments(tmp_path, monkeypatch):
     monkeypatch.setattr(TrainingArguments, "device", property(lambda self: torch.device("meta")))
     loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=torch.tensor(10))
     assert loss.device.type == "meta"
-    assert {value.device.type for value in trainer._sums["train"].values()} == {"meta"}
+    assert trainer._sums["train"].device.type == "meta"
