@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,43 +57,25 @@ class RowFolder:
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _remove_and_end)
 
-    def store(self, rows: Callable[[], Iterator[dict[str, Any]]], features: Features) -> Dataset:
-        """The rows that a generator function yields, as a data set on disk.
+    def store(self, rows: Iterable[dict[str, Any]], features: Features) -> Dataset:
+        """Rows as a data set on disk.
 
         Raises:
-            Exception: what the generator raises.
+            Exception: what making the rows raises.
             InputError: the disk is full.
         """
         from datasets import Dataset
-        from datasets.exceptions import DatasetGenerationError
+        from datasets.arrow_writer import ArrowWriter
 
-        hidden = contextlib.ExitStack()
-
-        def with_bars() -> Iterator[dict[str, Any]]:
-            hidden.close()  # a download has bars of its own
-            yield from rows()
-
+        path = self.path / f"{uuid.uuid4().hex}.arrow"
         try:
-            with hidden:
-                hidden.enter_context(_without_bars())
-                return Dataset.from_generator(with_bars, features, str(self.path), fingerprint=uuid.uuid4().hex)
-        except DatasetGenerationError as error:
-            cause = error.__cause__ or error
-            raise _unwritable(self.path, cause) if isinstance(cause, OSError) else cause from None
-
-    def map(self, dataset: Dataset, function: Callable[[dict[str, list[Any]]], Any], features: Features) -> Dataset:
-        """What `function` makes of batches of a data set, as a data set on disk of the same length."""
-        name = uuid.uuid4().hex
-        with _without_bars():
-            return dataset.map(
-                function,
-                batched=True,
-                batch_size=_BATCH,
-                remove_columns=dataset.column_names,
-                features=features,
-                cache_file_name=str(self.path / f"{name}.arrow"),
-                new_fingerprint=name,
-            )
+            with path.open("wb") as file, ArrowWriter(stream=file, features=features) as writer:
+                for row in rows:
+                    writer.write(row)
+                writer.finalize()
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+        return Dataset.from_file(str(path))
 
 
 def select(dataset: Dataset, indices: list[int] | range) -> Dataset:
@@ -156,18 +138,3 @@ def _unwritable(folder: Path, error: OSError) -> InputError:
         f"{folder}: rows cannot be written ({one_line(error.strerror or error, 100)}); free disk space, or give a "
         "place that can be written"
     )
-
-
-@contextlib.contextmanager
-def _without_bars() -> Iterator[None]:
-    """Reading rows is no step of its own that a progress bar could name."""
-    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()

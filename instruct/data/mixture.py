@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
 from instruct.data.arrow import numbers, select
-from instruct.data.encoded import EncodedRows
 from instruct.data.options import DataOptions, MixedSource
 from instruct.data.rows import RowSet
+from instruct.data.tokens import EncodedRows
 
 if TYPE_CHECKING:
     import numpy
@@ -33,26 +33,25 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
     from datasets import concatenate_datasets
 
     assert options.mixture is not None
-    starts = [_starts(part) for part in encoded]
-    sizes = [len(own) - 1 for own in starts]
+    trainable = concatenate_datasets([own.trainable for own in encoded])
+    data_set = numpy.repeat(numpy.arange(len(encoded)), [len(own.trainable) for own in encoded])
+    is_new = numpy.diff(numbers(trainable, "chat"), prepend=-1) != 0
+    begins = numpy.flatnonzero(is_new | (numpy.diff(data_set, prepend=-1) != 0))
+    sizes = numpy.bincount(data_set[begins], minlength=len(encoded)).tolist()
     for source, size in zip(options.mixture, sizes, strict=True):
         if not size:
             raise InputError(
                 f"data.mixture: {source.label} has no row with a response token; raise train.max_length or remove it"
             )
-    trainable = concatenate_datasets([part.trainable for part in encoded])
     chats = _order(options, sizes)
-    before = [0, *itertools.accumulate(len(part.trainable) for part in encoded)]
-    begins = numpy.concatenate([own[:-1] + first for own, first in zip(starts, before, strict=False)])
-    ends = numpy.concatenate([own[1:] + first for own, first in zip(starts, before, strict=False)])
-    order = numpy.concatenate([numpy.arange(begins[chat], ends[chat]) for chat in chats])
-    tokens = numpy.add.reduceat(numbers(trainable, "tokens"), begins)[chats]
-    part_of = numpy.searchsorted(list(itertools.accumulate(sizes)), chats, side="right")
+    rows_of = numpy.split(numpy.arange(len(trainable)), begins[1:])
+    order = numpy.concatenate([rows_of[chat] for chat in chats])
+    tokens = numbers(trainable, "tokens")[order]
     parts = []
     for index, (source, own) in enumerate(zip(options.mixture, encoded, strict=True)):
-        mine = part_of == index
         counts = {"read": rows[index].counts["read"], **own.counts}
-        parts.append(part_record(source, counts, int(mine.sum()), int(tokens[mine].sum())))
+        drawn = int((data_set[begins[chats]] == index).sum())
+        parts.append(part_record(source, counts, drawn, int(tokens[data_set[order] == index].sum())))
     weights = [source.weight for source in options.mixture]
     identity = [[own.sha256 for own in rows], weights, options.stopping_strategy, options.seed]
     whole = RowSet(
@@ -69,20 +68,10 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
         encoded=concatenate_datasets([own.encoded for own in encoded]),
         trainable=select(trainable, order.tolist()),
         counts=_sums([own.counts for own in encoded]),
-        folder=encoded[0].folder,
         facts=_sums([own.facts for own in encoded]),
         bad=[problem for own in encoded for problem in own.bad],
     )
     return whole, together
-
-
-def _starts(encoded: EncodedRows) -> numpy.ndarray:
-    """Where each chat's rows begin among those that are trained on, and where the last one's end."""
-    import numpy
-
-    chats = numbers(encoded.trainable, "chat")
-    new = numpy.flatnonzero(numpy.diff(chats, prepend=-1))
-    return numpy.append(new, len(chats))
 
 
 def _order(options: DataOptions, sizes: Sequence[int]) -> numpy.ndarray:

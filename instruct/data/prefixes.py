@@ -17,8 +17,7 @@ from instruct.base.errors import InputError
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
 from instruct.data.formats import to_row
 from instruct.data.rows import raw_rows
-from instruct.data.sources import RawRow
-from instruct.data.texts import is_text_file
+from instruct.data.sources import RawRow, is_text_file
 
 _WORD = re.compile(r"\S+")
 

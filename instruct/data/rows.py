@@ -18,8 +18,7 @@ from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
 from instruct.data.formats import KEYS, detect_format, to_row
-from instruct.data.sources import RawRow, read_file, read_source
-from instruct.data.texts import is_text_file, read_texts
+from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -161,7 +160,7 @@ def load_rows(
             raise InputError(f"{origin}: all {counts['read']} {what}; fill them in or give other files")
 
     folder = folder or RowFolder()
-    dataset = folder.store(kept, stored_features())
+    dataset = folder.store(kept(), stored_features())
     notes = []
     if card and not how.get("files") and limit is None and card.rows not in (None, counts["read"]):
         notes.append(

@@ -1,27 +1,38 @@
-"""Raw rows from local files or the hub, each with the place that it came from."""
+"""Raw rows from local files, tables or plain text, or from the hub, each with the place that it came from."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
 import itertools
 import json
 import re
+import string
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.hub import use_cache_if_unreachable
-from instruct.data.cards import Source
-from instruct.data.encodings import likely_encoding, text_codec, wrong_encoding
+from instruct.data.cards import Documents, Source
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
+# WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
+TEXT_SUFFIXES = (".txt", ".tokens")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# In Western European text most letters are ASCII. Other languages' 8-bit encodings cannot be told apart this simply.
+_WESTERN = 0.3
 
 
 @dataclass(frozen=True)
@@ -62,10 +73,26 @@ def read_source(
     if source.files is not None:
         for file in source.files:
             yield from read(folder / Path(file).expanduser(), None)
-    elif source.file is not None:
-        yield from read(_download(source, section), f"{source.hub}/{source.file}")
-    else:
-        yield from _read_hub(source, streaming, section)
+        return
+    use_cache_if_unreachable()
+    assert source.hub is not None
+    try:
+        if source.file is None:
+            yield from _hub_rows(source.hub, source, streaming)
+            return
+        from huggingface_hub import hf_hub_download
+
+        path = hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision)
+    except Exception as error:  # the hub's client raises its own, httpx's and the system's errors; a builder, any
+        raise _unreachable(source, section, error) from None
+    yield from read(Path(path), f"{source.hub}/{source.file}")
+
+
+def _hub_rows(hub: str, source: Source, streaming: bool) -> Iterator[RawRow]:
+    import datasets
+
+    rows = datasets.load_dataset(hub, source.subset, revision=source.revision, split=source.split, streaming=streaming)
+    return (RawRow(hub, number, fields) for number, fields in enumerate(rows, start=1))
 
 
 def read_file(
@@ -83,11 +110,44 @@ def read_file(
         InputError: a missing file, an unknown type or encoding, no rows, or an unreadable row.
     """
     origin = origin or str(path)
-    rows = _read_table(path, origin, encoding, option)
-    return checked_rows(path, origin, rows, ", ".join(SUFFIXES), "has no rows; give a file with at least one")
+    rows = _table_rows(path, origin, encoding, option)
+    return _checked_rows(path, origin, rows, ", ".join(SUFFIXES), "has no rows; give a file with at least one")
 
 
-def checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, empty: str) -> Iterator[RawRow]:
+def read_texts(
+    path: Path,
+    origin: str | None = None,
+    documents: Documents = "line",
+    encoding: str | None = None,
+    section: str = "data",
+) -> Iterator[RawRow]:
+    """The documents of a text file, as rows with the field `text`.
+
+    White space is kept: only the line break that ends a line, LF or CRLF, belongs to no document. A row's number is
+    that of its line.
+
+    Args:
+        path: a text file, or one compressed with gzip (.gz).
+        origin: the file's name in errors.
+        documents: `line`: each line is a document; `file`: the file is one.
+        encoding: Python's name of the encoding; None: UTF-8, with or without a byte order mark.
+        section: the config's section that sets the encoding, for errors.
+
+    Raises:
+        InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
+    """
+    origin = origin or str(path)
+    rows = _text_rows(path, origin, documents, encoding, f"{section}.encoding")
+    return _checked_rows(path, origin, rows, "text", "is empty; give a file with text")
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether a file is plain text, by its name."""
+    suffix = path.suffix.lower()
+    return suffix in TEXT_SUFFIXES or (suffix == ".gz" and Path(path.stem).suffix.lower() not in SUFFIXES)
+
+
+def _checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, empty: str) -> Iterator[RawRow]:
     """The rows of a file, which are not read before it is known to be there.
 
     Args:
@@ -101,20 +161,27 @@ def checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, emp
         raise InputError(f"{origin}: is a folder; give the files inside it")
     if not path.is_file():
         raise InputError(f"{origin}: no such file; give the path of an existing {kind} file")
-    has_rows = False
+    row = None
     try:
         for row in rows:
-            has_rows = True
             yield row
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError(f"{origin}: is not a complete gzip file; download or compress it again") from None
     except OSError as error:
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
-    if not has_rows:
+    if row is None:
         raise InputError(f"{origin}: {empty}")
 
 
-def _read_table(path: Path, origin: str, encoding: str | None, option: str | None) -> Iterator[RawRow]:
+def _text_rows(path: Path, origin: str, documents: Documents, encoding: str | None, option: str) -> Iterator[RawRow]:
+    with _opened(path, origin, text_codec(encoding, origin, option), option, "row", newline="\n") as lines:
+        for number, line in enumerate([lines.read()] if documents == "file" else lines, start=1):
+            text = line if documents == "file" else re.sub(r"\r?\n\Z", "", line)
+            if line:
+                yield RawRow(origin, number, {"text": text})
+
+
+def _table_rows(path: Path, origin: str, encoding: str | None, option: str | None) -> Iterator[RawRow]:
     compressed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
     if suffix == ".parquet" and not compressed:
@@ -125,17 +192,28 @@ def _read_table(path: Path, origin: str, encoding: str | None, option: str | Non
         raise InputError(
             f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
         )
-    codec = _codec_of(path, origin, encoding, option)
+    # A carriage return alone may be inside a row.
+    newline = "" if suffix == ".csv" else "\n"
+    with _opened(path, origin, _codec_of(path, origin, encoding, option), option, "line", newline) as file:
+        yield from reader(file, origin)
+
+
+@contextlib.contextmanager
+def _opened(
+    path: Path, origin: str, codec: str, option: str | None, unit: str, newline: str
+) -> Iterator[io.TextIOWrapper]:
+    """A file, which may be compressed, as text; while it is read, bytes that do not fit are refused."""
     try:
-        yield from reader(path, origin, codec)
+        with _open_bytes(path) as file, io.TextIOWrapper(file, codec, newline=newline) as text:
+            yield text
     except UnicodeError:
-        with open_bytes(path) as file:
-            raise wrong_encoding(file.read(), origin, codec, option, "line") from None
+        with _open_bytes(path) as file:
+            raise wrong_encoding(file.read(), origin, codec, option, unit) from None
 
 
 def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None) -> str:
     """UTF-16 by its mark, else UTF-8; the named encoding reads only what is neither."""
-    with open_bytes(path) as file:
+    with _open_bytes(path) as file:
         beginning = file.read(2)
         data = beginning + file.read() if encoding else b""
     if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -144,29 +222,27 @@ def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None)
     return codec if encoding and likely_encoding(data) != "utf-8" else "utf-8-sig"
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """A file's bytes; those inside it if it is compressed (.gz), see `checked_rows`."""
+def _open_bytes(path: Path) -> IO[bytes]:
+    """A file's bytes; those inside it if it is compressed (.gz), see `_checked_rows`."""
     return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _read_jsonl(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
-    with open_bytes(path) as file, io.TextIOWrapper(file, codec, newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                content = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                problem = one_line(getattr(error, "msg", error), 100)
-                raise InputError(
-                    f"{origin}, row {number}: is not JSON ({problem}); write one JSON object per line"
-                ) from None
-            yield _as_row(origin, number, content)
+def _read_jsonl(lines: Iterable[str], origin: str) -> Iterator[RawRow]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            problem = one_line(getattr(error, "msg", error), 100)
+            raise InputError(
+                f"{origin}, row {number}: is not JSON ({problem}); write one JSON object per line"
+            ) from None
+        yield _as_row(origin, number, content)
 
 
-def _read_json(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
-    with open_bytes(path) as file, io.TextIOWrapper(file, codec) as lines:
-        text = lines.read()
+def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
+    text = file.read()
     if not text.strip():
         return
     try:
@@ -174,7 +250,7 @@ def _read_json(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
     except (ValueError, RecursionError) as error:
         # Many .json files on the hub are JSON lines, one object per line.
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
-            yield from _read_jsonl(path, origin, codec)
+            yield from _read_jsonl(io.StringIO(text), origin)
             return
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         problem = one_line(getattr(error, "msg", error), 100)
@@ -183,25 +259,24 @@ def _read_json(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
         yield _as_row(origin, number, item)
 
 
-def _read_csv(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
+def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
     """Columns are separated by commas, or as Excel saves them: by semicolons, or by tabs in UTF-16."""
     # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, codec, newline="") as file:
-        number = 0
-        try:
-            header = file.readline()
-            separators = [mark for mark in (",", ";", "\t") if mark in header]
-            reader = csv.DictReader(itertools.chain([header], file), strict=True, delimiter=[*separators, ","][0])
-            for number, record in enumerate(reader, start=1):
-                if None in record or None in record.values():
-                    raise InputError(
-                        f"{origin}, row {number}: must have the {len(reader.fieldnames or [])} fields of the header; "
-                        "quote fields that contain commas or line breaks"
-                    )
-                yield RawRow(origin, number, dict(record))
-        except csv.Error as error:
-            raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
+    number = 0
+    try:
+        header = file.readline()
+        separators = [mark for mark in (",", ";", "\t") if mark in header]
+        reader = csv.DictReader(itertools.chain([header], file), strict=True, delimiter=[*separators, ","][0])
+        for number, record in enumerate(reader, start=1):
+            if None in record or None in record.values():
+                raise InputError(
+                    f"{origin}, row {number}: must have the {len(reader.fieldnames or [])} fields of the header; "
+                    "quote fields that contain commas or line breaks"
+                )
+            yield RawRow(origin, number, dict(record))
+    except csv.Error as error:
+        raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 
 
 def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
@@ -232,33 +307,6 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _download(source: Source, section: str) -> Path:
-    from huggingface_hub import hf_hub_download
-
-    use_cache_if_unreachable()
-    assert source.hub is not None
-    assert source.file is not None
-    try:
-        return Path(hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision))
-    except Exception as error:  # the hub's client raises its own, httpx's and the system's errors
-        raise _unreachable(source, section, error) from None
-
-
-def _read_hub(source: Source, streaming: bool, section: str) -> Iterator[RawRow]:
-    import datasets
-
-    use_cache_if_unreachable()
-    assert source.hub is not None
-    try:
-        rows = datasets.load_dataset(
-            source.hub, source.subset, revision=source.revision, split=source.split, streaming=streaming
-        )
-        for number, fields in enumerate(rows, start=1):
-            yield RawRow(source.hub, number, fields)
-    except Exception as error:  # as above, and any error of a builder or, of a stream, while it is read
-        raise _unreachable(source, section, error) from None
-
-
 def _unreachable(source: Source, section: str, error: Exception) -> InputError:
     """One line on why a data set could not be downloaded, with the remedy."""
     what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
@@ -287,3 +335,68 @@ def _unreachable(source: Source, section: str, error: Exception) -> InputError:
         return InputError(access)
     reason = one_line(error, 140) or type(error).__name__
     return InputError(f"{what}: could not be downloaded ({reason}); check the network and HF_ENDPOINT, {local}")
+
+
+def text_codec(encoding: str | None, origin: str, option: str | None) -> str:
+    """The name of the codec of an encoding; that of UTF-8, the default, skips a byte order mark.
+
+    Raises:
+        InputError: Python knows no such encoding of text.
+    """
+    try:
+        codec = codecs.lookup(encoding or "utf-8")
+        if not codec._is_text_encoding:
+            raise LookupError
+    except (LookupError, ValueError):  # ValueError: half a surrogate pair, a null character
+        raise InputError(
+            f"{origin}: unknown encoding {one_line(encoding, 40)!r}; set {option} to one that Python knows, such as "
+            "latin-1"
+        ) from None
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
+
+
+def wrong_encoding(data: bytes, origin: str, encoding: str, option: str | None, unit: str) -> InputError:
+    """One line on where a file does not fit its encoding, with the encoding that it probably has.
+
+    Args:
+        option: what sets the encoding, if anything does.
+        unit: what a line of the file is called.
+    """
+    name, place = "UTF-8" if encoding == "utf-8-sig" else encoding, ""
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        place = f", {unit} {line}: byte {data[error.start]:#04x}"
+    except UnicodeError:  # of a codec that does not say where
+        pass
+    guess = likely_encoding(data)
+    problem = f"{origin}{place}: is not {name} text"
+    if guess == "utf-8":
+        return InputError(f"{problem} but UTF-8; remove {option}")
+    if option is None:
+        return InputError(f"{problem}; save the file as UTF-8")
+    if guess is None or guess == encoding:
+        remedy = f"set {option} to the file's encoding"
+    else:
+        remedy = f"it is probably {guess}: set {option} {guess}"
+    return InputError(f"{problem}; {remedy}, or save the file as UTF-8")
+
+
+def likely_encoding(data: bytes) -> str | None:
+    """The encoding that bytes probably have; None if they give no hint."""
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode()
+        return "utf-8"
+    if mark := next(filter(data.startswith, _MARKS), None):
+        return _MARKS[mark]
+    if data[1::2].count(0) > len(data) / 4:
+        return "utf-16-le"
+    if data[::2].count(0) > len(data) / 4:
+        return "utf-16-be"
+    high = data.translate(None, bytes(range(0x80)))
+    ascii_letters = len(data) - len(data.translate(None, string.ascii_letters.encode()))
+    if not high or len(high) > _WESTERN * (len(high) + ascii_letters):
+        return None
+    # Latin-1 has only control characters between 0x80 and 0x9f, Windows' code page has quotation marks and dashes.
+    return "cp1252" if any(byte < 0xA0 for byte in high) else "latin-1"

@@ -8,7 +8,6 @@ rows that it has seen.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import load_dataset_card
 from instruct.data.chats import TrainOn
-from instruct.data.encoded import TRAINED
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.data.tokens import row_encoder
+from instruct.data.tokens import TRAINED, encoded_chats
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -80,7 +78,7 @@ class RowStream:
                 _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
             encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                _by_chat(row_encoder(template, self._max_length, self._train_on, counts, bad, TRAINED)),
+                self._encoder(template, counts, bad),
                 batched=True,
                 batch_size=_BATCH,
                 remove_columns=rows.column_names,
@@ -98,6 +96,17 @@ class RowStream:
             batch_size=1,
             features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
         )
+
+    def _encoder(self, template: ChatTemplate, counts: Counter[str], bad: BadRows) -> _Encode:
+        """A function of rows that returns those to train on, those of a chat as one: data sets are mixed by chats."""
+
+        # A function in a function: `datasets` copies everything else, and the counts with it.
+        def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+            encoded = encoded_chats(template, batch, self._max_length, self._train_on, counts, bad)
+            chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoded]
+            return {name: [[row[name] for row in chat] for chat in chats if chat] for name in _COLUMNS}
+
+        return encode
 
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
@@ -137,26 +146,14 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
 
     A file is identified by its size, its beginning and its end, because reading all of it takes too long.
     """
-    made_from = options.model_dump(mode="json", exclude={"eval_files", "eval_limit", "eval_fraction", "eval_samples"})
-    for key in ("on_bad_row", "chat_template", "chat_template_kwargs"):  # the templates are inputs of their own
-        made_from.pop(key)
+    other = {"eval_files", "eval_limit", "eval_fraction", "eval_samples", "on_bad_row"}
+    other |= {"chat_template", "chat_template_kwargs"}  # inputs of their own
     if options.empty_thinking is None:  # earlier versions did not have it
-        made_from.pop("empty_thinking")
+        other.add("empty_thinking")
+    made_from = options.model_dump(mode="json", exclude=other)
     files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
     identity = [made_from, [rows.sha256 for rows in samples], files]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-
-
-def _by_chat(encode: _Encode) -> _Encode:
-    """`encode` with the rows of a chat, of which there may be several, as one row: data sets are mixed by chats."""
-
-    def encode_chats(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        rows = encode(batch)
-        begins = [index for index, chat in enumerate(rows["chat"]) if not index or chat != rows["chat"][index - 1]]
-        bounds = list(itertools.pairwise([*begins, len(rows["chat"])]))
-        return {name: [rows[name][begin:end] for begin, end in bounds] for name in _COLUMNS}
-
-    return encode_chats
 
 
 def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str]]:

@@ -10,24 +10,185 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from instruct.base.errors import InputError
-from instruct.data.arrow import select
+from instruct.base.errors import InputError, counted
+from instruct.data.arrow import batches, numbers, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.chats import TrainOn, has_answer
-from instruct.data.encoded import LISTS, NUMBERS, TRAINED, EncodedRow, EncodedRows, Status, encoded_features
 from instruct.data.formats import Prompt
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
 from instruct.data.templates import DEFAULT, Rendering
 
 if TYPE_CHECKING:
+    from datasets import Dataset, Features
     from transformers import PreTrainedTokenizerBase
 
+Status = Literal["kept", "truncated", "empty", "fully_masked"]
+LISTS, NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "tokens", "loss_tokens")
+# A warning says so if a larger share of the answers loses its end token.
+MOST_CUT = 0.01
+PERCENTILES = (50, 90, 95, 99, 100)
+TRAINED: tuple[Status, ...] = ("kept", "truncated")
 _FACTS = ("ends", "cut", "chats", "rows", "repeated")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRow:
+    """A row's token ids.
+
+    Attributes:
+        input_ids: the row up to the end token of its last answer; truncated to the maximum length.
+        length: its tokens before truncation.
+        trained: where the parts that are trained on begin and end, before truncation, in order: answers with their end
+            tokens, or everything.
+        status: `kept`: complete; `truncated`: an answer lost its end token and possibly more; `fully_masked`: no token
+            to train on is left; `empty`: there was no response.
+    """
+
+    input_ids: list[int]
+    length: int
+    trained: tuple[tuple[int, int], ...]
+    status: Status
+
+    @property
+    def cut_answers(self) -> int:
+        """The answers that lost their end token to truncation."""
+        return sum(end > len(self.input_ids) for _, end in self.trained)
+
+    @property
+    def completion_length(self) -> int:
+        """The tokens that are trained on, before truncation."""
+        return sum(end - begin for begin, end in self.trained)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens after truncation."""
+        return len(self.input_ids)
+
+    @property
+    def loss_tokens(self) -> int:
+        """Those of them that are trained on."""
+        return sum(self.completion_mask)
+
+    @property
+    def completion_mask(self) -> list[int]:
+        """As long as `input_ids`: 1 on what is trained on, 0 on the rest."""
+        mask = [0] * len(self.input_ids)
+        for begin, end in self.trained:
+            end = min(end, len(mask))
+            mask[begin:end] = [1] * (end - begin)
+        return mask
+
+    @property
+    def labels(self) -> list[int]:
+        """As long as `input_ids`: the token id on what is trained on, -100 on the rest."""
+        return [token if on else -100 for token, on in zip(self.input_ids, self.completion_mask, strict=True)]
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """All rows of a RowSet, encoded.
+
+    Attributes:
+        encoded: on disk, one or several rows for each row of the RowSet, in its order, including those that are not
+            trained on, but not those that the template rejects: its `place`, EncodedRow's attributes but `trained`,
+            and as `chat` the number of the row that it was made of.
+        trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
+        counts: the number of rows of the RowSet by status, and of those `rejected`; `empty` includes those that the
+            RowSet left out. Only `kept` and `truncated` rows are trained on.
+        facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, and of those `cut` off; of `chats`
+            that became several rows, these `rows`, and their `repeated` tokens.
+        bad: rows that were left out, with what is wrong, as far as they are listed.
+    """
+
+    encoded: Dataset
+    trainable: Dataset
+    counts: dict[str, int]
+    facts: dict[str, int] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user has to know about the text that is trained on, one line each."""
+        return [*fact_notes(self.facts), *(f"left out: {problem}" for problem in self.bad)]
+
+    def dataset(self) -> Dataset:
+        """`trainable` with the columns `input_ids` and `labels` alone, lists of integers."""
+        return self.trainable.select_columns(["input_ids", "labels"])
+
+
+def fact_notes(counts: Mapping[str, int]) -> list[str]:
+    """What the user has to know about the text that is trained on, one line each, from `EncodedRows.facts`."""
+    facts = Counter(counts)
+    notes = []
+    if facts["thinking"] or facts["without"]:
+        how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
+        without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
+        notes.append(f"{counted(facts['thinking'], 'answer')} with thinking{without}")
+    for name, mode in (("asked_on", "true"), ("asked_off", "false")):
+        if facts[name]:
+            notes.append(
+                f"{counted(facts[name], 'answer')} after a prompt that a server sends only with "
+                f'chat_template_kwargs {{"enable_thinking": {mode}}}'
+            )
+    if facts["empty"]:
+        notes.append(
+            f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
+            "(data.empty_thinking: train)"
+        )
+    if facts["beside"]:
+        notes.append(
+            f"{counted(facts['beside'], 'answer')} with text beside a tool call: the chat template drops the text"
+        )
+    if facts["system"]:
+        notes.append(
+            f"{counted(facts['system'], 'chat')} with a system turn, which the chat template rejects: its text "
+            "begins the first user turn; ask the model in the same way, because a server rejects the turn, too"
+        )
+    if facts["chats"]:
+        notes.append(
+            f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "
+            f"the past differently for each answer: {facts['repeated']:,} tokens more; epochs and max_steps count "
+            "rows"
+        )
+    if facts["cut"] > MOST_CUT * facts["ends"]:
+        notes.append(
+            f"warning: {facts['cut']:,} of {counted(facts['ends'], 'answer')} lost the end token to "
+            f"max_length ({facts['cut'] / facts['ends']:.1%}), so the model learns less when to stop; raise "
+            "train.max_length"
+        )
+    return notes
+
+
+def encoded_features() -> Features:
+    """The columns of encoded rows."""
+    from datasets import Features, List, Value
+
+    lists, counts = dict.fromkeys(LISTS, List(Value("int32"))), dict.fromkeys((*NUMBERS, "chat"), Value("int32"))
+    return Features({**lists, **counts, **dict.fromkeys(("status", "place"), Value("string"))})
+
+
+def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
+    """The lengths in tokens at the 50th, 90th, 95th, 99th and 100th percentile, before truncation.
+
+    Returns:
+        `{"prompt": {50: …}, "completion": {…}, "total": {…}}`, including the completion's end token, by nearest rank:
+        every number is the length of a row.
+    """
+    import numpy
+
+    total, completion = (numbers(encoded.encoded, name) for name in ("length", "completion_length"))
+    lengths = {"prompt": total - completion, "completion": completion, "total": total}
+    answered = total > 0
+    count = int(answered.sum())
+    return {
+        part: {percent: int(sorted_values[max(0, -(-percent * count // 100) - 1)]) for percent in PERCENTILES if count}
+        for part, sorted_values in ((part, numpy.sort(values[answered])) for part, values in lengths.items())
+    }
 
 
 def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, rendering: Rendering = DEFAULT) -> list[int]:
@@ -81,56 +242,48 @@ def encode_rows(
     """
     counts: Counter[str] = Counter(empty=rowset.counts["empty"])
     bad, template = BadRows(on_bad_row), ChatTemplate(tokenizer, rendering)
-    encode = row_encoder(template, max_length, train_on, counts, bad)
-    encoded = rowset.folder.map(rowset.dataset, encode, encoded_features())
+    chats = (encoded_chats(template, part, max_length, train_on, counts, bad) for part in batches(rowset.dataset))
+    rows = (row for part in chats for chat in part for row in chat)
+    encoded = rowset.folder.store(rows, encoded_features())
     bad.check(len(rowset.dataset))
     trainable = encoded
     if any(status not in TRAINED for status in encoded.unique("status")):
         trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
     by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
     facts = template.facts + Counter({name: counts[name] for name in _FACTS})
-    return EncodedRows(encoded, trainable, by_status, rowset.folder, dict(facts), bad.listed)
+    return EncodedRows(encoded, trainable, by_status, dict(facts), bad.listed)
 
 
-def row_encoder(
+def encoded_chats(
     template: ChatTemplate,
+    batch: Mapping[str, list[str]],
     max_length: int | None,
     train_on: TrainOn,
     counts: Counter[str],
     bad: BadRows,
-    statuses: Sequence[Status] = get_args(Status),
-) -> Callable[[dict[str, list[str]]], dict[str, list[Any]]]:
-    """A function of a batch of a RowSet's data set, for `datasets.map`.
+) -> Iterator[list[dict[str, Any]]]:
+    """What each row of a batch of a RowSet's data set becomes, if it has something to learn, as `EncodedRows.encoded`.
 
     Args:
         counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
             `EncodedRows.facts` says of truncation and of chats that become several rows.
         bad: takes the rows that the template rejects.
-        statuses: the rows to return.
     """
-
-    # A function in a function: `datasets` copies everything else, and the counts with it.
-    def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
-        rows, places = [row for row, _ in filled], [place for _, place in filled]
-        chosen: list[tuple[EncodedRow, str]] = []
-        chats = _encode(template, rows, places, max_length, train_on, bad)
-        for number, (parts, place) in enumerate(zip(chats, places, strict=True), start=counts["chat"]):
-            if parts:
-                counts[_status(parts)] += 1
-            counts["ends"] += sum(len(part.trained) for part in parts)
-            counts["cut"] += sum(part.cut_answers for part in parts)
-            if len(parts) > 1:
-                longest = max(part.length for part in parts)
-                repeated = sum(part.length for part in parts) - longest
-                counts.update(chats=1, rows=len(parts), repeated=repeated)
-            counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
-            chosen += [(replace(part, chat=number), place) for part in parts if part.status in statuses]
-        counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows), chat=len(rows))
-        columns = {name: [getattr(row, name) for row, _ in chosen] for name in (*LISTS, *NUMBERS, "status")}
-        return {**columns, "place": [place for _, place in chosen]}
-
-    return encode
+    filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
+    rows, places = [row for row, _ in filled], [place for _, place in filled]
+    counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
+    for place, parts in zip(places, _encode(template, rows, places, max_length, train_on, bad), strict=True):
+        if parts:
+            counts[_status(parts)] += 1
+        if len(parts) > 1:
+            lengths = [part.length for part in parts]
+            counts.update(chats=1, rows=len(parts), repeated=sum(lengths) - max(lengths))
+        counts["ends"] += sum(len(part.trained) for part in parts)
+        counts["cut"] += sum(part.cut_answers for part in parts)
+        counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
+        about = {"chat": counts["chat"], "place": place}
+        yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]
+        counts["chat"] += 1
 
 
 def _status(parts: Sequence[EncodedRow]) -> Status:

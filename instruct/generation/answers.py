@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,9 @@ from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import finished_replies
+from instruct.generation.batches import System, Work, finished_replies
 from instruct.generation.options import GenerationConfig
-from instruct.generation.reply_files import write_rows
-from instruct.generation.work import System, Work
-from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
+from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt
@@ -52,66 +50,71 @@ def generate_answers(
     """
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
+    first = answer_work(prompts, template, config, rendering)
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
-    work = answer_work(prompts, template, config, rendering)
-    turns = [finished_replies(model, asked, work, config, folder, cluster)]
-    most = 1 + max(len(prompt.later) for prompt in prompts)
-    if most == 1:  # nothing needs all replies at a time
-        return {name: _write([kept], [], prompts, folder / f"{name}.json") for name, kept in turns[0].items()}
-    replies = {name: [[*written(kept, work.to_the_letter)]] for name, kept in turns[0].items()}
-    for number in range(2, most + 1):
-        later = {name: _next_turn(prompts, told) for name, told in replies.items()}
-        places = {name: [place for place, prompt in enumerate(of) if prompt] for name, of in later.items()}
-        every = [prompt for of in later.values() for prompt in of if prompt]
-        work = answer_work(every, template, config, rendering)
-        seeds = [prompt_seed(config.seed, number * len(prompts) + place) for of in places.values() for place in of]
-        work, shares = replace(work, seeds=seeds), {name: len(of) for name, of in places.items()}
-        turns.append(finished_replies(model, asked, work, config, folder / f"turn_{number}", cluster, shares))
-        for name, kept in turns[-1].items():
-            told: list[Reply] = [NOT_ASKED] * len(prompts)
-            for place, reply in zip(places[name], written(kept, work.to_the_letter), strict=True):
-                told[place] = reply
-            replies[name].append(told)
-    return {
-        name: _write([turn[name] for turn in turns], told, prompts, folder / f"{name}.json")
-        for name, told in replies.items()
-    }
+    kept = finished_replies(model, [(system, first) for system in asked], config, folder, cluster)
+    turns: dict[str, list[_Turn]] = {name: [(own, range(len(prompts)))] for name, own in kept.items()}
+    for number in range(2, 2 + max(len(prompt.later) for prompt in prompts)):
+        later = {name: _later(prompts, made) for name, made in turns.items()}
+        works = []
+        for system in asked:
+            numbers = [number * len(prompts) + place for place in later[system.name]]
+            own = [*later[system.name].values()]
+            works.append((system, answer_work(own, template, config, rendering, numbers)))
+        kept = finished_replies(model, works, config, folder / f"turn_{number}", cluster)
+        for name, made in turns.items():
+            made.append((kept[name], later[name]))
+    return {name: _write(prompts, made, folder / f"{name}.json") for name, made in turns.items()}
 
 
 NOT_ASKED = Failure("no answer to the turn before", permanent=True)
 
 
-def _next_turn(prompts: Sequence[EvalPrompt], told: Sequence[Sequence[Reply]]) -> list[EvalPrompt | None]:
-    """What a system is asked next about each prompt, after these replies of each turn; None: nothing."""
-    number = len(told)
-    asked: list[EvalPrompt | None] = []
-    for prompt, replies in zip(prompts, zip(*told, strict=True), strict=True):
-        texts = [reply.text for reply in replies if not isinstance(reply, Failure)]
-        if len(prompt.later) < number or len(texts) < number:
-            asked.append(None)
-            continue
-        earlier = prompt.answered([*texts, ""], "")[-1]["earlier"]
-        asked.append(replace(prompt, instruction=prompt.later[number - 1], later=(), earlier=tuple(earlier)))
-    return asked
+# What was kept of a turn, and the places of the prompts that were asked then.
+_Turn = tuple[KeptReplies, Collection[int]]
+
+
+def _replies(turns: Sequence[_Turn], count: int) -> Iterator[list[Reply]]:
+    """Of each of `count` prompts the reply to each turn, read a batch at a time."""
+    read = [(places, written(kept, to_the_letter=False)) for kept, places in turns]
+    for place in range(count):
+        yield [next(replies) if place in places else NOT_ASKED for places, replies in read]
+
+
+def _later(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn]) -> dict[int, EvalPrompt]:
+    """What a system is asked next, by the places of the prompts."""
+    following = map(_next_turn, prompts, _replies(turns, len(prompts)))
+    return {place: prompt for place, prompt in enumerate(following) if prompt}
+
+
+def _next_turn(prompt: EvalPrompt, replies: Sequence[Reply]) -> EvalPrompt | None:
+    """What a system is asked next about a prompt, after these replies to its turns; None: nothing."""
+    texts = [reply.text for reply in replies if not isinstance(reply, Failure)]
+    if len(prompt.later) < len(replies) or len(texts) < len(replies):
+        return None
+    earlier = prompt.answered([*texts, ""], "")[-1]["earlier"]
+    return replace(prompt, instruction=prompt.later[len(replies) - 1], later=(), earlier=tuple(earlier))
 
 
 def answer_work(
-    prompts: Sequence[EvalPrompt], template: Template, config: GenerationConfig, rendering: Rendering = DEFAULT
+    prompts: Sequence[EvalPrompt],
+    template: Template,
+    config: GenerationConfig,
+    rendering: Rendering = DEFAULT,
+    numbers: Sequence[int] | None = None,
 ) -> Work:
-    """What every system is asked for its answers."""
+    """What a system is asked for its answers; `numbers` draw the samples, by default those of the prompts."""
     from instruct.data.evaluation import eval_prompt
 
     temperatures = sampled_at(prompts, config)
     return Work(
         what="answers",
-        parts=("prompt", "answer"),
+        prompts=[eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
         places=[
             f"{prompt.dataset}: prompt {number} ({one_line(prompt.instruction, 60)!r})"
             for number, prompt in enumerate(prompts, start=1)
         ],
-        seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
-        token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template, rendering)[0] for prompt in prompts),
-        server_prompts=lambda: [eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
+        seeds=[prompt_seed(config.seed, number) for number in (range(len(prompts)) if numbers is None else numbers)],
         identities=[
             [prompt.dataset, prompt.instruction, *filter(None, [prompt.earlier, temperature])]
             for prompt, temperature in zip(prompts, temperatures, strict=True)
@@ -119,11 +122,8 @@ def answer_work(
         identity=[template, *filter(None, [rendering.identity()])],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
         | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),
-        rendering=rendering,
-        max_tokens=config.max_new_tokens,
-        thinking_budget=config.thinking_budget,
-        top_p=config.top_p,
         temperatures=temperatures,
+        rendering=rendering,
     )
 
 
@@ -138,39 +138,22 @@ def prompt_seed(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big") >> 1
 
 
-def sent_token_ids(
-    tokenizer: Any, prompts: Sequence[EvalPrompt], template: Template, rendering: Rendering = DEFAULT
-) -> list[list[int]]:
-    """What an engine on this machine is sent for each prompt: the tokens that training put before the answer."""
-    from instruct.data.evaluation import eval_prompt
-    from instruct.data.tokens import prompt_token_ids
-
-    asked = [eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts]
-    return [prompt_token_ids(tokenizer, prompt, rendering) for prompt in asked]
-
-
-def _write(
-    turns: Sequence[KeptReplies], replies: Sequence[Sequence[Reply]], prompts: Sequence[EvalPrompt], path: Path
-) -> ReplyStats:
-    """Write a finished system's answers, to each turn of each prompt, unless the file already holds them.
-
-    Args:
-        replies: of each turn; empty if there is one turn.
-    """
-    name = turns[0].system
+def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path) -> ReplyStats:
+    """Write a finished system's answers, to each turn of each prompt, unless the file already holds them."""
+    kept = [own for own, _ in turns]
+    name = kept[0].system
 
     def rows() -> Iterator[dict[str, Any]]:
-        every: Sequence[Iterable[Reply]] = replies or [written(turns[0], to_the_letter=False)]
-        for prompt, told in zip(prompts, zip(*every, strict=True), strict=True):
-            texts = ["" if isinstance(reply, Failure) else reply.text for reply in told]
-            for row, reply in zip(prompt.answered(texts, name), told, strict=False):
+        for prompt, replies in zip(prompts, _replies(turns, len(prompts)), strict=True):
+            texts = ["" if isinstance(reply, Failure) else reply.text for reply in replies]
+            for row, reply in zip(prompt.answered(texts, name), replies, strict=False):
                 if isinstance(reply, Failure):
                     yield {**row, "failed": reply.reason}
                     continue
                 beside = {"reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
-                yield {**row, **{name: value for name, value in beside.items() if value}}
+                yield {**row, **{key: value for key, value in beside.items() if value}}
 
     write_rows(path, rows, indent=2)
-    stats = reply_stats(*turns)
+    stats = reply_stats(*kept)
     warn_of_failures(name, stats, "answer")
     return stats

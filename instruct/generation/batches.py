@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
@@ -18,7 +18,8 @@ from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import warn
 from instruct.base.replies import Completion
-from instruct.data.templates import Rendering, writes_the_date
+from instruct.data.templates import DEFAULT, Rendering, writes_the_date
+from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import has_tokenizer, load_tokenizer
@@ -26,36 +27,87 @@ from instruct.engines.start import EngineKind, make_engine
 from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
-from instruct.generation.work import System, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 @dataclass(frozen=True)
+class System:
+    """A LoRA adapter's folder, None for the model itself, or a whole model's folder; and the temperature it samples at.
+
+    `name` is the name of its file, and of its adapter on a server.
+    """
+
+    name: str
+    source: Path | None
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a system is asked, in order, and how.
+
+    Attributes:
+        what: answers, or continuations, which go on with the text of their prompts and keep their white space.
+        prompts: chats, or texts.
+        places: where each prompt stands, for messages.
+        seeds: of each prompt's sample.
+        identities: everything about each prompt that could change a reply, for JSON.
+        identity: everything about all of them that could.
+        decoding: how is decoded, besides the temperature; it could change a reply, too. `max_new_tokens` are those of a
+            reply; near the context's end, one without `min_new_tokens`, before which it does not end, may be shorter.
+            `thinking_budget`: the most tokens of thinking before it; without one, both share the limit.
+        temperatures: of each prompt; None: the system's. Empty: all have the system's.
+        rendering: how chats become text.
+    """
+
+    what: Literal["answers", "continuations"]
+    prompts: Sequence[str | list[dict[str, str]]]
+    places: Sequence[str]
+    seeds: Sequence[int]
+    identities: Sequence[Any]
+    identity: list[Any]
+    decoding: dict[str, Any]
+    temperatures: Sequence[float | None] = ()
+    rendering: Rendering = DEFAULT
+
+    @property
+    def thinking_budget(self) -> int | None:
+        """The most tokens of thinking, besides those of the reply."""
+        return self.decoding.get("thinking_budget")
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens of a reply, with its thinking."""
+        thinking = 0 if self.thinking_budget is None else self.thinking_budget + MARKS_ROOM
+        return int(self.decoding["max_new_tokens"]) + thinking
+
+
+# Token ids as an array take a tenth of the memory.
+_Asked: TypeAlias = "Prompt | array[int]"
+_Prompts: TypeAlias = "Mapping[int, Sequence[_Asked]]"  # by the id of their work, which systems may share
+
+
+@dataclass(frozen=True)
 class _Planned:
     system: System
+    work: Work
     model: str  # that the engine is started on
     adapter: str | None
     kept: KeptReplies
-    start: int = 0  # of its share of the prompts
 
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A prompt as the engine is sent it, and the most tokens of its reply."""
-
-    prompt: Prompt | array[int]  # token ids as an array take a tenth of the memory
-    limit: int
+    def is_finished(self, config: EngineConfig) -> bool:
+        if self.kept.missing:
+            return False
+        return not self.work.prompts or config.engine == "auto" or self.kept.engine.startswith(config.engine + " ")
 
 
 def finished_replies(
     model: ModelOptions,
-    systems: Sequence[System],
-    work: Work,
+    asked: Sequence[tuple[System, Work]],
     config: EngineConfig,
     folder: Path,
     cluster: ClusterOptions | None = None,
-    shares: Mapping[str, int] | None = None,
 ) -> dict[str, KeptReplies]:
     """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
@@ -64,9 +116,6 @@ def finished_replies(
     that gets no reply is a Failure among the replies. If the model, adapter, prompts or
     decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `cluster`, its machines work
     on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
-
-    Args:
-        shares: how many of the prompts each system is asked, in their order; None: all of them.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -81,8 +130,7 @@ def finished_replies(
         model = model.model_copy(update={"name": name, "revision": revision})
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_Planned] = []
-    end = 0
-    for system in systems:
+    for system, work in asked:
         if not _NAME.fullmatch(system.name):
             raise InputError(
                 f"system {one_line(system.name, 60)!r}: not a file name; use letters, digits and . _ + - only"
@@ -95,15 +143,13 @@ def finished_replies(
             weights = model_identity(base, check_model(base))
         if config.engine == "server" and source is not None:  # the server knows it by the system's name
             base, adapter = model.name, system.name
-        start, end = (end, end + shares[system.name]) if shares is not None else (0, len(work.identities))
-        own = replace(work, identities=work.identities[start:end])
-        print_of = fingerprint([identity, weights], model, own, config, system.temperature)
-        kept = KeptReplies(folder, system.name, print_of, own.identities, config.batch_size)
-        planned.append(_Planned(system, base, adapter, kept, start))
+        print_of = fingerprint([identity, weights], model, work, config, system.temperature)
+        kept = KeptReplies(folder, system.name, print_of, work.identities, config.batch_size)
+        planned.append(_Planned(system, work, base, adapter, kept))
     for base in dict.fromkeys(each.model for each in planned):
         served = [each for each in planned if each.model == base]
-        if not all(_finished(each.kept, config) for each in served):
-            _ask(served, model, work, config, folder, cluster)
+        if not all(each.is_finished(config) for each in served):
+            _ask(served, model, config, folder, cluster)
     return {each.system.name: each.kept for each in planned}
 
 
@@ -129,38 +175,32 @@ def fingerprint(
     return hashed.hexdigest()
 
 
-def _finished(kept: KeptReplies, config: EngineConfig) -> bool:
-    return not kept.missing and (config.engine == "auto" or kept.engine.startswith(config.engine + " "))
-
-
 def _ask(
-    served: list[_Planned],
-    model: ModelOptions,
-    work: Work,
-    config: EngineConfig,
-    folder: Path,
-    cluster: ClusterOptions | None,
+    served: list[_Planned], model: ModelOptions, config: EngineConfig, folder: Path, cluster: ClusterOptions | None
 ) -> None:
     """Start one engine and ask what is missing of the systems on one base."""
+    works = {id(each.work): each.work for each in served}
+    work = served[0].work
+    prompts: _Prompts
     with progress_of(f"starting on {Path(served[0].model).name}") as show:
         if config.engine == "server":
-            engine, asked = _on_a_server(served, model, work, config)
+            engine, prompts, room = *_on_a_server(works, model, config), None
         else:
-            engine, asked = _with_weights(served, model, work, config, cluster)
+            engine, prompts, room = _with_weights(served, works, model, config, cluster)
         try:
             version = engine.start()
-            unfinished = {each.kept: each for each in served if not _finished(each.kept, config)}
+            unfinished = {each.kept: each for each in served if not each.is_finished(config)}
             for kept in unfinished:
                 kept.workers = engine.workers
                 kept.start(version)
                 if len(kept.missing) == len(kept.batches):
                     (folder / f"{kept.system}.json").unlink(missing_ok=True)  # replies to something else
-            batches = FixedBatches(
-                work.what,
-                list(unfinished),
-                lambda kept, places: _requests(unfinished[kept], places, asked, work, config),
-                apart=config.engine == "server",
-            )
+
+            def requests(kept: KeptReplies, places: Sequence[int]) -> list[Request]:
+                asked = unfinished[kept]
+                return [_request(asked, place, prompts[id(asked.work)][place], room) for place in places]
+
+            batches = FixedBatches(work.what, list(unfinished), requests, apart=config.engine == "server")
             ask_engine(engine, batches, show)
             for kept in unfinished:
                 _check_answered(kept, f"model {model.name}")
@@ -170,24 +210,21 @@ def _ask(
             engine.close()
 
 
-def _requests(
-    planned: _Planned, places: Sequence[int], asked: list[_Asked], work: Work, config: EngineConfig
-) -> list[Request]:
-    own = planned.system.temperature
-    temperatures = [work.temperature(planned.start + place, own) for place in places]
-    return [
-        Request(
-            key=planned.kept.request_key(place),
-            prompt=tuple(prompt) if isinstance(prompt := asked[planned.start + place].prompt, array) else prompt,
-            adapter=planned.adapter,
-            max_tokens=asked[planned.start + place].limit,
-            min_tokens=work.min_tokens,
-            temperature=temperature,
-            # A server need not know seeds, which matter only where something is drawn.
-            seed=work.seeds[planned.start + place] if config.engine != "server" or temperature > 0 else None,
-        )
-        for place, temperature in zip(places, temperatures, strict=True)
-    ]
+def _request(planned: _Planned, place: int, prompt: _Asked, room: int | None) -> Request:
+    """A prompt as the engine is sent it; `room`: for it and its reply, in tokens, which only a server knows itself."""
+    work, temperature = planned.work, planned.system.temperature
+    if work.temperatures and (own := work.temperatures[place]) is not None:
+        temperature = own
+    return Request(
+        key=planned.kept.request_key(place),
+        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
+        adapter=planned.adapter,
+        max_tokens=work.most_tokens if room is None else min(work.most_tokens, room - len(prompt)),
+        min_tokens=work.decoding.get("min_new_tokens", 0),
+        temperature=temperature,
+        # A server need not know seeds, which matter only where something is drawn.
+        seed=work.seeds[place] if room is not None or temperature > 0 else None,
+    )
 
 
 def _check_answered(kept: KeptReplies, subject: str) -> None:
@@ -223,16 +260,16 @@ def _warn_of_budget(kept: KeptReplies, budget: int) -> None:
 
 def _with_weights(
     served: list[_Planned],
+    works: dict[int, Work],
     model: ModelOptions,
-    work: Work,
     config: EngineConfig,
     cluster: ClusterOptions | None,
-) -> tuple[Engine, list[_Asked]]:
-    """The engine for systems on one base, here or on a cluster, and the prompts' tokens with the limits of replies."""
+) -> tuple[Engine, _Prompts, int]:
+    """The engine for systems on one base, here or on a cluster, the prompts' tokens, and the room for each."""
     from transformers import AutoConfig, AutoTokenizer
 
     kind = local_kind(model, config)
-    base = served[0].model
+    base, work = served[0].model, served[0].work
     revision = model.revision if base == model.name else None
     # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
     words = base if (Path(base) / "tokenizer_config.json").is_file() else model.name
@@ -248,43 +285,73 @@ def _with_weights(
     work.rendering.prepare(tokenizer)
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
-    token_ids = [array("I", ids) for ids in work.token_ids(tokenizer)]
+    prompts = {key: token_ids(tokenizer, own.prompts, own.rendering) for key, own in works.items()}
     if work.thinking_budget is not None and marks_of(tokenizer.chat_template) is None:
         raise InputError(
             f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
             "known; leave it out"
         )
-    most = _most_tokens(work)
-    wanted = config.max_model_len or max(map(len, token_ids)) + most
-    length = min(wanted, context or wanted)
-    for place, ids in zip(work.places, token_ids, strict=True):
-        if not 0 < len(ids) <= length - max(1, work.min_tokens):
-            prompt, reply = work.parts
-            least = f", of which the {reply} needs {work.min_tokens}" if work.min_tokens else ""
-            raise InputError(
-                f"{place} has {len(ids)} tokens, {length} hold {prompt} and {reply}{least}; shorten it or use a model "
-                "with a longer context"
-            )
-    options = EngineOptions(
-        subject=f"model {base}",
-        model=base,
+    wanted = config.max_model_len or max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
+    room = min(wanted, context or wanted)
+    for key, own in works.items():
+        _check_room(own, prompts[key], room)
+    options = replace(
+        _options(base, work, tokenizer),
         revision=revision,
-        decoding=_decoding(work),
-        context_length=length,
+        context_length=room,
         chat=True,
-        continues=work.to_the_letter,
-        parts_thinking=not work.to_the_letter,
-        thinking_budget=work.thinking_budget,
+        continues=work.what == "continuations",
         batch=config.batch_size,
         adapters=tuple(dict.fromkeys(Path(each.adapter) for each in served if each.adapter is not None)),
-        tokenizer=tokenizer,
         dtype=model.dtype,
         quantization=model.quantization,
         tensor_parallel_size=config.tensor_parallel_size or 1,
         gpu_memory_utilization=config.gpu_memory_utilization,
     )
-    asked = [_Asked(ids, min(most, length - len(ids))) for ids in token_ids]
-    return make_engine(kind, options, cluster=cluster), asked
+    return make_engine(kind, options, cluster=cluster), prompts, room
+
+
+def _options(model: str, work: Work, tokenizer: Any) -> EngineOptions:
+    """What engines of every kind are told; only a server knows how long its context is."""
+    return EngineOptions(
+        subject=f"model {model}",
+        model=model,
+        decoding=Decoding(top_p=work.decoding["top_p"], max_tokens=work.decoding["max_new_tokens"]),
+        context_length=0,
+        parts_thinking=work.what == "answers",
+        thinking_budget=work.thinking_budget,
+        tokenizer=tokenizer,
+    )
+
+
+def _check_room(work: Work, prompts: Sequence[_Asked], room: int) -> None:
+    """Refuse a prompt that leaves no room for its reply."""
+    least = work.decoding.get("min_new_tokens", 0)
+    for place, ids in zip(work.places, prompts, strict=True):
+        if not 0 < len(ids) <= room - max(1, least):
+            prompt, reply = ("prompt", "answer") if work.what == "answers" else ("prefix", "continuation")
+            needs = f", of which the {reply} needs {least}" if least else ""
+            raise InputError(
+                f"{place} has {len(ids)} tokens, {room} hold {prompt} and {reply}{needs}; shorten it or use a model "
+                "with a longer context"
+            )
+
+
+def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEFAULT) -> list[_Asked]:
+    """What an engine on this machine is sent for each prompt: the tokens that training put there.
+
+    A text that begins with nothing begins with a special token.
+    """
+    texts = list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
+    of_text = dict(zip(texts, text_token_ids(tokenizer, texts), strict=True))
+    begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    return [
+        array(
+            "I",
+            (of_text[prompt] or [begin]) if isinstance(prompt, str) else prompt_token_ids(tokenizer, prompt, rendering),
+        )
+        for prompt in prompts
+    ]
 
 
 def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
@@ -299,26 +366,19 @@ def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
     return "vllm"
 
 
-def _on_a_server(
-    served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
-) -> tuple[Engine, list[_Asked]]:
+def _on_a_server(works: dict[int, Work], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:
     """The engine for a server, and the prompts as chats, text, or token ids where it would render chats otherwise."""
-    prompts, decoding = work.server_prompts(), _decoding(work)
-    if tokenizer := _server_tokenizer(prompts, model, work.rendering):
-        prompts = [tuple(ids) for ids in work.token_ids(tokenizer)]
-        if marks_of(tokenizer.chat_template) not in (None, THINK):  # which are special tokens
-            decoding = decoding.model_copy(update={"extra": {"skip_special_tokens": False}})
-    options = EngineOptions(
-        subject=f"model {model.name}",
-        model=model.name,
-        decoding=decoding,
-        context_length=0,  # only the server knows
-        parts_thinking=not work.to_the_letter,
-        thinking_budget=work.thinking_budget,
-        tokenizer=tokenizer,
-    )
-    asked = [_Asked(prompt, _most_tokens(work)) for prompt in prompts]
-    return make_engine("server", options, config.base_url, config.batch_size, timeout=config.timeout), asked
+    work = next(iter(works.values()))
+    tokenizer = _server_tokenizer([prompt for own in works.values() for prompt in own.prompts], model, work.rendering)
+    prompts: _Prompts = {
+        key: token_ids(tokenizer, own.prompts, own.rendering) if tokenizer else own.prompts
+        for key, own in works.items()
+    }
+    options = _options(model.name, work, tokenizer)
+    if tokenizer and marks_of(tokenizer.chat_template) not in (None, THINK):  # which are special tokens
+        decoding = options.decoding.model_copy(update={"extra": {"skip_special_tokens": False}})
+        options = replace(options, decoding=decoding)
+    return make_engine("server", options, config.base_url, config.batch_size, timeout=config.timeout), prompts
 
 
 def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering: Rendering) -> Any:
@@ -330,12 +390,3 @@ def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering:
     tokenizer = load_tokenizer(f"model {model.name}", model_path(model.name), model.revision)
     rendering.prepare(tokenizer)
     return tokenizer if rendering.is_own or writes_the_date(tokenizer) else None
-
-
-def _most_tokens(work: Work) -> int:
-    """The most tokens of a reply, with its thinking."""
-    return work.max_tokens + (0 if work.thinking_budget is None else work.thinking_budget + MARKS_ROOM)
-
-
-def _decoding(work: Work) -> Decoding:
-    return Decoding(top_p=work.top_p, max_tokens=work.max_tokens)

@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -19,11 +18,9 @@ from instruct.base.replies import Completion
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import finished_replies
+from instruct.generation.batches import System, Work, finished_replies
 from instruct.generation.options import ContinuationOptions
-from instruct.generation.reply_files import json_list, write_rows
-from instruct.generation.work import System, Work
-from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
+from instruct.generation.written import ReplyStats, json_list, reply_stats, warn_of_failures, write_rows, written
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))
@@ -96,10 +93,11 @@ def continue_texts(
             "continuations: at temperature 0 all samples of a prefix are the same; set samples to 1 and give one seed"
         )
     work = continuation_work(draws, prefixes, options)
-    replies = finished_replies(model, asked, work, options.generation, folder, cluster)
+    works = [(system, work) for system in asked]
+    replies = finished_replies(model, works, options.generation, folder, cluster)
     stats = {name: reply_stats(kept) for name, kept in replies.items()}
     for name, each in stats.items():
-        warn_of_failures(name, each, work.parts[1])
+        warn_of_failures(name, each, "continuation")
     if failed := [name for name, each in stats.items() if each.failed]:
         # A sample that lacks texts is another sample: MAUVE and diversity have no bounds for what is missing.
         raise InstructError(
@@ -116,18 +114,12 @@ def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: Continua
     most, least = lengths(prefixes, options)
     return Work(
         what="continuations",
-        parts=("prefix", "continuation"),
+        prompts=[draw.prefix.text for draw in draws],
         places=[f"{draw.prefix.place}: the prefix {one_line(draw.prefix.text, 60)!r}" for draw in draws],
         seeds=[_draw_seed(draw) for draw in draws],
-        token_ids=lambda tokenizer: _token_ids(tokenizer, draws),
-        server_prompts=lambda: [draw.prefix.text for draw in draws],
         identities=[[draw.prefix.id, draw.prefix.text, draw.seed, draw.sample] for draw in draws],
         identity=[],
         decoding={"max_new_tokens": most, "min_new_tokens": least, "top_p": options.generation.top_p},
-        max_tokens=most,
-        min_tokens=least,
-        top_p=options.generation.top_p,
-        to_the_letter=True,
     )
 
 
@@ -153,16 +145,6 @@ def _draw_seed(draw: _Draw) -> int:
     """A sample's own seed, the same for all systems, whatever it is batched with."""
     text = json.dumps([draw.seed, draw.sample, draw.prefix.id])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
-
-
-def _token_ids(tokenizer: Any, draws: list[_Draw]) -> list[list[int]]:
-    """The tokens that training would put there; a text that begins with nothing begins with a special token."""
-    from instruct.data.tokens import text_token_ids
-
-    texts = list(dict.fromkeys(draw.prefix.text for draw in draws))
-    ids = dict(zip(texts, text_token_ids(tokenizer, texts), strict=True))
-    begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    return [ids[draw.prefix.text] or [begin] for draw in draws]
 
 
 def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:

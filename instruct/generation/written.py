@@ -1,14 +1,17 @@
-"""A system's replies as they are written, and what a run records about them."""
+"""A system's replies as they are written, the files that they are written to, and what a run records about them."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from instruct.asking.kept import KeptReplies
+from instruct.base.files import write_atomically
 from instruct.base.output import warn
 from instruct.base.replies import Failure, Reply
 
@@ -114,3 +117,32 @@ def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:
         f"{system}: no {reply} to {sum(stats.failed.values())} of {stats.n} requests ({reasons}); {rest}, "
         "--retry-failed asks all"
     )
+
+
+def json_list(rows: Iterable[dict[str, Any]], indent: int) -> Iterator[bytes]:
+    """The pieces of `json.dumps(list(rows), ensure_ascii=False, indent=indent)`, and a newline."""
+    pad = "\n" + " " * indent
+    before = "["
+    for row in rows:
+        yield (before + pad + json.dumps(row, ensure_ascii=False, indent=indent).replace("\n", pad)).encode()
+        before = ","
+    yield b"[]\n" if before == "[" else b"\n]\n"
+
+
+def write_rows(path: Path, rows: Callable[[], Iterable[dict[str, Any]]], indent: int) -> None:
+    """Write a file of rows, unless it already holds them: then its time of change stays.
+
+    It is written and compared row by row, because as a whole it takes many times its size.
+
+    Args:
+        rows: makes them; called twice.
+    """
+    if not _holds(path, json_list(rows(), indent)):
+        write_atomically(path, json_list(rows(), indent))
+
+
+def _holds(path: Path, content: Iterable[bytes]) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return all(file.read(len(piece)) == piece for piece in content) and not file.read(1)

@@ -119,7 +119,8 @@ class JudgmentStore(ReplyStore):
     def _execute_for(self, judgments: Iterable[Judgment], statement: str) -> None:
         rows = [vars(judged) | {"ratings": judged.ratings and json.dumps(judged.ratings)} for judged in judgments]
         if rows:
-            self._transaction(lambda: self._db.executemany(statement, rows))
+            with self._transaction():
+                self._db.executemany(statement, rows)
 
     def is_empty(self) -> bool:
         """Whether it has neither verdicts nor replies."""

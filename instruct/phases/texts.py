@@ -10,8 +10,7 @@ from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
 from instruct.data.formats import text_field
-from instruct.data.sources import RawRow, read_file
-from instruct.data.texts import is_text_file, read_texts
+from instruct.data.sources import RawRow, is_text_file, read_file, read_texts
 from instruct.engines.local import load_tokenizer
 from instruct.generation.continuations import Continuation, as_json
 from instruct.measuring.sampled import (

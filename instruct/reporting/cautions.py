@@ -8,7 +8,7 @@ from typing import Any
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.measured_results import TaskReport
 from instruct.base.errors import counted
-from instruct.data.encoded import MOST_CUT
+from instruct.data.tokens import MOST_CUT
 from instruct.judging.comparison import FILES
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread

@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -72,7 +71,20 @@ CREATE TABLE batches (
 """
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
 _MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE, 5: _THINKING}
-_UNREADABLE = object()
+# What a store keeps of a completion, of which the last three stand in tables of their own, and what fits as JSON.
+_FIELDS = [
+    *("text", "label_logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "choice", "model"),
+    *("reasoning", "tool_calls", "reasoning_tokens"),
+]
+_SELECT = f"""
+SELECT key, {", ".join(_FIELDS[:-1])}, tokens
+FROM completions LEFT JOIN beside USING (key) LEFT JOIN thinking USING (key)
+"""
+_JSON: dict[str, Callable[[Any], bool]] = {
+    "label_logprobs": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
+    "choice": lambda value: isinstance(value, dict),
+    "tool_calls": lambda value: isinstance(value, list),
+}
 _checked: set[Path] = set()  # stores whose pages this process has checked
 
 
@@ -93,7 +105,7 @@ class ReplyStore:
     """Completions by their keys, what they cost, and requests that failed.
 
     synchronous=FULL: neither a killed process nor a power cut loses what was committed. A store of an earlier version
-    is migrated, or read as it is with `migrate` False, which takes no lock.
+    is migrated; with `migrate` False, a copy of it in memory is, and the file stays as it is.
 
     Raises:
         InputError: the file is not a store, is damaged, or has another version.
@@ -115,6 +127,11 @@ class ReplyStore:
             if not self.shared:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._check_pages()
+            if not migrate and self._version()[0] in self.migrations:
+                file, self._db = self._db, sqlite3.connect(":memory:", isolation_level=None)
+                with contextlib.closing(file):
+                    file.backup(self._db)
+                migrate = True
             version = self._migrated() if migrate else self._version()[0]
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
@@ -124,7 +141,7 @@ class ReplyStore:
             raise InstructError(
                 f"{path}: cannot be opened ({_words(error)}); free disk space, or end the process that locks it"
             ) from None
-        if version != VERSION and (migrate or version not in self.migrations):
+        if version != VERSION:
             self._db.close()
             raise InputError(
                 f"{path}: is a {self.kind} of version {version}, not {VERSION}; use the version of emo-instruct "
@@ -149,24 +166,19 @@ class ReplyStore:
 
     def _migrated(self) -> int:
         """The store's version, after creating its tables or migrating them."""
-        version, tables = self._version()
-        if version == tables == 0 and self.shared:
+        if self._version() == (0, 0) and self.shared:
             self._db.execute("PRAGMA journal_mode = WAL")
-        if version in self.migrations or version == tables == 0:
+        if self._version()[0] in self.migrations or self._version() == (0, 0):
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:
-                version, tables = self._version()  # again: another process may have done it by now
-                script = ""
-                if version == tables == 0:
-                    version, script = VERSION, self.schema
-                while version in self.migrations:
-                    script += self.migrations[version]
-                    version += 1
+                version, tables = self._version()  # another process may have done it by now
+                script = "" if tables else self.schema
+                for earlier in range(version, VERSION) if tables else ():
+                    script += self.migrations[earlier]
                 for statement in script.split(";\n"):
                     self._db.execute(statement)
-                if script:
-                    self._db.execute(f"PRAGMA user_version = {version}")
-        return version
+                self._db.execute(f"PRAGMA user_version = {VERSION}")
+        return self._version()[0]
 
     def _version(self) -> tuple[int, int]:
         """The version and the number of tables; in one statement, so that both are of the same moment."""
@@ -185,21 +197,12 @@ class ReplyStore:
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """The stored completions among `keys`."""
-        completions: dict[str, Completion] = {}
-        columns = "key, text, label_logprobs, finish_reason, prompt_tokens, completion_tokens, choice, model"
-        for key, text, logprobs, finish, prompt, completion, choice, model in self._by_key(
-            f"SELECT {columns} FROM completions", keys
-        ):
-            odds = self._loaded(logprobs, "label_logprobs", _are_by_label)
-            whole = self._loaded(choice, "choice", lambda value: isinstance(value, dict))
-            completions[key] = Completion(text, odds, finish, prompt, completion, whole, model)
-        if (version := self._version()[0]) < 5:  # read without migrating
-            return completions
-        for key, reasoning, calls in self._by_key("SELECT key, reasoning, tool_calls FROM beside", completions):
-            calls = self._loaded(calls, "tool_calls", lambda value: isinstance(value, list))
-            completions[key] = replace(completions[key], reasoning=reasoning, tool_calls=calls)
-        for key, tokens in self._by_key("SELECT key, tokens FROM thinking", completions) if version > 5 else ():
-            completions[key] = replace(completions[key], reasoning_tokens=tokens)
+        completions = {}
+        for key, *values in self._by_key(_SELECT, keys):
+            fields = dict(zip(_FIELDS, values, strict=True))
+            for name, fits in _JSON.items():
+                fields[name] = self._loaded(fields[name], name, fits)
+            completions[key] = Completion(**fields)
         return completions
 
     def attempts(self, keys: Iterable[str]) -> dict[str, Attempts]:
@@ -219,47 +222,34 @@ class ReplyStore:
         more attempt at its request, if it was tried.
         """
         replies = list(replies)
-
-        def write() -> None:
-            self._insert([(key, reply) for key, reply, _ in replies])
+        with self._transaction():
+            self._insert((key, reply) for key, reply, _ in replies)
             self._db.executemany(
                 "INSERT INTO spending (key, judge, usd) VALUES (?, ?, ?)",
                 [(key, judge, usd) for key, _, usd in replies if usd],
             )
 
-        self._transaction(write)
-
-    def _insert(self, replies: Collection[tuple[str, Reply]]) -> None:
-        self._db.executemany(
-            "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
-            "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(key, *_completion_row(reply)) for key, reply in replies if isinstance(reply, Completion)],
-        )
-        self._db.executemany(
-            "INSERT OR IGNORE INTO beside VALUES (?, ?, ?)",
-            [
-                (key, reply.reasoning, None if reply.tool_calls is None else json.dumps(reply.tool_calls))
-                for key, reply in replies
-                if isinstance(reply, Completion) and (reply.reasoning, reply.tool_calls) != (None, None)
-            ],
-        )
-        self._db.executemany(
-            "INSERT OR IGNORE INTO thinking VALUES (?, ?)",
-            [
-                (key, reply.reasoning_tokens)
-                for key, reply in replies
-                if isinstance(reply, Completion) and reply.reasoning_tokens is not None
-            ],
-        )
-        self._db.executemany(
-            "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
-            "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
-            [
-                (key, reply.reason, reply.permanent)
-                for key, reply in replies
-                if isinstance(reply, Failure) and reply.tried
-            ],
-        )
+    def _insert(self, replies: Iterable[tuple[str, Reply]]) -> None:
+        for key, reply in replies:
+            if isinstance(reply, Completion):
+                row = {name: getattr(reply, name) for name in _FIELDS}
+                row |= {name: json.dumps(row[name]) for name in _JSON if row[name] is not None}
+                values = [row[name] for name in _FIELDS]
+                self._db.execute(
+                    "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
+                    "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    [key, *values[:7]],
+                )
+                if values[7:9] != [None, None]:
+                    self._db.execute("INSERT OR IGNORE INTO beside VALUES (?, ?, ?)", [key, *values[7:9]])
+                if values[9] is not None:
+                    self._db.execute("INSERT OR IGNORE INTO thinking VALUES (?, ?)", [key, values[9]])
+            elif reply.tried:
+                self._db.execute(
+                    "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+                    "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
+                    [key, reply.reason, reply.permanent],
+                )
 
     def spent_usd(self, judge: str | None = None) -> float:
         """What the replies in this store cost, in US dollars: all of them, or one judge's."""
@@ -324,19 +314,17 @@ class ReplyStore:
     def _loaded(self, text: str | None, column: str, fits: Callable[[Any], bool]) -> Any:
         if text is None:
             return None
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = _UNREADABLE
-        if not fits(value):
-            raise self._damaged(f"{column}: is not what was stored there")
-        return value
+        with contextlib.suppress(ValueError, RecursionError):
+            if fits(value := json.loads(text)):
+                return value
+        raise self._damaged(f"{column}: is not what was stored there")
 
-    def _transaction(self, write: Callable[[], object]) -> None:
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:  # commits, or rolls back
-                write()
+                yield
         except sqlite3.IntegrityError:
             raise
         except sqlite3.DatabaseError as error:
@@ -379,7 +367,8 @@ class BatchStore(ReplyStore):
         failed = "key NOT IN (SELECT key FROM completions)"
         if not self._read(f"SELECT 1 FROM attempts WHERE {failed} LIMIT 1"):
             return False
-        self._transaction(lambda: self._db.execute(f"UPDATE attempts SET attempts = 0, permanent = 0 WHERE {failed}"))
+        with self._transaction():
+            self._db.execute(f"UPDATE attempts SET attempts = 0, permanent = 0 WHERE {failed}")
         return True
 
     def replies(self, keys: Sequence[str]) -> list[Reply]:
@@ -395,23 +384,21 @@ class BatchStore(ReplyStore):
 
     def add_part(self, replies: Mapping[str, Reply]) -> None:
         """Commit replies, by their keys, of a batch that is not finished by them."""
-        self._transaction(lambda: self._insert(replies.items()))
+        with self._transaction():
+            self._insert(replies.items())
 
     def add_batch(self, work: str, engine: str, batch: int, seconds: float, replies: Mapping[str, Reply]) -> None:
         """Commit a batch's number, what it took, and those of its replies that are not committed, by their keys.
 
         The seconds of one that was finished before, but for failed requests, are added to.
         """
-
-        def write() -> None:
+        with self._transaction():
             self._insert(replies.items())
             self._db.execute(
                 "INSERT INTO batches (batch, work, engine, seconds) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (batch) DO UPDATE SET seconds = seconds + excluded.seconds",
                 (batch, work, engine, seconds),
             )
-
-        self._transaction(write)
 
     def start_over(self) -> None:
         """Remove everything if there are finished batches: other work begins, or another engine is asked.
@@ -423,19 +410,9 @@ class BatchStore(ReplyStore):
 
     def remove_batches(self) -> None:
         """Remove everything."""
-        tables = ("completions", "attempts", "beside", "thinking", "batches")
-        self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in tables])
-
-
-def _completion_row(reply: Completion) -> tuple[Any, ...]:
-    logprobs = None if reply.label_logprobs is None else json.dumps(reply.label_logprobs)
-    choice = None if reply.choice is None else json.dumps(reply.choice)
-    counts = reply.finish_reason, reply.prompt_tokens, reply.completion_tokens
-    return reply.text, logprobs, *counts, choice, reply.model
-
-
-def _are_by_label(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(is_number, value.values()))
+        with self._transaction():
+            for table in ("completions", "attempts", "beside", "thinking", "batches"):
+                self._db.execute(f"DELETE FROM {table}")
 
 
 def is_number(value: Any) -> bool:

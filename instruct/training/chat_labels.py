@@ -12,10 +12,9 @@ from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_m
 from instruct.base.errors import InputError
 from instruct.data.bad_rows import BadRows
 from instruct.data.chats import TrainOn, chat_row, has_answer, more_of, unused_keys
-from instruct.data.encoded import fact_notes
 from instruct.data.replies import ChatTemplate
 from instruct.data.templates import Rendering
-from instruct.data.tokens import chat_token_ids, join_pieces
+from instruct.data.tokens import chat_token_ids, fact_notes, join_pieces
 
 logger = logging.getLogger(__name__)
 # Columns of a labeled data set besides the tokens and labels of its rows.

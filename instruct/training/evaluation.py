@@ -13,8 +13,8 @@ import torch
 from transformers import TrainerCallback
 
 from instruct.base.files import write_atomically
-from instruct.data.encoded import EncodedRows
 from instruct.data.rows import SPLIT_SEED, RowSet
+from instruct.data.tokens import EncodedRows
 from instruct.training.rows import TrainingRows
 
 # Tokens of a plain text that its continuation starts from, and of an answer or continuation.

@@ -16,12 +16,12 @@ from rich.text import Text
 from instruct.base import output
 from instruct.base.errors import InputError, counted
 from instruct.data.arrow import numbers
-from instruct.data.encoded import PERCENTILES, TRAINED, length_percentiles
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
+from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.forward import shared_length
 from instruct.engines.memory import available_gib
 from instruct.engines.vllm_parsers import Served, as_served

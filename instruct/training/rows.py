@@ -11,15 +11,13 @@ from instruct.base.models import model_path
 from instruct.data.arrow import RowFolder, numbers
 from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
-from instruct.data.encoded import EncodedRows
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
-from instruct.data.sources import read_file
+from instruct.data.sources import is_text_file, read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
-from instruct.data.texts import is_text_file
-from instruct.data.tokens import encode_rows
+from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
 

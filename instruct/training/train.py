@@ -14,7 +14,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import model_path
 from instruct.base.options import recorded_inputs, same_inputs
-from instruct.data.encoded import EncodedRows
+from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp

@@ -29,8 +29,8 @@ def counted(count: int) -> Iterator[dict[str, Any]]:
 def test_a_folder_is_private_and_removed_with_what_was_made_for_it(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "mine"
     folder = RowFolder(run)
-    rows = folder.store(lambda: counted(2500), NUMBERS)
-    squares = folder.map(rows, lambda batch: {"number": [n * n for n in batch["number"]]}, NUMBERS)
+    rows = folder.store(counted(2500), NUMBERS)
+    squares = folder.store(({"number": row["number"] ** 2} for row in rows), NUMBERS)
     assert numbers(squares, "number").tolist() == [n * n for n in range(2500)]
     assert numbers(select(squares, [3, 1]), "number").tolist() == [9, 1]
     (inside,) = run.iterdir()
@@ -56,7 +56,7 @@ def test_what_the_rows_raise_is_raised_and_leaves_nothing(tmp_path: Path) -> Non
 
     folder = RowFolder(tmp_path / "run")
     with pytest.raises(InputError, match=r"^row 2: is wrong$"):
-        folder.store(failing, NUMBERS)
+        folder.store(failing(), NUMBERS)
     folder.close()
     assert list(tmp_path.iterdir()) == []
 

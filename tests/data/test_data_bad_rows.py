@@ -8,9 +8,8 @@ import pytest
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.base.errors import InputError, InputErrors
-from instruct.data.encoded import EncodedRows
 from instruct.data.rows import RowSet, load_rows
-from instruct.data.tokens import encode_rows
+from instruct.data.tokens import EncodedRows, encode_rows
 
 USER = {"role": "user", "content": "Say hello"}
 FINE = {"messages": [USER, {"role": "assistant", "content": "hello"}]}

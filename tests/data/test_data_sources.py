@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
-from instruct.data.encodings import likely_encoding
 from instruct.data.rows import load_rows
-from instruct.data.sources import read_file
+from instruct.data.sources import likely_encoding, read_file
 
 Write = Callable[[str, Any], str]
 ROWS = [

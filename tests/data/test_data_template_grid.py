@@ -18,9 +18,8 @@ from small_tokenizers import small_tokenizer, text_of
 from template_replies import REPLIES, Call
 
 from instruct.data.chats import chat_row
-from instruct.data.encoded import EncodedRows
 from instruct.data.templates import Rendering
-from instruct.data.tokens import encode_rows
+from instruct.data.tokens import EncodedRows, encode_rows
 
 FOLDER = Path(trl.__file__).parent / "chat_templates"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.jinja") if not file.stem.endswith("_training"))

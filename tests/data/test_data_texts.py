@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
-from instruct.data.encodings import likely_encoding
 from instruct.data.rows import load_rows
-from instruct.data.texts import is_text_file, read_texts
+from instruct.data.sources import is_text_file, likely_encoding, read_texts
 from instruct.data.tokens import encode_rows
 
 Write = Callable[[str, Any], str]

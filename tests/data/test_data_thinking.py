@@ -12,10 +12,9 @@ from small_tokenizers import small_tokenizer, text_of
 from transformers import AutoTokenizer, GenerationConfig
 
 from instruct.base.errors import InputError
-from instruct.data.encoded import EncodedRows
 from instruct.data.rows import load_rows
 from instruct.data.templates import Rendering
-from instruct.data.tokens import encode_rows
+from instruct.data.tokens import EncodedRows, encode_rows
 
 USER = {"role": "user", "content": "One?"}
 PLAIN = {"messages": [USER, {"role": "assistant", "content": "It is 1."}]}

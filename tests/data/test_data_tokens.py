@@ -13,13 +13,12 @@ from row_sets import row_set
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.base.errors import InputError
-from instruct.data.encoded import length_percentiles
 from instruct.data.evaluation import eval_prompt
 from instruct.data.formats import to_row
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
 from instruct.data.templates import Rendering
-from instruct.data.tokens import encode_row, encode_rows, prompt_token_ids
+from instruct.data.tokens import encode_row, encode_rows, length_percentiles, prompt_token_ids
 
 Write = Callable[[str, Any], str]
 USER = [{"role": "user", "content": "Say hello"}]

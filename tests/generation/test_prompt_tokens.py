@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.evaluation import EvalPrompt, eval_prompt
 from instruct.data.formats import to_row
 from instruct.data.sources import RawRow
 from instruct.data.tokens import encode_row
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
-from instruct.generation.answers import GenerationConfig, generate_answers, sent_token_ids
+from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.generation.batches import token_ids
 
 INSTRUCTIONS = [
     "Name three rivers.",
@@ -84,5 +85,5 @@ def test_engines_receive_the_prompts_of_training(
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 def test_any_instruction_has_one_alpaca_prompt(tokenizer: Any, instruction: str) -> None:
-    (sent,) = sent_token_ids(tokenizer, [EvalPrompt(instruction, "set")], "alpaca")
-    assert sent == trained_prompt(tokenizer, instruction, "alpaca")
+    (sent,) = token_ids(tokenizer, [eval_prompt(instruction, "alpaca")])
+    assert list(sent) == trained_prompt(tokenizer, instruction, "alpaca")

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.generation.reply_files import json_list, write_rows
+from instruct.generation.written import json_list, write_rows
 
 ROWS = st.lists(st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(), max_size=3), max_size=4)
 

@@ -13,7 +13,7 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.options import Options, Texts
 from instruct.base.output import say
-from instruct.data.texts import read_texts
+from instruct.data.sources import read_texts
 
 
 class RowOptions(Options):
