@@ -7,8 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Format, Template
@@ -30,6 +29,7 @@ PROMPT_NO_INPUT = (
     "Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:"
 )
+_PARTS = [re.split(r"\{instruction\}|\{input\}", prompt) for prompt in (PROMPT_INPUT, PROMPT_NO_INPUT)]
 
 KEYS: dict[Format, tuple[str, ...]] = {
     "alpaca": ("instruction", "output"),
@@ -42,21 +42,18 @@ SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistan
 ROLES = {role: role for role in ("system", "user", "assistant", "tool")}
 
 
-@dataclass(frozen=True)
-class _Turn:
-    """A turn of a chat; `where` names its text in errors, `more` is what `more_of` returns."""
+class _Turn(NamedTuple):
+    """A turn of a chat, whose text is not checked yet; `where` names the text in errors."""
 
-    role: str
-    content: Any
+    message: Message
     where: str
-    more: dict[str, Any]
 
     def is_filled(self, raw: RawRow) -> bool:
-        return "tool_calls" in self.more or _response(self.content, raw, self.where) is not None
+        return "tool_calls" in self.message or _response(self.message["content"], raw, self.where) is not None
 
-    def message(self, raw: RawRow) -> Message:
-        content = "" if self.content is None and self.more else self.content
-        return {"role": self.role, "content": _text(content, raw, self.where), **self.more}
+    def checked(self, raw: RawRow) -> Message:
+        content = "" if self.message["content"] is None and len(self.message) > 2 else self.message["content"]
+        return {**self.message, "content": _text(content, raw, self.where)}
 
 
 # Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
@@ -124,18 +121,13 @@ def to_row(
 def alpaca_prompt(instruction: str, input: str = "") -> str:
     """Stanford Alpaca's prompt for an instruction, with or without an input."""
     # Not str.format: an instruction may contain braces or look like the other placeholder.
-    if input == "":
-        before, after = PROMPT_NO_INPUT.split("{instruction}")
-        return before + instruction + after
-    before, rest = PROMPT_INPUT.split("{instruction}")
-    between, after = rest.split("{input}")
-    return before + instruction + between + input + after
+    before, *between, after = _PARTS[1 if input == "" else 0]
+    return before + instruction + "".join(text + input for text in between) + after
 
 
 def alpaca_request(prompt: str) -> str:
     """What an `alpaca_prompt` asks: its instruction, and its input after an empty line."""
-    for template in (PROMPT_INPUT, PROMPT_NO_INPUT):
-        before, *between, after = re.split(r"\{instruction\}|\{input\}", template)
+    for before, *between, after in _PARTS:
         if prompt.startswith(before) and prompt.endswith(after):
             asked = prompt[len(before) : len(prompt) - len(after)]
             return asked.replace(between[0], "\n\n", 1) if between else asked
@@ -184,30 +176,30 @@ def _from_prompt_completion(raw: RawRow, template: Template, counts: Counter[str
     if isinstance(prompt, list):
         turns = _turns(raw, "prompt", prompt, counts)
     else:
-        turns = [_Turn("user", prompt, "prompt", {})]
-    answer = _Turn("assistant", completion, "completion", {})
+        turns = [_Turn({"role": "user", "content": prompt}, "prompt")]
     if isinstance(completion, list):
         answers = _turns(raw, "completion", completion, counts)
-        if [turn.role for turn in answers] != ["assistant"]:
+        if [turn.message["role"] for turn in answers] != ["assistant"]:
             raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
-        answer = answers[0]
-    return _from_chat(raw, [*turns, answer], _tools(raw), template, "last_turn", Counter())
+    else:
+        answers = [_Turn({"role": "assistant", "content": completion}, "completion")]
+    return _from_chat(raw, [*turns, *answers], _tools(raw), template, "last_turn", Counter())
 
 
 def _from_chat(
     raw: RawRow, chat: list[_Turn], tools: Any, template: Template, train_on: TrainOn, turns: Counter[str]
 ) -> dict[str, Any] | None:
-    answers = [index for index, turn in enumerate(chat) if turn.role == "assistant"]
+    answers = [index for index, turn in enumerate(chat) if turn.message["role"] == "assistant"]
     while answers and not chat[answers[-1]].is_filled(raw):
         answers.pop()
     if not answers:
         return None
     if answers[-1] == 0:
         raise InputError(f"{raw.place}: {chat[0].where}: no turn before the answer; remove the row")
-    messages = [turn.message(raw) for turn in chat[: answers[-1] + 1]]
+    messages = [turn.checked(raw) for turn in chat[: answers[-1] + 1]]
     # Only roles matter of the turns after the last answer, which are counted and left out.
-    after: list[Message] = [{"role": turn.role, "content": ""} for turn in chat[len(messages) :]]
-    row = chat_row(messages + after, tools, train_on, turns)
+    after = [{"role": turn.message["role"], "content": ""} for turn in chat[len(messages) :]]
+    row = chat_row([*messages, *after], tools, train_on, turns)
     if row is None or template == "chat":
         return row
     prompt, answer = row["prompt"], row["completion"][0]
@@ -263,7 +255,8 @@ def _turns(
             )
         content = turn.get(keys[1])
         content = text_of({"content": content}) if is_text(content) else content
-        turns.append(_Turn(roles[role], content, f"{where}.{keys[1]}", _more(raw, where, turn, roles[role])))
+        message = {"role": roles[role], "content": content, **_more(raw, where, turn, roles[role])}
+        turns.append(_Turn(message, f"{where}.{keys[1]}"))
         if counts is not None:
             counts.update(f"unused key {one_line(key, 40)}" for key in unused_keys(turn, roles[role], keys))
     return turns

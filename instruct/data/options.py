@@ -44,7 +44,7 @@ class SourceOptions(Options):
         return ", ".join(Path(file).name for file in self.files or []) or str(self.card)
 
     def reading(self) -> dict[str, Any]:
-        """The arguments of `data.rows.load_rows` and `iterate_rows` that say what is read, and how.
+        """The arguments of `data.rows.RowReader` that say what is read, and how.
 
         Raises:
             InputError: an unknown card.

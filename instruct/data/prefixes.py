@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from instruct.base.errors import InputError
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
 from instruct.data.formats import to_row
-from instruct.data.rows import raw_rows
+from instruct.data.rows import RowReader
 from instruct.data.sources import RawRow, is_text_file
 
 _WORD = re.compile(r"\S+")
@@ -90,8 +90,10 @@ def load_prefixes(
     elif not files:
         raise InputError("continuations: no card and no files; set continuations.card (see `instruct list data`)")
     cut = _merged(card.cut if card and card.cut else Cut(), cut)
+    reader = RowReader(card, files, documents=documents, encoding=encoding, section="continuations")
     if cut.prefix is None and files and column is None:
-        return _already_cut(raw_rows(card, files=files, section="continuations"), files, cut, limit)
+        reader = RowReader(card, files, section="continuations")
+        return _already_cut(itertools.islice(reader.raw_rows(), limit), files, cut)
     if cut.prefix is None:
         raise InputError(f"continuations: {_NO_LENGTH}")
     for length in (cut.prefix, cut.continuation):
@@ -101,17 +103,14 @@ def load_prefixes(
                 "in words"
             )
     counts: Counter[str] = Counter(read=0)
-    rows = raw_rows(card, files=files, documents=documents, encoding=encoding, section="continuations")
-    texts = _texts(rows, cut, column or "text", counts)
     prefixes: list[Prefix] = []
+    texts = _texts(reader.raw_rows(), cut, column or "text", counts)
     for name, place, text in _joined(texts) if cut.windows else texts:
-        before = len(prefixes)
-        for number, (prefix, reference) in enumerate(_pieces(text, cut, tokenizer), start=1):
-            prefixes.append(Prefix(f"{name}:{number}" if cut.windows else name, prefix, reference, place))
-            if len(prefixes) == limit:
-                break
-        counts["too short to cut"] += len(prefixes) == before
-        counts["kept"] += len(prefixes) > before
+        most = None if limit is None else limit - len(prefixes)
+        pieces = [*itertools.islice(_pieces(text, cut, tokenizer), most)]
+        counts["kept" if pieces else "too short to cut"] += 1
+        names = [f"{name}:{number}" for number in range(1, len(pieces) + 1)] if cut.windows else [name]
+        prefixes += [Prefix(id, *piece, place) for id, piece in zip(names, pieces, strict=False)]
         if len(prefixes) == limit:
             break
     corpus = "+".join(_name(file) for file in files) if files else card.name if card else ""
@@ -125,16 +124,16 @@ def load_prefixes(
 _NO_LENGTH = "has no length for prefixes; set continuations.prefix, such as 20 words"
 
 
-def _already_cut(rows: Iterator[RawRow], files: list[str], cut: Cut, limit: int | None) -> PrefixSet:
+def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut) -> PrefixSet:
     """The rows of a table with the columns `prefix` and `reference`."""
     prefixes = []
-    for raw in itertools.islice(rows, limit):
-        texts = [raw.fields.get(name) for name in ("prefix", "reference")]
-        if not all(isinstance(text, str) for text in texts):
+    for raw in rows:
+        text, reference = (raw.fields.get(name) for name in ("prefix", "reference"))
+        if not isinstance(text, str) or not isinstance(reference, str):
             raise InputError(
                 f"{raw.place}: continuations: {_NO_LENGTH}, or give rows with the texts `prefix` and `reference`"
             )
-        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", str(texts[0]), str(texts[1]), raw.place))
+        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", text, reference, raw.place))
     counts = {"read": len(prefixes), "kept": len(prefixes)}
     return PrefixSet("+".join(map(_name, files)), prefixes, counts, cut)
 
@@ -149,29 +148,30 @@ def _merged(base: Cut, over: Cut) -> Cut:
 def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str]]:
     """Each text that the filters leave, with an id and its place; the others are counted."""
     names: dict[str, str] = {}
-    for raw in rows:
-        if counts["read"] == cut.rows:
-            return
+    for raw in itertools.islice(rows, cut.rows):
         counts["read"] += 1
         if is_text_file(Path(raw.origin)):
             column = "text"
         if column not in raw.fields:
             raise InputError(f"{raw.place}: no column {column!r} (columns: {raw.columns}); set continuations.column")
         row = to_row(RawRow(raw.origin, raw.row, {"text": raw.fields[column]}), "text", "chat")
-        text: str = row["text"] if row else ""
-        if row is None:
-            counts["blank"] += 1
-        elif cut.min_characters and len(text) < cut.min_characters:
-            counts["too few characters"] += 1
-        elif cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
-            counts["too few words"] += 1
-        elif cut.without and cut.without in text:
-            counts["with the pattern"] += 1
-        else:
-            if raw.origin not in names:
-                name = _name(raw.origin)
-                names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
-            yield f"{names[raw.origin]}:{raw.row}", raw.place, text
+        if reason := "blank" if row is None else _left_out(row["text"], cut):
+            counts[reason] += 1
+            continue
+        if raw.origin not in names:
+            name = _name(raw.origin)
+            names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
+        assert row
+        yield f"{names[raw.origin]}:{raw.row}", raw.place, row["text"]
+
+
+def _left_out(text: str, cut: Cut) -> str | None:
+    """Why the filters leave a text out, if they do."""
+    if cut.min_characters and len(text) < cut.min_characters:
+        return "too few characters"
+    if cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
+        return "too few words"
+    return "with the pattern" if cut.without and cut.without in text else None
 
 
 def _joined(texts: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, counted
 from instruct.data.arrow import RowFolder, batches, select
@@ -90,62 +91,135 @@ class RowSet:
         return self.format == "text"
 
 
-class Reading(TypedDict, total=False):
-    """How rows are read, instead of as a card says.
+@dataclass
+class RowReader:
+    """Reads the rows of a card's source, or of `files` as the card says; without a card, the first row has the format.
 
     Attributes:
         files: .json, .jsonl, .csv, .parquet, or text (.txt, .tokens, either with .gz), instead of the card's source.
         template: instead of the card's (without a card: `chat`).
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
         encoding: of text files, instead of the card's (default: UTF-8).
-        section: of the config, for errors (default: `data`).
-        on_bad_row: what a malformed row does, see `BadRows` (default: it stops).
+        section: of the config, for errors.
+        train_on: `last_turn` makes the answers before the last one part of the prompt.
+        format: that the rows must have, which is that of the training rows, if they are to be evaluated on; once a row
+            was read, the one that they have.
+        streaming: read a data set of the hub without downloading all of it.
+        bad: takes the malformed rows; without it, the first one stops.
+        turns: counts the turns of chats, see `chat_row`.
     """
 
-    files: list[str] | None
-    template: Template | None
-    documents: Documents | None
-    encoding: str | None
-    section: str
-    on_bad_row: OnBadRow | None
+    card: DatasetCard | None = None
+    files: list[str] | None = None
+    template: Template | None = None
+    documents: Documents | None = None
+    encoding: str | None = None
+    section: str = "data"
+    train_on: TrainOn = "assistant_turns"
+    format: Format | None = None
+    streaming: bool = False
+    bad: BadRows | None = None
+    turns: Counter[str] = field(default_factory=Counter)
+
+    def rows(self) -> Iterator[tuple[RawRow, dict[str, Any] | None]]:
+        """Each row as it is there and as TRL has it (None: it has nothing to learn), one at a time.
+
+        Raises:
+            InputError: a source without rows, or a row that does not match the format. The message names the file, the
+                row, the field and the remedy.
+        """
+        card, expected = self.card, self.format
+        if card is None and not self.files:
+            raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
+        if card is not None:
+            check_purpose(card, "train")
+        template = self.template or (card.template if card else "chat")
+        for number, raw in enumerate(self.raw_rows()):
+            if expected and number == 0 and not all(key in raw.fields for key in KEYS[expected]):
+                raise InputError(
+                    f"{raw.place}: has the columns {raw.columns}, but the training rows are of "
+                    f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
+                )
+            self.format = self.format or (card.format if card else detect_format(raw))
+            if self.format == "text" and self.template:
+                raise InputError(
+                    f"{raw.origin}: has texts without prompts, which take no template; remove data.template"
+                )
+            try:
+                row = to_row(raw, self.format, template, self.train_on, self.turns)
+            except InputError as error:
+                if self.bad is None:
+                    raise
+                self.bad.add(error, malformed=True)
+                continue
+            yield raw, row
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """The rows as they are there.
+
+        Raises:
+            InputError: an unreadable file, or a data set that cannot be downloaded.
+        """
+        card = self.card
+        rows: Iterable[RawRow]
+        if self.files:
+            rows = itertools.chain.from_iterable(self._read(Path(file).expanduser()) for file in self.files)
+        else:
+            assert card is not None
+            rows = read_source(card.source, card.folder, self._read, self.streaming, self.section)
+        for raw in rows:
+            # A user's own file does not have to nest its fields like the card's source.
+            if card is None or card.column is None or (self.files and card.column not in raw.fields):
+                yield raw
+            else:
+                yield _unwrapped(raw, card.column, card.format)
+
+    def _read(self, path: Path, origin: str | None = None) -> Iterator[RawRow]:
+        """The rows of a table or of a text file."""
+        if is_text_file(Path(origin or path)):
+            documents, encoding = (self.card.documents, self.card.encoding) if self.card else (None, None)
+            return read_texts(
+                path, origin, self.documents or documents or "line", self.encoding or encoding, self.section
+            )
+        if self.documents or self.encoding:
+            raise InputError(
+                f"{origin or path}: is not a text file; remove {self.section}.documents and {self.section}.encoding "
+                "(a table is in UTF-8)"
+            )
+        return read_file(path, origin)
 
 
 def load_rows(
     card: DatasetCard | None,
     *,
     limit: int | None = None,
-    train_on: TrainOn = "assistant_turns",
-    format: Format | None = None,
     folder: RowFolder | None = None,
-    **how: Unpack[Reading],
+    on_bad_row: OnBadRow | None = None,
+    **reading: Any,
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
     Args:
         card: where the rows are and how to read them; without a card, the first row of `files` determines the format.
         limit: stop after keeping this many rows.
-        train_on: `last_turn` makes the answers before the last one part of the prompt.
-        format: that the rows must have, which is that of the training rows, if they are to be evaluated on.
         folder: for the rows' files (default: a temporary one).
-        how: see `Reading`.
+        on_bad_row: what a malformed row does, see `BadRows` (default: it stops).
+        reading: how they are read, see `RowReader`.
 
     Raises:
-        InputError: a source without rows, a row that does not match the format, or no row with a response. The message
-            names the file, the row, the field and the remedy.
+        InputError: as `RowReader.rows`, or no row has a response.
     """
-    turns: Counter[str] = Counter()
     counts = {"read": 0, "kept": 0, "empty": 0}
     digest = hashlib.sha256()
-    bad = BadRows(how.get("on_bad_row"))
-    first: RawRow | None = None
-    detected: Format | None = format
+    bad = BadRows(on_bad_row)
+    reader = RowReader(card, bad=bad, **reading)
 
     def kept() -> Iterator[dict[str, str]]:
-        nonlocal first, detected
-        for raw, own, row in iterate_rows(card, train_on=train_on, format=format, turns=turns, bad=bad, **how):
+        origin = None
+        for raw, row in reader.rows():
             if counts["kept"] == limit:
                 return
-            first, detected = first or raw, own
+            origin = origin or raw.origin
             counts["read"] += 1
             counts["empty" if row is None else "kept"] += 1
             if row is not None:
@@ -155,20 +229,19 @@ def load_rows(
         bad.check(counts["read"])
         counts.update(bad.counts)
         if not counts["kept"]:
-            what = "texts are blank" if detected == "text" else "responses are empty"
-            origin = first.origin if first else ""
-            raise InputError(f"{origin}: all {counts['read']} {what}; fill them in or give other files")
+            what = "texts are blank" if reader.format == "text" else "responses are empty"
+            raise InputError(f"{origin or ''}: all {counts['read']} {what}; fill them in or give other files")
 
     folder = folder or RowFolder()
     dataset = folder.store(kept(), stored_features())
     notes = []
-    if card and not how.get("files") and limit is None and card.rows not in (None, counts["read"]):
+    if card and not reader.files and limit is None and card.rows not in (None, counts["read"]):
         notes.append(
             f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
         )
-    notes += turn_notes(turns, train_on)
+    notes += turn_notes(reader.turns, reader.train_on)
     notes += [f"left out: {problem}" for problem in bad.listed]
-    return RowSet(dataset, folder, counts, digest.hexdigest(), notes, detected, dict(turns))
+    return RowSet(dataset, folder, counts, digest.hexdigest(), notes, reader.format, dict(reader.turns))
 
 
 def stored_features() -> Features:
@@ -182,55 +255,6 @@ def stored(raw: RawRow, row: dict[str, Any] | None) -> dict[str, str]:
     """A row as it is stored, with its place; the text of None, which has nothing to learn, is empty."""
     place = f"{raw.origin}:{raw.row}".encode(errors="backslashreplace").decode()
     return {"row": "" if row is None else json.dumps(row), "place": place}
-
-
-def iterate_rows(
-    card: DatasetCard | None,
-    *,
-    train_on: TrainOn,
-    format: Format | None = None,
-    turns: Counter[str] | None = None,
-    bad: BadRows | None = None,
-    streaming: bool = False,
-    **how: Unpack[Reading],
-) -> Iterator[tuple[RawRow, Format, dict[str, Any] | None]]:
-    """Each row of a source with its format and as TRL has it (None: it has nothing to learn), one at a time.
-
-    Args:
-        turns: counts the turns of chats, see `chat_row`.
-        bad: takes the malformed rows (default: the first one stops).
-        streaming: read a data set of the hub without downloading all of it.
-        how: see `Reading`.
-
-    Raises:
-        InputError: as `load_rows`, at the row that is wrong.
-    """
-    if card is None and not how.get("files"):
-        raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
-    if card is not None:
-        check_purpose(card, "train")
-    expected = format
-    format = format or (card.format if card else None)
-    template = how.get("template")
-    first = True
-    for raw in raw_rows(card, streaming, **how):
-        if expected and first and not all(key in raw.fields for key in KEYS[expected]):
-            raise InputError(
-                f"{raw.place}: has the columns {raw.columns}, but the training rows are of "
-                f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
-            )
-        first = False
-        format = format or detect_format(raw)
-        if format == "text" and template:
-            raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
-        try:
-            row = to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
-        except InputError as error:
-            if bad is None:
-                raise
-            bad.add(error, malformed=True)
-            continue
-        yield raw, format, row
 
 
 def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
@@ -285,39 +309,6 @@ def _selected(rows: RowSet, indices: list[int]) -> RowSet:
 
 def _identity(row: dict[str, Any]) -> bytes:
     return json.dumps(row, sort_keys=True, ensure_ascii=False).encode()
-
-
-def raw_rows(card: DatasetCard | None, streaming: bool = False, **how: Unpack[Reading]) -> Iterator[RawRow]:
-    """The rows of files, or else of a card's source, as they are there; for `how`, see `Reading`.
-
-    Raises:
-        InputError: an unreadable file, or a data set that cannot be downloaded.
-    """
-    files, documents, encoding = how.get("files"), how.get("documents"), how.get("encoding")
-    section = how.get("section", "data")
-
-    def read(path: Path, origin: str | None = None) -> Iterator[RawRow]:
-        if is_text_file(Path(origin or path)):
-            of_card = (card.documents, card.encoding) if card else (None, None)
-            return read_texts(path, origin, documents or of_card[0] or "line", encoding or of_card[1], section)
-        if documents or encoding:
-            raise InputError(
-                f"{origin or path}: is not a text file; remove {section}.documents and {section}.encoding (a table is "
-                "in UTF-8)"
-            )
-        return read_file(path, origin)
-
-    if files:
-        rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
-    else:
-        assert card is not None
-        rows = read_source(card.source, card.folder, read, streaming, section)
-    for raw in rows:
-        # A user's own file does not have to nest its fields like the card's source.
-        if card is None or card.column is None or (files and card.column not in raw.fields):
-            yield raw
-        else:
-            yield _unwrapped(raw, card.column, card.format)
 
 
 def _unwrapped(raw: RawRow, column: str, format: Format) -> RawRow:

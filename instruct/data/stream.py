@@ -20,7 +20,7 @@ from instruct.data.chats import TrainOn
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.replies import ChatTemplate
-from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
+from instruct.data.rows import RowReader, RowSet, stored, stored_features
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.data.tokens import TRAINED, encoded_chats
 
@@ -160,7 +160,7 @@ def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str
     """The rows of a data set as JSON, again and again, each with its place; a row with nothing to learn is empty."""
     while True:
         kept = 0
-        for raw, _, row in iterate_rows(**source.reading(), train_on=train_on, streaming=True):
+        for raw, row in RowReader(**source.reading(), train_on=train_on, streaming=True).rows():
             if kept == source.limit:
                 break
             kept += row is not None

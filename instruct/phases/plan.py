@@ -22,7 +22,7 @@ from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.cards import DatasetCard, load_dataset_card
 from instruct.data.evaluation import named_sets
-from instruct.data.rows import raw_rows
+from instruct.data.rows import RowReader
 from instruct.engines.memory import GIB, available_gib
 from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import SHUT_DOWN
@@ -286,7 +286,7 @@ def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
 def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> tuple[int, int, str]:
     """The number of a source's rows and their tokens: counted if it is here, else as data/plans/sizes.yaml says."""
     if card is None or reading["files"] or card.source.files is not None:
-        texts = [str([*raw.fields.values()]) for raw in raw_rows(**reading)]
+        texts = [str([*raw.fields.values()]) for raw in RowReader(**reading).raw_rows()]
         return len(texts), sum(map(likely_tokens, texts)) // max(1, len(texts)), "rows counted, at 4 bytes a token"
     known = sizes()["data"].get(card.name, {})
     number = known.get("rows") or card.rows
@@ -378,7 +378,7 @@ def _prompts(config: ExperimentConfig) -> int:
 
         return len(evaluation_set(answers).prompts)
     sets = [(load_dataset_card(name), limit) for name, limit in named_sets(answers.eval_set, answers.limit)]
-    rows = [(card.rows or sum(1 for _ in raw_rows(card)), limit) for card, limit in sets]
+    rows = [(card.rows or sum(1 for _ in RowReader(card).raw_rows()), limit) for card, limit in sets]
     return sum(min(number, limit or number) for number, limit in rows)
 
 

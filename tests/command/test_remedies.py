@@ -182,7 +182,7 @@ def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkey
 
     from instruct.data.cards import load_dataset_card
     from instruct.data.evaluation import load_eval_set
-    from instruct.data.rows import raw_rows
+    from instruct.data.rows import RowReader
 
     def offline(*_, **__):
         raise OSError("offline mode is enabled")
@@ -190,8 +190,9 @@ def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkey
     monkeypatch.setattr("instruct.data.sources.use_cache_if_unreachable", lambda: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     monkeypatch.setattr("datasets.load_dataset", offline)
+    rows = RowReader(load_dataset_card("alpaca_gpt4")).raw_rows()
     with pytest.raises(InputError, match=rf"in place of the data set \(--{section}\.files\)"):
-        list(raw_rows(load_dataset_card("alpaca_gpt4"))) if section == "data" else load_eval_set("alpaca_eval")
+        next(rows) if section == "data" else load_eval_set("alpaca_eval")
 
 
 def test_the_name_of_a_run_is_for_a_file_that_starts_one(instruct, tmp_path, monkeypatch):

@@ -101,10 +101,10 @@ STREAM = """
 import itertools, json
 from pathlib import Path
 from instruct.data.cards import load_dataset_card
-from instruct.data.rows import iterate_rows
+from instruct.data.rows import RowReader
 from instruct.base.errors import InputError
 try:
-    found = iterate_rows(load_dataset_card({card!r}), train_on="assistant_turns", streaming=True)
+    found = RowReader(load_dataset_card({card!r}), streaming=True).rows()
     print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, _, row in itertools.islice(found, 4)]))
 except InputError as error:
     print(json.dumps(str(error)))
