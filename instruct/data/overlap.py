@@ -10,7 +10,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from instruct.data.formats import alpaca_request
@@ -20,29 +19,6 @@ N = 13
 # Thai, Japanese and Chinese do not separate words.
 UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Evaluation prompts found in training rows.
-
-    Attributes:
-        prompts: the number of evaluation prompts.
-        rows: the number of training rows that were searched.
-        exact: prompts that are a request (a prompt, or a user turn of a chat) or a whole text of the training data, in
-            the same words.
-        shared: prompts that share 13 words in a row with a training row, its answers included; long exact ones count.
-        short: prompts of fewer than 13 words, which can only match exactly.
-        found: of every prompt that matches either way, its number in the evaluation set, from 1, and the place of the
-            first row that it matches.
-    """
-
-    prompts: int
-    rows: int
-    exact: int
-    shared: int
-    short: int
-    found: dict[int, str] = field(default_factory=dict)
 
 
 def words(text: str) -> list[str]:
@@ -55,8 +31,19 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def find_overlap(prompts: Sequence[str], rows: RowSet) -> Overlap:
-    """Search all training rows for evaluation prompts, in one pass."""
+def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
+    """Search all training rows for evaluation prompts, in one pass.
+
+    Returns:
+        prompts: the number of evaluation prompts.
+        rows: the number of training rows that were searched.
+        exact: prompts that are a request (a prompt, or a user turn of a chat) or a whole text of the training data, in
+            the same words.
+        shared: prompts that share 13 words in a row with a training row, its answers included; long exact ones count.
+        short: prompts of fewer than 13 words, which can only match exactly.
+        found: of every prompt that matches either way, its number in the evaluation set, from 1, and the place of the
+            first row that it matches.
+    """
     whole: dict[tuple[str, ...], list[int]] = {}
     grams: dict[tuple[str, ...], list[int]] = {}
     short = 0
@@ -80,11 +67,12 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> Overlap:
             shared |= shared_here
             for number in (*matches, *shared_here):
                 found.setdefault(number, place)
-    return Overlap(len(prompts), len(rows.dataset), len(exact), len(shared), short, dict(sorted(found.items())))
+    counts = {"prompts": len(prompts), "rows": len(rows.dataset), "exact": len(exact), "shared": len(shared)}
+    return {**counts, "short": short, "found": dict(sorted(found.items()))}
 
 
 def overlap_text(overlap: Mapping[str, Any]) -> str:
-    """An overlap in words, with shares of the evaluation prompts; `overlap`: the attributes of Overlap."""
+    """An overlap in words, with shares of the evaluation prompts; `overlap`: what `find_overlap` returns."""
     prompts, exact, shared = overlap["prompts"], overlap["exact"], overlap["shared"]
     shares = [f"{100 * count / prompts:.1f} %" for count in (exact, shared)]
     if shared and not exact:

@@ -101,10 +101,6 @@ class ChatTemplate:
             texts.append((prompt + reply, [*begun[1], prompt[len(begun[0]) :], reply]))
         return [pieces for _, pieces in texts]
 
-    def check(self) -> None:
-        """Raise what is wrong with the template itself, whatever the row."""
-        self._end(True)
-
     def _reply(self, messages: list[Any], more: dict[str, Any], facts: Counter[str]) -> tuple[str, str]:
         """The prompt of the last of `messages` and the reply that is trained on after it."""
         message = messages[-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
@@ -70,5 +69,5 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     inputs = {"data": rows.sha256, "prompts": evaluation.sha256}
     if not run.is_done("overlap", inputs):
         with run.step("overlap", inputs) as results:
-            results |= asdict(find_overlap([prompt.instruction for prompt in evaluation.prompts], rows))
+            results |= find_overlap([prompt.instruction for prompt in evaluation.prompts], rows)
     say(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}")

@@ -137,11 +137,7 @@ class Metrics(BaseModel):
     @property
     def texts(self) -> dict[str, dict[str, Measurement]]:
         """The rows about texts, by system and metric."""
-        systems: dict[str, dict[str, Measurement]] = {}
-        for row in self.measurements:
-            if row.kind not in ("tasks", "lm_eval"):
-                systems.setdefault(row.system, {})[row.metric] = row
-        return systems
+        return _by_system((row, row.metric) for row in self.measurements if row.kind not in ("tasks", "lm_eval"))
 
     def value(self, system: str, metric: str) -> float | None:
         """A number about a system's texts; None: it was not measured, or is not defined."""
@@ -151,11 +147,15 @@ class Metrics(BaseModel):
     @property
     def tasks(self) -> dict[str, dict[str, Measurement]]:
         """The accuracies in few-shot tasks, by system and task, in percent."""
-        systems: dict[str, dict[str, Measurement]] = {}
-        for row in self.measurements:
-            if row.kind == "tasks" and row.metric == "accuracy":
-                systems.setdefault(row.system, {})[row.task] = row
-        return systems
+        accuracies = (row for row in self.measurements if row.kind == "tasks" and row.metric == "accuracy")
+        return _by_system((row, row.task) for row in accuracies)
+
+
+def _by_system(rows: Iterable[tuple[Measurement, str]]) -> dict[str, dict[str, Measurement]]:
+    systems: dict[str, dict[str, Measurement]] = {}
+    for row, name in rows:
+        systems.setdefault(row.system, {})[name] = row
+    return systems
 
 
 @dataclass(frozen=True)

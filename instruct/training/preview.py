@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
-    overlap = asdict(find_overlap(prompts, rows)) if prompts else None
+    overlap = find_overlap(prompts, rows) if prompts else None
     lengths = length_percentiles(encoded)
     _print_data(console, config, data, lengths, overlap)
     packs = rows.plain_text and config.train.get("packing", True)

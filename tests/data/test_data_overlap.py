@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from row_sets import row_set
 
 from instruct.data.formats import alpaca_prompt, alpaca_request
-from instruct.data.overlap import N, Overlap, find_overlap, overlap_text, words
+from instruct.data.overlap import N, find_overlap, overlap_text, words
 from instruct.data.rows import load_rows
 
 LONG = "What would you say to a friend who has lost a very good job today?"  # 15 words
@@ -51,17 +51,17 @@ def test_the_search_finds_what_comparing_everything_finds(prompts: list[list[str
     found = find_overlap([" ".join(prompt) for prompt in prompts], row_set(*({"text": " ".join(row)} for row in rows)))
     exact = {n for n, prompt in enumerate(prompts, 1) if prompt and prompt in rows}
     shared = {n for n, prompt in enumerate(prompts, 1) if any(grams(prompt) & grams(row) for row in rows)}
-    assert (found.exact, found.shared, set(found.found)) == (len(exact), len(shared), exact | shared)
-    assert found.short == sum(len(prompt) < N for prompt in prompts)
+    assert (found["exact"], found["shared"], set(found["found"])) == (len(exact), len(shared), exact | shared)
+    assert found["short"] == sum(len(prompt) < N for prompt in prompts)
 
 
 @given(st.lists(st.integers(0, 50), min_size=N, max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_thirteen_words_are_found_wherever_they_are(numbers: list[int], before: int, after: int) -> None:
     prompt = " ".join(f"w{n}" for n in numbers)
     text = " ".join([*(f"x{n}" for n in range(before)), *prompt.split()[:N], *(f"y{n}" for n in range(after))])
-    assert find_overlap([prompt], row_set({"text": text})).found == {1: "r:1"}
+    assert find_overlap([prompt], row_set({"text": text}))["found"] == {1: "r:1"}
     broken = text.replace(f"w{numbers[N // 2]} ", "z ")
-    assert find_overlap([prompt], row_set({"text": broken})).found == {}
+    assert find_overlap([prompt], row_set({"text": broken}))["found"] == {}
 
 
 def test_requests_are_compared_whole_and_everything_by_thirteen_words() -> None:
@@ -71,7 +71,9 @@ def test_requests_are_compared_whole_and_everything_by_thirteen_words() -> None:
         chat("Hm?", f"You: {LONG}"),
         {"prompt": alpaca_prompt("Bonjour"), "completion": "Salut"},
     ]  # fmt: skip
-    assert find_overlap(prompts, row_set(*rows)) == Overlap(4, 3, 2, 1, 3, {1: "r:1", 3: "r:2", 4: "r:3"})
+    assert find_overlap(prompts, row_set(*rows)) == {
+        "prompts": 4, "rows": 3, "exact": 2, "shared": 1, "short": 3, "found": {1: "r:1", 3: "r:2", 4: "r:3"},
+    }  # fmt: skip
 
 
 def test_the_words_of_a_template_do_not_count(write: Any) -> None:
@@ -79,8 +81,8 @@ def test_the_words_of_a_template_do_not_count(write: Any) -> None:
     file = write("rows.jsonl", rows)
     for template in ("alpaca", "chat"):
         found = load_rows(None, files=[file], template=template)  # type: ignore[arg-type]
-        assert find_overlap(["Add the numbers.\n\n1, 2"], found).exact == 1
-        assert find_overlap([alpaca_prompt("Something else entirely.")], found).shared == 0
+        assert find_overlap(["Add the numbers.\n\n1, 2"], found)["exact"] == 1
+        assert find_overlap([alpaca_prompt("Something else entirely.")], found)["shared"] == 0
 
 
 @given(st.text(), st.text())
@@ -93,11 +95,11 @@ def test_alpaca_request_undoes_alpaca_prompt(instruction: str, input: str) -> No
 
 def test_the_overlap_in_words_has_counts_and_shares() -> None:
     found = find_overlap(["Say hello.", LONG, "Two.", "Three."], row_set(chat("say hello", LONG)))
-    assert overlap_text(vars(found)) == (
+    assert overlap_text(found) == (
         "1 of 4 evaluation prompts (25.0 %) are in the training data word for word, 1 (25.0 %) share 13 words in a row "
         "with it"
     )
-    only_shared = vars(found) | {"exact": 0, "shared": 2}
+    only_shared = found | {"exact": 0, "shared": 2}
     assert overlap_text(only_shared) == (
         "2 of 4 evaluation prompts (50.0 %) share 13 words in a row with the training data, none is in it word for word"
     )
@@ -105,4 +107,4 @@ def test_the_overlap_in_words_has_counts_and_shares() -> None:
 
 @pytest.mark.parametrize("rows", [[], [{"text": "one"}]])
 def test_nothing_in_common_is_zero(rows: list[dict[str, Any]]) -> None:
-    assert find_overlap([LONG], row_set(*rows)).found == {}
+    assert find_overlap([LONG], row_set(*rows))["found"] == {}

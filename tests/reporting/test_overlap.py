@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pages import warned
 
-from instruct.data.overlap import Overlap, overlap_text
+from instruct.data.overlap import overlap_text
 from instruct.reporting.report import write_report
 
-FOUND = Overlap(prompts=800, rows=12, exact=2, shared=8, short=300, found={1: "r:1"})
-SENTENCE = overlap_text(vars(FOUND))
+FOUND = {"prompts": 800, "rows": 12, "exact": 2, "shared": 8, "short": 300, "found": {1: "r:1"}}
+SENTENCE = overlap_text(FOUND)
 WARNING = f"{SENTENCE}, on which emo trained"
 
 
@@ -22,7 +22,7 @@ def judged(write_answers, judge_pairs):
 
 def count(add_step, data="d" * 64, prompts="p", **results):
     add_step("answers", inputs={"prompts": "p"})
-    add_step("overlap", inputs={"data": data, "prompts": prompts}, results=vars(FOUND) | results)
+    add_step("overlap", inputs={"data": data, "prompts": prompts}, results=FOUND | results)
 
 
 def test_a_report_warns_of_evaluation_prompts_in_the_training_data(run, judged, add_step):
