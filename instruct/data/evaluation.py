@@ -72,7 +72,11 @@ class EvalSet:
     name: str
     prompts: list[EvalPrompt]
     baseline: list[dict[str, Any]] | None
-    baseline_name: str | None
+
+    @property
+    def baseline_name(self) -> str | None:
+        """Who answered; several with a plus between them."""
+        return "+".join(dict.fromkeys(row["generator"] for row in self.baseline or ())) or None
 
     @property
     def sha256(self) -> str:
@@ -105,8 +109,7 @@ def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | 
     if twice:
         raise InputError(f"eval_set {names}: {one_line(twice[0], 60)!r} is in two of the sets; answer them in two runs")
     baseline = [row | {"dataset": _within(each, row["dataset"])} for each in sets for row in each.baseline or []]
-    generators = dict.fromkeys(each.baseline_name for each in sets if each.baseline_name)
-    return EvalSet("+".join(each.name for each in sets), prompts, baseline or None, "+".join(generators) or None)
+    return EvalSet("+".join(each.name for each in sets), prompts, baseline or None)
 
 
 def of_sets(rows: Iterable[dict[str, Any]], names: Container[str]) -> list[dict[str, Any]]:
@@ -146,24 +149,26 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     elif any(row.fields.get("output") is not None for row in raw):
         answers = [_answer(row, name) for row in raw][:limit]
     else:
-        return EvalSet(name, prompts, None, None)
-    generators = dict.fromkeys(answer["generator"] for answer in answers)
-    return EvalSet(name, prompts, answers, "+".join(generators))
+        return EvalSet(name, prompts, None)
+    return EvalSet(name, prompts, answers)
 
 
 def _prompt(
     row: RawRow, name: str, references: Mapping[str, RawRow] | None, temperatures: Mapping[str, float]
 ) -> EvalPrompt:
     """A row's prompt; references are those of the card's file, or else the row's own."""
-    id = id_of(row)
+    id, part = id_of(row), _part(row, name)
     reference = row.fields.get("reference") or () if references is None else ()
     if references and id is not None and id in references:
         reference = turns_of(references[id])
-    later = row.fields.get("later") or ()
-    part, guides = _part(row, name), tuple(_guides(row).items())
-    temperature = temperatures.get(part)
     return EvalPrompt(
-        row.fields["instruction"], part, tuple(later), tuple(reference), id, guides=guides, temperature=temperature
+        row.fields["instruction"],
+        part,
+        later=tuple(row.fields.get("later") or ()),
+        reference=tuple(reference),
+        id=id,
+        guides=tuple(_guides(row).items()),
+        temperature=temperatures.get(part),
     )
 
 
