@@ -205,25 +205,6 @@ def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, renderi
     return _without_special(tokenizer, [rendering.render(tokenizer, prompt, prompt=True)])[0]
 
 
-def encode_row(
-    tokenizer: PreTrainedTokenizerBase,
-    row: Mapping[str, Any],
-    max_length: int | None,
-    train_on: TrainOn = "assistant_turns",
-    rendering: Rendering = DEFAULT,
-) -> EncodedRow:
-    """One row's token ids, truncated to the first `max_length` tokens (None: not truncated).
-
-    Raises:
-        InputError: a tokenizer without a chat template or an end token, or a template that does not reproduce the
-            prompt and the answers.
-    """
-    rows = next(_encode(ChatTemplate(tokenizer, rendering), [row], [None], max_length, train_on))
-    if len(rows) > 1:
-        raise InputError(f"the chat template needs {len(rows)} rows for this chat; encode its answers one by one")
-    return rows[0]
-
-
 def encode_rows(
     tokenizer: PreTrainedTokenizerBase,
     rowset: RowSet,
@@ -238,7 +219,8 @@ def encode_rows(
         on_bad_row: what a row does that the template rejects, see `BadRows`.
 
     Raises:
-        InputError: as `encode_row`, with the row's place; or a plain text is longer than `max_length`.
+        InputError: with the row's place, a tokenizer without a chat template or an end token, a template that does not
+            reproduce the prompt and the answers, or a plain text that is longer than `max_length`.
     """
     counts: Counter[str] = Counter(empty=rowset.counts["empty"])
     bad, template = BadRows(on_bad_row), ChatTemplate(tokenizer, rendering)
@@ -272,7 +254,7 @@ def encoded_chats(
     filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
     rows, places = [row for row, _ in filled], [place for _, place in filled]
     counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
-    for place, parts in zip(places, _encode(template, rows, places, max_length, train_on, bad), strict=True):
+    for place, parts in zip(places, encode(template, rows, places, max_length, train_on, bad), strict=True):
         if parts:
             counts[_status(parts)] += 1
         if len(parts) > 1:
@@ -292,7 +274,7 @@ def _status(parts: Sequence[EncodedRow]) -> Status:
     return statuses.pop() if len(statuses) == 1 else "truncated"
 
 
-def _encode(
+def encode(
     template: ChatTemplate,
     rows: Sequence[Mapping[str, Any]],
     places: Sequence[str | None],

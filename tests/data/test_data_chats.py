@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoded_rows import encode_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.data.chats import chat_row
 from instruct.data.rows import load_rows
-from instruct.data.tokens import chat_token_ids, encode_row, encode_rows, prompt_token_ids
+from instruct.data.tokens import chat_token_ids, encode_rows, prompt_token_ids
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 

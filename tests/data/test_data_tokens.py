@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoded_rows import encode_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_sets import row_set
@@ -18,7 +19,7 @@ from instruct.data.formats import to_row
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
 from instruct.data.templates import Rendering
-from instruct.data.tokens import encode_row, encode_rows, length_percentiles, prompt_token_ids
+from instruct.data.tokens import encode_rows, length_percentiles, prompt_token_ids
 
 Write = Callable[[str, Any], str]
 USER = [{"role": "user", "content": "Say hello"}]

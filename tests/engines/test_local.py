@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoded_rows import encode_row
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.evaluation import eval_prompt
-from instruct.data.tokens import encode_row
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import LocalEngine, stop_token_ids
 from instruct.engines.transformers import TransformersEngine

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoded_rows import encode_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -15,7 +16,6 @@ from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, eval_prompt
 from instruct.data.formats import to_row
 from instruct.data.sources import RawRow
-from instruct.data.tokens import encode_row
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import GenerationConfig, generate_answers
