@@ -105,7 +105,7 @@ from instruct.data.rows import RowReader
 from instruct.base.errors import InputError
 try:
     found = RowReader(load_dataset_card({card!r}), streaming=True).rows()
-    print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, _, row in itertools.islice(found, 4)]))
+    print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, row in itertools.islice(found, 4)]))
 except InputError as error:
     print(json.dumps(str(error)))
 """
