@@ -92,16 +92,24 @@ def shape_of(loaded: Any, name: str) -> ModelShape:
 
 
 def matrix_flops() -> float:
-    """FLOP per second of a bfloat16 matrix product on this machine, measured in well under a second."""
+    """FLOP per second of a bfloat16 matrix product on this machine, measured in about a second.
+
+    The matrices grow until a product takes long enough to measure: without bfloat16 instructions, a processor needs
+    minutes for large ones.
+    """
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    a = torch.randn(2048, 2048, device=device, dtype=torch.bfloat16)
-    best = 0.0
-    for _ in range(4):
+    best, size = 0.0, 128
+    while size <= 2048:
+        a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+        (a @ a).sum().item()  # the first product also sets up the device
         begun = time.perf_counter()
         (a @ a).sum().item()
-        best = max(best, 2 * 2048**3 / (time.perf_counter() - begun))
+        seconds = time.perf_counter() - begun
+        best, size = max(best, 2 * size**3 / seconds), size * 2
+        if seconds > 0.05:
+            break
     return best
 
 
