@@ -15,9 +15,10 @@ from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
+from instruct.engines.pickles import conversion_note, safetensors_folder
 from instruct.engines.thinking import Budget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.vllm_parsers import called, has_a_call
-from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, checked_pickles, located, model_identity, unreadable
+from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, located, model_identity, unreadable
 
 LEFT_CALLS = (
     "a reply calls a tool, and the call stays in its text: vLLM, which parses calls, is not installed or has no parser "
@@ -66,13 +67,14 @@ class LocalEngine(BatchesInTurn):
         """Where the weights are; see `located`."""
         return located(self.options)
 
-    def _weights_to_load(self) -> Weights:
-        """Where the weights are; a hub's pickles are downloaded and checked."""
-        if not self.weights.pickled:
-            return self.weights
-        folder, note = checked_pickles(self.options.subject, self.weights)
-        self.notes.append(note)
-        return Weights(str(folder), None, True)
+    def _safetensors(self) -> tuple[str, str | None]:
+        """The folder or hub id to load safetensors from, and its revision; a pickle is converted first, once."""
+        model, revision, pickled = self.weights
+        if not pickled:
+            return model, revision
+        folder = safetensors_folder(self.options.subject, model, revision)
+        self.notes.append(conversion_note(folder))
+        return str(folder), None
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -51,13 +51,13 @@ class NetworkEngine(LocalEngine):
         """The network with its weights."""
 
     def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        """What `auto_class` loads from the model's weights; torch's unpickler for tensors alone reads a pickle.
+        """What `auto_class` loads from the model's weights.
 
         Raises:
             InputError: they cannot be read, or are not whole.
         """
-        model, revision, pickled = self._weights_to_load()
-        settings = {"dtype": self.dtype, "trust_remote_code": False, "use_safetensors": not pickled, **more}
+        model, revision = self._safetensors()
+        settings = {"dtype": self.dtype, "trust_remote_code": False, "use_safetensors": True, **more}
         try:
             network, loading = auto_class.from_pretrained(
                 model, revision=revision, output_loading_info=True, **settings

@@ -185,10 +185,8 @@ class InVLLM(LocalEngine):
     def arguments(self) -> dict[str, Any]:
         """The arguments of `vllm.LLM` that follow from the options."""
         _ = self.labels  # those that are not one token are refused before anything is loaded
-        model, revision, pickled = self._weights_to_load()
+        model, revision = self._safetensors()
         arguments: dict[str, Any] = {"model": model, "revision": revision}
-        if pickled:
-            arguments["load_format"] = "hf"  # with torch's unpickler for tensors alone
         for name, default in (("dtype", None), ("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
             if (value := getattr(self.options, name)) != default:
                 arguments[name] = value

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of, write_atomically
-from instruct.base.models import folder_made_of, model_path
+from instruct.base.files import sha256_of
+from instruct.base.models import model_path
 from instruct.engines.base import EngineOptions
 from instruct.engines.memory import check_memory
 
@@ -20,7 +20,7 @@ _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
-_TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
+TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -131,67 +131,6 @@ def _is_pickle(options: EngineOptions, model: str, files: list[str]) -> bool:
     return True
 
 
-def checked_pickles(subject: str, weights: Weights) -> tuple[Path, str]:
-    """The folder of pickled weights, and where they are from, for a report.
-
-    Those of a hub model are downloaded, and must have the SHA-256 that the hub gives for that revision. The hashes are
-    kept in the cache: they are computed and compared once.
-
-    Args:
-        subject: who is asked, as error messages name it.
-
-    Raises:
-        InputError: they cannot be downloaded, or are not the hub's.
-    """
-    model, on_hub = weights.model, weights.revision is not None or not Path(weights.model).is_dir()
-    folder = _downloaded(subject, model, weights.revision) if on_hub else Path(model)
-    identity = model_identity(model, folder.name if on_hub else None, (PICKLES,))
-    name = folder_made_of(model, hashlib.sha256(identity.encode()).hexdigest())
-    record = name.with_name(f"{name.name}.json")
-    if record.is_file():
-        hashes: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
-    else:
-        hashes = {path.name: sha256_of(path) for path in sorted(folder.glob(PICKLES))}
-        if on_hub:
-            _check_hashes(subject, model, folder.name, hashes)
-        write_atomically(record, json.dumps(hashes) + "\n")
-    checked = f" at revision {folder.name}, checked against the hub's SHA-256" if on_hub else ""
-    listed = ", ".join(f"{name} {digest}" for name, digest in hashes.items())
-    return folder, f"weights read from the pickles of {one_line(model, 100)}{checked}: {listed}"
-
-
-def _downloaded(subject: str, model: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=[PICKLES, *_TEXTS]))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{subject}: {model} could not be downloaded ({one_line(error, 150)}); rerun the command to resume"
-        ) from None
-
-
-def _check_hashes(subject: str, model: str, commit: str, hashes: dict[str, str]) -> None:
-    """Compare the files' SHA-256 with those of the hub."""
-    from huggingface_hub import HfApi
-
-    try:
-        siblings = HfApi().model_info(model, revision=commit, files_metadata=True).siblings or []
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{subject}: the hub does not give the SHA-256 of {model}'s pickled weights ({one_line(error, 100)}); "
-            "connect to it once, until they are checked"
-        ) from None
-    theirs = {file.rfilename: file.lfs.sha256 for file in siblings if file.lfs is not None}
-    for name, digest in hashes.items():
-        if theirs.get(name) != digest:
-            problem = f"the hub's is {theirs[name]}" if name in theirs else "the hub gives none for it"
-            raise InputError(
-                f"{subject}: {model}: {name} has the SHA-256 {digest}, but {problem} at revision {commit}; "
-                "delete it from the hub's cache and rerun the command to download it again"
-            )
-
-
 def unreadable(model: str, error: Exception) -> InputError:
     """The error for weights that transformers cannot load."""
     reason = one_line(f"{type(error).__name__}: {error}")
@@ -207,7 +146,7 @@ def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = 
     if revision is not None:
         return f"{model}@{revision}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in (*weights, *_TEXTS) for path in Path(model).glob(pattern)}):
+    for path in sorted({path for pattern in (*weights, *TEXTS) for path in Path(model).glob(pattern)}):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:

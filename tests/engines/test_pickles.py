@@ -1,4 +1,4 @@
-"""Pickled weights: checked against the hub's hashes, once, and nothing but the model's tensors."""
+"""Pickled weights: checked against the hub's hashes, converted to safetensors once, and nothing but tensors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ import huggingface_hub.constants
 import huggingface_hub.hf_api
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from instruct.base.errors import InputError
 from instruct.base.machine import has_gpu_device
-from instruct.engines import weights
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.memory import check_memory
-from instruct.engines.transformers import TransformersEngine
-from instruct.engines.weights import Weights, checked_pickles
+from instruct.engines.pickles import safetensors_folder
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.run.directory import RunDirectory
@@ -61,42 +60,67 @@ def sharded(folder: Path) -> Path:
     names = sorted(state)
     second = {name: state[name] for name in names[5:]}
     second["tied.weight"] = second[names[5]]
-    shards = {"pytorch_model-00001-of-00002.bin": {name: state[name] for name in names[:5]}}
-    shards["pytorch_model-00002-of-00002.bin"] = second
-    for file, tensors in shards.items():
-        torch.save(tensors, folder / file)
-    places = {name: file for file, tensors in shards.items() for name in tensors}
+    torch.save({name: state[name] for name in names[:5]}, folder / "pytorch_model-00001-of-00002.bin")
+    torch.save(second, folder / "pytorch_model-00002-of-00002.bin")
     (folder / "pytorch_model.bin").unlink()
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    (folder / "pytorch_model.bin.index.json").write_text("{}")
     return folder
 
 
-def test_pickles_are_hashed_once_until_they_change(pickled_model_folder, monkeypatch):
-    located = Weights(str(pickled_model_folder), None, True)
+def converted(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, printed):
+    model = str(pickled_model_folder)
+    folder = safetensors_folder("judge x", model, None)
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert f"converted to safetensors, once: {folder}" in printed.readouterr().err.replace("\n", "")
+    original, made = load_file(tiny_model_folder / "model.safetensors"), converted(folder)
+    assert made.keys() == original.keys()
+    assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
     digest = hashlib.sha256((pickled_model_folder / "pytorch_model.bin").read_bytes()).hexdigest()
-    note = f"weights read from the pickles of {pickled_model_folder}: pytorch_model.bin {digest}"
-    assert checked_pickles("judge x", located) == (pickled_model_folder, note)
-    with monkeypatch.context() as context:
-        context.setattr(weights, "sha256_of", lambda path: pytest.fail("hashed again"))
-        assert checked_pickles("judge x", located) == (pickled_model_folder, note)
-    torch.save({"a": torch.ones(2)}, pickled_model_folder / "pytorch_model.bin")
-    assert checked_pickles("judge x", located)[1] != note
+    assert json.loads((folder / "pickles.json").read_text()) == {
+        "model": model, "revision": None, "checked_against_the_hub": False, "sha256": {"pytorch_model.bin": digest},
+    }  # fmt: skip
+    assert safetensors_folder("judge x", model, None) == folder
+    assert printed.readouterr().err == ""
+    # Different weights in the same folder are a different model.
+    torch.save({name: tensor + 1 for name, tensor in original.items()}, pickled_model_folder / "pytorch_model.bin")
+    assert safetensors_folder("judge x", model, None) != folder
+
+
+def test_several_pickles_become_several_files_with_an_index(pickled_model_folder, tiny_model_folder):
+    folder = safetensors_folder("judge x", str(sharded(pickled_model_folder)), None)
+    original = load_file(tiny_model_folder / "model.safetensors")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    assert set(index) == {*original, "tied.weight"}
+    for name, file in index.items():
+        assert name in load_file(folder / file)
+    made = converted(folder)
+    assert all(torch.equal(made[name], original[name]) for name in original)
+    assert not list(folder.glob("pytorch_model*"))
 
 
 @pytest.mark.parametrize(
-    "content",
-    [{"a": torch.ones(2), "steps": 3}, {"state_dict": {"a": torch.ones(2)}}, [torch.ones(2)], b"not a pickle"],
+    ("content", "problem"),
+    [
+        ({"a": torch.ones(2), "steps": 3}, r"holds more than tensors \(steps: int\); use weights that are safetensors"),
+        ({"state_dict": {"a": torch.ones(2)}}, r"holds more than tensors \(state_dict: dict\)"),
+        ([torch.ones(2)], r"holds no named tensors"),
+        (b"not a pickle", r"unpickler for tensors cannot read it"),
+    ],
 )
-def test_anything_but_the_model_s_tensors_is_refused(pickled_model_folder, content):
+def test_anything_but_named_tensors_is_refused(pickled_model_folder, tmp_path, content, problem):
     path = pickled_model_folder / "pytorch_model.bin"
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
         torch.save(content, path)
-    options = EngineOptions("judge x", str(pickled_model_folder), Decoding(), 512, allow_pickle=True)
-    with pytest.raises(InputError, match=r"cannot load it|would be random") as caught:
-        TransformersEngine(options).start()
-    assert str(pickled_model_folder) in str(caught.value)
+    with pytest.raises(InputError, match=problem) as caught:
+        safetensors_folder("judge x", str(pickled_model_folder), None)
+    assert str(path) in str(caught.value)
+    assert not list((tmp_path / "cache").glob("models/*"))
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
@@ -214,12 +238,16 @@ def judge_once(hub, endpoint, tmp_path, monkeypatch, instruct) -> Callable[[], t
     return judge
 
 
-def test_pickles_of_the_hub_are_checked_and_recorded(hub, judge_once, tmp_path):
+def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, tmp_path):
     code, err = judge_once()
     assert code == 0, err
-    (record,) = (tmp_path / "cache" / "models").iterdir()
+    assert "authors/judge: its pickled weights are converted to safetensors, once" in err
+    (folder,) = (tmp_path / "cache" / "models").iterdir()
+    record = json.loads((folder / "pickles.json").read_text())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in hub.folder.glob("*.bin")}
-    assert json.loads(record.read_text()) == digests
+    assert record == {
+        "model": "authors/judge", "revision": COMMIT, "checked_against_the_hub": True, "sha256": digests,
+    }  # fmt: skip
     steps = json.loads((tmp_path / "runs" / "r" / "manifest.json").read_text())["steps"]
     (note,) = [note for step in steps.values() for note in step["results"]["notes"]]
     assert f"pickles of authors/judge at revision {COMMIT}, checked against the hub's SHA-256" in note
@@ -229,6 +257,7 @@ def test_pickles_of_the_hub_are_checked_and_recorded(hub, judge_once, tmp_path):
     hub.asked.clear()
     code, err = judge_once()
     assert code == 0
+    assert "converted to safetensors" not in err
     assert not [path for path in hub.asked if path.endswith(".bin")]
 
 
@@ -238,7 +267,7 @@ def test_a_pickle_with_another_hash_than_the_hubs_is_refused(hub, judge_once, tm
     assert code == 2, err
     assert "pytorch_model-00002-of-00002.bin has the SHA-256" in err
     assert f"but the hub's is {'0' * 64} at revision {COMMIT}; delete it from the hub's cache" in err
-    assert not list(tmp_path.glob("cache/models/*"))
+    assert not list(tmp_path.glob("cache/models/*/config.json"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
