@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from instruct.reporting.figures.outcomes import _PARTS
 
 import instruct.reporting.render.html as html
+from instruct.reporting.figures.judges import _PARTS
 
 STYLES = Path(html.__file__).parent / "templates"
 PARTS = ("win", "tie", "split", "same", "loss", "none")
@@ -99,5 +99,5 @@ def test_contradicted_and_identical_pairs_have_a_pattern():
 def test_figures_have_the_colors_of_the_page():
     text = (STYLES / "report.css").read_text(encoding="utf-8")
     on_page = {part: re.search(rf"--{part}: light-dark\((#\w+)", text)[1].upper() for part in PARTS}
-    assert [color.upper() for color, _, _ in _PARTS.values()] == list(on_page.values())
-    assert [bool(hatch) for _, _, hatch in _PARTS.values()] == [False, False, True, True, False, False]
+    assert [part.color.upper() for part in _PARTS] == list(on_page.values())
+    assert [bool(part.hatch) for part in _PARTS] == [False, False, True, True, False, False]

@@ -20,12 +20,15 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from instruct.data.overlap import UNSPACED
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NAMES = ("distinct_1", "distinct_2", "distinct_3", "distinct_4", "self_bleu", "zipf")
 SELF_BLEU_TEXTS = 1000
@@ -77,6 +80,8 @@ def diversity(texts: Sequence[Sequence[str]], kept: NDArray[np.bool_] | None = N
 
 def _n_grams(texts: Sequence[Sequence[str]], n: int) -> csr_array:
     """How often each text (a row) has each different n-gram of all texts (a column)."""
+    from scipy.sparse import csr_array  # reports count repeated n-grams without it
+
     numbers: dict[tuple[str, ...], int] = {}
     entries = [
         (place, numbers.setdefault(gram, len(numbers)), count)
