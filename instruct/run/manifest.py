@@ -73,6 +73,9 @@ class _Manifest(BaseModel):
             for part, keys in parts.items() if step and step.status == "done" else ():
                 if missing := [key for key in keys if key not in getattr(step, part)]:
                     raise ValueError(f"steps.{name}.{part}: has no {missing[0]}")
+        for name, record in self.steps.items():
+            if name.startswith("judge/") and record.comparison is None:
+                raise ValueError(f"steps.{name}: has no comparison")
         return self
 
 

@@ -35,7 +35,11 @@ def run(tmp_path) -> RunDirectory:
 
 def finish(run: RunDirectory, *steps: str) -> None:
     for step in steps:
-        with run.step(step, {"judge": {"card": "autoj"}} if step.startswith("judge/") else {}):
+        inputs, about = {}, {}
+        if step.startswith("judge/"):
+            inputs = {"judge": {"card": "autoj"}}
+            about = {"comparison": {"judge": "autoj", "candidate": "emo", "baseline": "mle"}}
+        with run.step(step, inputs, **about):
             pass
 
 

@@ -54,6 +54,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
             "attempts": 1,
             "inputs": {"answers": digests, "judge": judge, "card": load_judge_card(name).sha256()},
             "results": {"asked": len(judgments), "notes": []},
+            "comparison": {"judge": name, "candidate": "emo", "baseline": "mle"},
         }
     write_atomically(run.manifest_path, json.dumps(manifest))
     return run

@@ -149,6 +149,10 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
             lambda manifest: {**manifest, "steps": {"bench": DONE | {"inputs": {"rows": {}}}}},
             r"\(top level\): steps\.bench\.inputs: has no rates",
         ),
+        (
+            lambda manifest: {**manifest, "steps": {"judge/a/b_vs_c": DONE}},
+            r"\(top level\): steps\.judge/a/b_vs_c: has no comparison",
+        ),
         *[
             (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
             for step, place in [
