@@ -86,7 +86,7 @@ def elementwise_part(vocabulary: int) -> tuple[dict[str, Callable[[], None]], fl
     labels = torch.arange(96)
     plan = TokenPlan(None, target, row_of, labels, [Group(slice(0, 96), [slice(0, 256)])])
     head = torch_kernels.Head(product[:1])
-    work = torch_kernels.Work(head, OBJECTIVE, plan, RowsGiven(rows), None, wants_grad=True)
+    work = torch_kernels.LossParts(head, OBJECTIVE, plan, RowsGiven(rows), None, wants_grad=True)
     weigher = torch_kernels.TorchWeigher(work, product)
     weigher.load_costs(labels)
     work = product.clone()

@@ -34,7 +34,7 @@ from instruct.engines.weights import unreadable
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import ChatTemplate
+from instruct.judging.presentations import AnswerChats
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import FILE, card_figures, write_human_agreement, write_training_pairs
 from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_card, load_human_set
@@ -266,7 +266,7 @@ def train_reward_model(
 def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
     """TRL's explicit-prompt preference row, in the chat form in which the judge is asked."""
     row = {"instruction": pair.instruction, "input": pair.input}
-    first, second = ChatTemplate().render_all(row, pair.first, pair.second)
+    first, second = AnswerChats().render_all(row, pair.first, pair.second)
     better, worse = (first, second) if pair.label == "first" else (second, first)
     return {"prompt": better[:1], "chosen": better[1:], "rejected": worse[1:]}  # type: ignore[dict-item]
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import GroupKFold
 from instruct.base.errors import InputError
 from instruct.engines.base import Prompt
 from instruct.engines.score_heads import HeadReading, ScoreHead, StatesEngine
-from instruct.judging.presentations import ChatTemplate
+from instruct.judging.presentations import AnswerChats
 from instruct.validation.human_sets import HumanPair
 
 LAYERS = (8, 10, 12, 14, 16, 18, 20)
@@ -81,7 +81,7 @@ def read_features(engine: StatesEngine, pairs: Sequence[HumanPair]) -> LabeledFe
     chats: list[Prompt] = []
     for pair in pairs:
         row = {"instruction": pair.instruction, "input": pair.input}
-        chats += ChatTemplate().render_all(row, pair.first, pair.second)
+        chats += AnswerChats().render_all(row, pair.first, pair.second)
     places: dict[str, int] = {}
     where = [places.setdefault(repr(chat), len(places)) for chat in chats]
     once = dict(zip(where, chats, strict=True))

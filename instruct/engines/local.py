@@ -16,7 +16,7 @@ from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.pickles import conversion_note, safetensors_folder
-from instruct.engines.thinking import Budget, budget_of, marks_of, parted_after, reasoning_tokens
+from instruct.engines.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, located, model_identity, unreadable
 
@@ -134,7 +134,7 @@ class LocalEngine(BatchesInTurn):
         return [LLAMA_EOS if end is None or end == self.tokenizer.unk_token_id else end]
 
     @cached_property
-    def budget(self) -> Budget | None:
+    def budget(self) -> ThinkingBudget | None:
         """The limit of the thinking, if the options set one."""
         tokens = self.options.thinking_budget
         return None if tokens is None else budget_of(self.tokenizer, tokens)

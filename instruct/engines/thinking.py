@@ -42,7 +42,7 @@ class Parted(NamedTuple):
     reasoning: str | None
 
 
-class Budget(NamedTuple):
+class ThinkingBudget(NamedTuple):
     """The most tokens of thinking, and the token ids of the marks around it."""
 
     tokens: int
@@ -72,13 +72,13 @@ def _last(ids: Sequence[int], part: tuple[int, ...]) -> int:
     return next((place for place in places if ids[place] == first and tuple(ids[place : place + size]) == part), -1)
 
 
-def budget_of(tokenizer: Any, tokens: int) -> Budget | None:
+def budget_of(tokenizer: Any, tokens: int) -> ThinkingBudget | None:
     """The budget in a tokenizer's ids; None if its chat template has no thinking."""
     marks = marks_of(tokenizer.chat_template)
     if marks is None:
         return None
     begin, end = (tuple(tokenizer(mark, add_special_tokens=False)["input_ids"]) for mark in (marks.begin, marks.end))
-    return Budget(tokens, begin, end)
+    return ThinkingBudget(tokens, begin, end)
 
 
 def reasoning_tokens(prompt: Sequence[int], answer: Sequence[int], tokenizer: Any) -> int | None:

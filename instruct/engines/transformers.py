@@ -12,7 +12,7 @@ from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
 from instruct.engines.network import NetworkEngine, padded
-from instruct.engines.thinking import Budget
+from instruct.engines.thinking import ThinkingBudget
 
 
 class TransformersEngine(NetworkEngine):
@@ -192,7 +192,7 @@ class TransformersEngine(NetworkEngine):
 class _BudgetProcessor:
     """Ends the thinking of each row that has used up its budget (transformers' `LogitsProcessor`)."""
 
-    def __init__(self, budget: Budget, longest: int) -> None:
+    def __init__(self, budget: ThinkingBudget, longest: int) -> None:
         self._budget, self._longest = budget, longest
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:

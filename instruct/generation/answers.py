@@ -15,7 +15,7 @@ from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies
+from instruct.generation.batches import AskedPrompts, System, finished_replies
 from instruct.generation.options import GenerationConfig
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
@@ -102,12 +102,12 @@ def answer_work(
     config: GenerationConfig,
     rendering: Rendering = DEFAULT,
     numbers: Sequence[int] | None = None,
-) -> Work:
+) -> AskedPrompts:
     """What a system is asked for its answers; `numbers` draw the samples, by default those of the prompts."""
     from instruct.data.evaluation import eval_prompt
 
     temperatures = sampled_at(prompts, config)
-    return Work(
+    return AskedPrompts(
         what="answers",
         prompts=[eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
         places=[

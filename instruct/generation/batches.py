@@ -44,7 +44,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Work:
+class AskedPrompts:
     """What a system is asked, in order, and how.
 
     Attributes:
@@ -91,7 +91,7 @@ _Prompts: TypeAlias = "Mapping[int, Sequence[_Asked]]"  # by the id of their wor
 @dataclass(frozen=True)
 class _Planned:
     system: System
-    work: Work
+    work: AskedPrompts
     model: str  # that the engine is started on
     adapter: str | None
     kept: KeptReplies
@@ -104,7 +104,7 @@ class _Planned:
 
 def finished_replies(
     model: ModelOptions,
-    asked: Sequence[tuple[System, Work]],
+    asked: Sequence[tuple[System, AskedPrompts]],
     config: EngineConfig,
     folder: Path,
     cluster: ClusterOptions | None = None,
@@ -154,7 +154,7 @@ def finished_replies(
 
 
 def fingerprint(
-    identities: list[str], model: ModelOptions, work: Work, config: EngineConfig, temperature: float
+    identities: list[str], model: ModelOptions, work: AskedPrompts, config: EngineConfig, temperature: float
 ) -> str:
     """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none.
 
@@ -260,7 +260,7 @@ def _warn_of_budget(kept: KeptReplies, budget: int) -> None:
 
 def _with_weights(
     served: list[_Planned],
-    works: dict[int, Work],
+    works: dict[int, AskedPrompts],
     model: ModelOptions,
     config: EngineConfig,
     cluster: ClusterOptions | None,
@@ -311,7 +311,7 @@ def _with_weights(
     return make_engine(kind, options, cluster=cluster), prompts, room
 
 
-def _options(model: str, work: Work, tokenizer: Any) -> EngineOptions:
+def _options(model: str, work: AskedPrompts, tokenizer: Any) -> EngineOptions:
     """What engines of every kind are told; only a server knows how long its context is."""
     return EngineOptions(
         subject=f"model {model}",
@@ -324,7 +324,7 @@ def _options(model: str, work: Work, tokenizer: Any) -> EngineOptions:
     )
 
 
-def _check_room(work: Work, prompts: Sequence[_Asked], room: int) -> None:
+def _check_room(work: AskedPrompts, prompts: Sequence[_Asked], room: int) -> None:
     """Refuse a prompt that leaves no room for its reply."""
     least = work.decoding.get("min_new_tokens", 0)
     for place, ids in zip(work.places, prompts, strict=True):
@@ -366,7 +366,7 @@ def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
     return "vllm"
 
 
-def _on_a_server(works: dict[int, Work], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:
+def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:
     """The engine for a server, and the prompts as chats, text, or token ids where it would render chats otherwise."""
     work = next(iter(works.values()))
     tokenizer = _server_tokenizer([prompt for own in works.values() for prompt in own.prompts], model, work.rendering)

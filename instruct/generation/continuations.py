@@ -18,7 +18,7 @@ from instruct.base.replies import Completion
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies
+from instruct.generation.batches import AskedPrompts, System, finished_replies
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.written import ReplyStats, json_list, reply_stats, warn_of_failures, write_rows, written
 
@@ -109,10 +109,10 @@ def continue_texts(
     return stats
 
 
-def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: ContinuationOptions) -> Work:
+def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: ContinuationOptions) -> AskedPrompts:
     """What every system is asked for its continuations."""
     most, least = lengths(prefixes, options)
-    return Work(
+    return AskedPrompts(
         what="continuations",
         prompts=[draw.prefix.text for draw in draws],
         places=[f"{draw.prefix.place}: the prefix {one_line(draw.prefix.text, 60)!r}" for draw in draws],

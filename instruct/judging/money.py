@@ -107,7 +107,7 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class JudgingEstimate:
     """What the requests that are not stored yet will take.
 
     `prompt_tokens` is the likely number, `completion_tokens` the maximum. `usd` follows from both; None if the price is
@@ -135,11 +135,11 @@ class Estimate:
 
 def estimate_of(
     prompts: Iterable[Prompt], max_tokens: int, price: Price | None, concurrency: int, also: Any = None
-) -> Estimate:
+) -> JudgingEstimate:
     """What asking these prompts will take, with replies of up to `max_tokens`."""
     likely = [likely_tokens(prompt, also) for prompt in prompts]
     completion_tokens = len(likely) * max_tokens
-    return Estimate(
+    return JudgingEstimate(
         requests=len(likely),
         prompt_tokens=sum(likely),
         completion_tokens=completion_tokens,
@@ -149,7 +149,7 @@ def estimate_of(
     )
 
 
-def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes: bool) -> None:
+def gate(estimate: JudgingEstimate, price: Price | None, budget_usd: float | None, yes: bool) -> None:
     """Print the estimate of a judge that costs money, and refuse to ask it without a budget or `yes`.
 
     Raises:

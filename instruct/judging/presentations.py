@@ -118,7 +118,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             would stop turns of conversations.
     """
     card = judge.card
-    template = ChatTemplate() if card.protocol == "reward" else PromptTemplate(card)
+    template = AnswerChats() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         lacking = [
@@ -177,7 +177,7 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
 
 
 def _prompts(
-    judge: Judge, template: ChatTemplate | PromptTemplate, row: dict[str, Any], shown: tuple[str, str], engine: Engine
+    judge: Judge, template: AnswerChats | PromptTemplate, row: dict[str, Any], shown: tuple[str, str], engine: Engine
 ) -> tuple[tuple[Prompt, ...], bool]:
     if not judge.options.trim:
         return template.render_all(row, *shown), False
@@ -225,7 +225,7 @@ _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instructi
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
 
 
-class ChatTemplate:
+class AnswerChats:
     """The prompts of a reward model: a chat with the instruction and an answer, for each answer."""
 
     def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
@@ -331,7 +331,7 @@ def _turn_values(row: dict[str, Any], answers: dict[str, str]) -> dict[str, str]
 
 
 def trimmed(
-    template: ChatTemplate | PromptTemplate,
+    template: AnswerChats | PromptTemplate,
     row: dict[str, Any],
     first: str,
     second: str,

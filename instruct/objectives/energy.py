@@ -20,14 +20,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from instruct.objectives.torch_kernels import TorchWeigher, Work
+from instruct.objectives.torch_kernels import LossParts, TorchWeigher
 from instruct.objectives.transport import EnergyTable
 
 
 class EnergyWeigher(TorchWeigher):
     """TorchWeigher with the energy in place of the transport cost, on a CPU and on a GPU."""
 
-    def __init__(self, work: Work, like: Tensor) -> None:
+    def __init__(self, work: LossParts, like: Tensor) -> None:
         super().__init__(work, like)
         assert isinstance(work.cost, EnergyTable)
         self.embeddings = work.cost.embeddings.to(self.q)

@@ -20,7 +20,7 @@ from instruct.objectives.energy import EnergyWeigher
 from instruct.objectives.logit_losses import LogitWeigher
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
-from instruct.objectives.torch_kernels import AnyReference, Head, TorchWeigher, Work
+from instruct.objectives.torch_kernels import AnyReference, Head, LossParts, TorchWeigher
 from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def linear_objective(
     multiple = GPU_ROWS if triton else CPU_ROWS
     has_rows = "cost" in objective.needs and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
     plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, has_rows, hidden.device)
-    work = Work(head, objective, plan, cost, reference, wants_grad)
+    work = LossParts(head, objective, plan, cost, reference, wants_grad)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
         sum_loss, sums, columns = _LinearObjective.apply(hidden, weight, head.bias, work)
@@ -163,7 +163,7 @@ def linear_objective(
 class _LinearObjective(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, work: Work
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, work: LossParts
     ) -> tuple[Tensor, Tensor, Tensor]:
         plan, objective, cost, reference = work.plan, work.objective, work.cost, work.reference
         needs_hidden, needs_weight, needs_bias = (work.wants_grad and needed for needed in ctx.needs_input_grad[:3])
@@ -186,7 +186,7 @@ class _LinearObjective(torch.autograd.Function):
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
             reference = reference.ordered(plan.order)
-        weigher = _weigher(Work(head, objective, plan, cost, reference, needs_any), products)
+        weigher = _weigher(LossParts(head, objective, plan, cost, reference, needs_any), products)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -252,7 +252,7 @@ def _uses_triton(hidden: Tensor) -> bool:
     return hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
 
 
-def _weigher(work: Work, products: Tensor) -> TorchWeigher | TritonWeigher:
+def _weigher(work: LossParts, products: Tensor) -> TorchWeigher | TritonWeigher:
     if isinstance(work.objective, LogitLoss):
         return LogitWeigher(work, products)
     if isinstance(work.cost, EnergyTable):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss
-from instruct.objectives.torch_kernels import TorchWeigher, Work
+from instruct.objectives.torch_kernels import LossParts, TorchWeigher
 
 # Numbers in a block's logits on a GPU: autograd keeps several tensors of this size.
 BLOCK_NUMBERS = 2**25
@@ -15,7 +15,7 @@ BLOCK_NUMBERS = 2**25
 class LogitWeigher(TorchWeigher):
     """TorchWeigher for a LogitLoss, on a CPU and on a GPU. `values`: (tokens,), each token's loss."""
 
-    def __init__(self, work: Work, like: Tensor) -> None:
+    def __init__(self, work: LossParts, like: Tensor) -> None:
         super().__init__(work, like)
         assert isinstance(work.objective, LogitLoss)
         self.loss, self.reference = work.objective, work.reference

@@ -103,7 +103,7 @@ AnyReference = Reference | TopReference
 
 
 @dataclass(frozen=True)
-class Work:
+class LossParts:
     """What a loss is made of, beside the states.
 
     Attributes:
@@ -131,7 +131,7 @@ class TorchWeigher:
         unit: (tokens,) float32, what each token's gradient has been divided by; None: nothing, unless in float16.
     """
 
-    def __init__(self, work: Work, like: Tensor) -> None:
+    def __init__(self, work: LossParts, like: Tensor) -> None:
         self.head, self.objective, self.wants_grad = work.head, work.objective, work.wants_grad
         # A table of energies has no rows of costs.
         cost = self.cost = None if work.plan.distinct is None else cast("TransportCost", work.cost)

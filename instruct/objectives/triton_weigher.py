@@ -15,7 +15,7 @@ from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
-from instruct.objectives.torch_kernels import Work
+from instruct.objectives.torch_kernels import LossParts
 from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
@@ -51,7 +51,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class TritonWeigher:
     """The counterpart of torch_kernels.TorchWeigher: three kernels per chunk, and a product for each `load_costs`."""
 
-    def __init__(self, work: Work, like: Tensor) -> None:
+    def __init__(self, work: LossParts, like: Tensor) -> None:
         objective, tokens = work.objective, len(work.plan.labels)
         self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
         cost = self.cost = cast("TransportCost | None", work.cost)  # EnergyWeigher has the tables of energies

@@ -156,7 +156,7 @@ WORDS = 1.3  # tokens of an English word
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class PhasePlan:
     """What a phase takes.
 
     Attributes:
@@ -183,7 +183,7 @@ class Phase:
         return (self.hours or 0) * on.usd_per_hour + self.provider_usd
 
 
-def plan(config: ExperimentConfig, on: Machine) -> list[Phase]:
+def plan(config: ExperimentConfig, on: Machine) -> list[PhasePlan]:
     """What each phase takes on a machine, in their order.
 
     Raises:
@@ -244,7 +244,7 @@ def time_words(hours: float | None) -> str:
     return f"{hours:.1f} h" if hours >= 1 else f"{max(1, math.ceil(hours * 60))} min"
 
 
-def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
+def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> PhasePlan:
     number, tokens, basis, plain_text = _rows(config)
     arguments = _arguments(config, on, plain_text)
     if arguments.packing and arguments.max_length:
@@ -256,7 +256,7 @@ def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase
         batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
         seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
     speed = f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s{' each' if on.gpus > 1 else ''}"
-    return Phase(
+    return PhasePlan(
         "train",
         ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
         sum(memory_gib(config, shape, arguments, sharding).values()),
@@ -317,7 +317,7 @@ class Texts:
     new: int
     batch: int = MOST_SEQUENCES
 
-    def phase(self, name: str, what: str, shape: ModelShape, on: Machine, width: float = 2) -> Phase:
+    def phase(self, name: str, what: str, shape: ModelShape, on: Machine, width: float = 2) -> PhasePlan:
         """What writing them takes, by a model whose weights have `width` bytes each."""
         weights = shape.parameters * width
         state = 2 * shape.layers * shape.state * (self.prompt + self.new)  # bytes of keys and values of a whole text
@@ -335,10 +335,10 @@ class Texts:
             takes = f"2 FLOP × {_millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
         formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
         hours = (steps * max(read, computed) + prefill) / 3600
-        return Phase(name, what, (weights + together * state) / GIB, hours, formula)
+        return PhasePlan(name, what, (weights + together * state) / GIB, hours, formula)
 
 
-def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
+def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[PhasePlan]:
     assumed = sizes()["assumed"]
     systems = counted(len(config.systems), "system")
     if config.answers:
@@ -382,7 +382,7 @@ def _prompts(config: ExperimentConfig) -> int:
     return sum(min(number, limit or number) for number, limit in rows)
 
 
-def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
+def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[PhasePlan]:
     """Texts and tasks are read by models: 2 FLOP a parameter and token."""
     if config.evaluation and config.evaluation.texts:
         yield _reading_texts(config, shape, on)
@@ -394,7 +394,7 @@ def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Ite
         unknown = [name for name in names if name not in known]
         without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
         asked = f"{int(sum(requests.values())):,} requests"
-        yield Phase(
+        yield PhasePlan(
             "evaluate",
             f"{counted(len(names), 'task')}, {counted(len(config.systems), 'system')}, {asked} each",
             shape.parameters * 2 / GIB,
@@ -403,7 +403,7 @@ def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Ite
         )
 
 
-def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
+def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> PhasePlan:
     options, assumed = config.text_metrics, sizes()["assumed"]
     held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
     continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
@@ -414,7 +414,7 @@ def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> 
         named.append(options.mauve_model.name if options.mauve_model else default)
     readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
     parameters = sum(reader.parameters for reader in readers.values())
-    return Phase(
+    return PhasePlan(
         "evaluate",
         f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
         max(reader.parameters for reader in readers.values()) * 2 / GIB,
@@ -423,7 +423,7 @@ def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> 
     )
 
 
-def _judging(config: ExperimentConfig, number: int, on: Machine) -> Phase:
+def _judging(config: ExperimentConfig, number: int, on: Machine) -> PhasePlan:
     judge = Judge(config.judges[number])
     options, card, assumed = judge.options, judge.card, sizes()["assumed"]
     prompts = _prompts(config)
@@ -446,16 +446,16 @@ def _judging(config: ExperimentConfig, number: int, on: Machine) -> Phase:
         )
         if card.model in SHUT_DOWN:
             formula += f"; {card.model} is reported to have been shut down ({SHUT_DOWN[card.model]})"
-        return Phase("judge", what, None, hours, formula, usd)
+        return PhasePlan("judge", what, None, hours, formula, usd)
     shape = known_shape(card.model)
     if shape is None:
         text = f"the sizes of {card.model} are unknown; add them to ./{FOLDER}/sizes.yaml"
-        return Phase("judge", what, None, None, text)
+        return PhasePlan("judge", what, None, None, text)
     width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
     if card.protocol == "reward":
         seconds = 2 * shape.parameters * requests * (asked - assumed["judge_prompt_tokens"]) / on.operations
         formula = f"2 FLOP × {_millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
-        return Phase("judge", what, shape.parameters * width / GIB, seconds / 3600, formula)
+        return PhasePlan("judge", what, shape.parameters * width / GIB, seconds / 3600, formula)
     phase = Texts(requests, asked, new).phase("judge", what, shape, on, width)
     formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
     return dataclasses.replace(phase, formula=formula)

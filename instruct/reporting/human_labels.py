@@ -14,7 +14,7 @@ from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import HumanAgreement, set_words
-from instruct.judging.interchange.json_lines import Labels, read_labels
+from instruct.judging.interchange.json_lines import LabelScores, read_labels
 from instruct.judging.store import open_store
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged
@@ -46,7 +46,7 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
         write_atomically(run.labels, path.read_text(encoding="utf-8"))
 
 
-def with_labels(judged: Judged, labels: Labels | None) -> tuple[PredictionPowered | None, list[str]]:
+def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionPowered | None, list[str]]:
     """The win rate as people would see it, under the leading policy, and warnings about the labels.
 
     A pair whose reply could not be read counts as a tie of the judge's: any guess is valid, a good one is precise.
@@ -75,7 +75,7 @@ def with_labels(judged: Judged, labels: Labels | None) -> tuple[PredictionPowere
     return prediction_powered(people, by_judge, rest), warnings
 
 
-def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], labels: Labels | None) -> None:
+def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], labels: LabelScores | None) -> None:
     """Put the judge's agreement with the run's labels into its report; nothing without labels by people.
 
     Each pair counts under the leading policy. Several people's labels of a pair are a win if their mean is above 1/2.

@@ -18,7 +18,7 @@ from instruct.data.evaluation import conversations, identity, load_answers, of_s
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
-from instruct.judging.interchange.json_lines import Labels, read_labels
+from instruct.judging.interchange.json_lines import LabelScores, read_labels
 from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
 from instruct.judging.verdicts import margins, read_samples
 from instruct.run.directory import RunDirectory
@@ -145,7 +145,7 @@ class RunContents:
     usd: dict[str, float]
     total_usd: float
     answers: dict[str, SystemAnswers]
-    labels: Labels | None
+    labels: LabelScores | None
     metrics: Metrics
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
 

@@ -46,7 +46,7 @@ class StopWithoutImprovement(TrainerCallback):
 
 
 @dataclass(frozen=True)
-class Sample:
+class EvaluationSample:
     """An evaluation row to answer: the token ids of its prompt, and those of what it goes on with."""
 
     source: str
@@ -54,7 +54,7 @@ class Sample:
     reference: list[int]
 
 
-def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> list[Sample]:
+def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> list[EvaluationSample]:
     """The first `count` rows to answer: a prompt up to its first answer; of plain texts, the beginning of long ones."""
     count = SAMPLES if count is None else count
     fits = (row for row in encoded.encoded if row["status"] == "kept")
@@ -67,7 +67,7 @@ def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> 
             trained = [label != -100 for label in row["labels"]]
             start = trained.index(True)
             end = trained.index(False, start) if False in trained[start:] else len(trained)
-        samples.append(Sample(row["place"], ids[:start], ids[start:end]))
+        samples.append(EvaluationSample(row["place"], ids[:start], ids[start:end]))
     return samples
 
 
@@ -82,7 +82,7 @@ class WriteSamples(TrainerCallback):
         file: the file; records of the current step and later ones, from before an interruption, are replaced.
     """
 
-    def __init__(self, trainer: Any, samples: Sequence[Sample], file: Path) -> None:
+    def __init__(self, trainer: Any, samples: Sequence[EvaluationSample], file: Path) -> None:
         self.trainer, self.samples, self.file = trainer, samples, file
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ class WriteSamples(TrainerCallback):
                 for number, record in enumerate(records, start=1):
                     writer.add_text(f"samples/{number}", _markdown(record), state.global_step)
 
-    def _record(self, sample: Sample) -> dict[str, str]:
+    def _record(self, sample: EvaluationSample) -> dict[str, str]:
         trainer = self.trainer
         tokenizer, model = trainer.processing_class, trainer.model
         ids = torch.tensor([sample.prompt], device=trainer.args.device)

@@ -23,7 +23,7 @@ class NonFiniteLossError(InstructError, FloatingPointError):
 
 
 @dataclass(frozen=True)
-class Document:
+class RowInBatch:
     """One row of the data set in a batch: tokens `first` to `end` of the batch's row `row`."""
 
     row: int
@@ -44,7 +44,7 @@ class TokenRecord:
     order: Tensor | None
 
 
-def documents_of(inputs: dict[str, Any]) -> list[Document]:
+def documents_of(inputs: dict[str, Any]) -> list[RowInBatch]:
     """The documents of a batch: its rows without padding, or the documents of packed rows, from `position_ids`."""
     rows, length = inputs["input_ids"].shape
     positions = inputs.get("position_ids")
@@ -52,14 +52,14 @@ def documents_of(inputs: dict[str, Any]) -> list[Document]:
     for row in range(rows):
         if positions is None:
             mask = inputs.get("attention_mask")
-            documents.append(Document(row, 0, length if mask is None else int(mask[row].sum())))
+            documents.append(RowInBatch(row, 0, length if mask is None else int(mask[row].sum())))
             continue
         starts = (positions[row] == 0).nonzero().flatten().tolist()
-        documents += [Document(row, *ends) for ends in zip(starts, [*starts[1:], length], strict=True)]
+        documents += [RowInBatch(row, *ends) for ends in zip(starts, [*starts[1:], length], strict=True)]
     return documents
 
 
-def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> tuple[str, list[Document]]:
+def find_non_finite(tokens: TokenRecord, documents: Iterable[RowInBatch]) -> tuple[str, list[RowInBatch]]:
     """The first statistic that is not finite, and the documents that have one, in the order of STATISTICS."""
     names = [field.name for field in fields(ObjectiveStatistics)]
     places = tokens.largest_state.numel()

@@ -10,7 +10,7 @@ from reading import Reader, rows_in
 
 from instruct.base.cards import read_yaml
 from instruct.measuring.tasks.cards import FEW_SHOT, read_task
-from instruct.measuring.tasks.rows import RowOptions, RowReader
+from instruct.measuring.tasks.rows import RowOptions, TaskRowReader
 
 TASK_ROWS = [{"text": f"a {word} day", "label": n % 2} for n, word in enumerate(("grim", "fine", "cold", "warm"))]
 
@@ -46,7 +46,9 @@ def task_rows(path: Path, file: str, **options: Any) -> list[str]:
         "dataset_path": "text",
         "dataset_kwargs": {"data_files": {"test": file}, "column_names": ["label", "text"]},
     }
-    rows = RowReader("mine", RowOptions(**options), source, str(path.parent), ["bad.", "good."]).rows("test", "text")
+    rows = TaskRowReader("mine", RowOptions(**options), source, str(path.parent), ["bad.", "good."]).rows(
+        "test", "text"
+    )
     assert {row["label"] for row in rows} <= {0, 1}
     return [row["text"] for row in rows]
 

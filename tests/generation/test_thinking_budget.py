@@ -18,7 +18,7 @@ from instruct.base.replies import Completion
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.server_replies import Refused, read_refusal, read_reply
-from instruct.engines.thinking import MARKS_ROOM, Budget
+from instruct.engines.thinking import MARKS_ROOM, ThinkingBudget
 from instruct.generation.answers import generate_answers
 from instruct.generation.options import GenerationConfig
 from instruct.generation.written import ReplyStats
@@ -47,7 +47,7 @@ def answered(model: Path, folder: Path, config: GenerationConfig = CONFIG) -> tu
 
 
 def test_the_end_of_thinking_is_forced_when_its_tokens_are_used_up() -> None:
-    budget = Budget(2, (1,), (8, 9))
+    budget = ThinkingBudget(2, (1,), (8, 9))
     prompt = [0, 1, 5]
     assert [budget.forced(prompt, [4] * count) for count in (0, 1, 2)] == [None, None, 8]
     assert budget.forced(prompt, [4, 4, 8]) == 9
@@ -56,7 +56,7 @@ def test_the_end_of_thinking_is_forced_when_its_tokens_are_used_up() -> None:
     assert budget.forced([0], [4] * 9) is None  # it does not think
     assert [budget.forced([0], [1, 4, 4, *forced]) for forced in ([], [8], [8, 9])] == [8, 9, None]
     assert budget.forced([1, 8, 9], [4] * 9) is None  # thinking is off
-    assert Budget(0, (1,), (8,)).forced([1, 5], []) == 8
+    assert ThinkingBudget(0, (1,), (8,)).forced([1, 5], []) == 8
 
 
 @pytest.mark.parametrize("budget", [0, 9])

@@ -24,7 +24,7 @@ from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
 from instruct.training.checkpoints import find_best_checkpoint
-from instruct.training.evaluation import Sample, WriteSamples, read_samples
+from instruct.training.evaluation import EvaluationSample, WriteSamples, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
 
@@ -313,7 +313,7 @@ def test_sampling_computes_each_token_once_under_gradient_checkpointing(tmp_path
         lambda module, args, kwargs: widths.append((kwargs.get("input_ids") if not args else args[0]).shape[1]),
         with_kwargs=True,
     )
-    samples = WriteSamples(trainer, [Sample("a", [5, 6, 7, 8], [9])], tmp_path / "samples.jsonl")
+    samples = WriteSamples(trainer, [EvaluationSample("a", [5, 6, 7, 8], [9])], tmp_path / "samples.jsonl")
     samples.on_evaluate(trainer.args, trainer.state, trainer.control)
     assert widths[0] == 4
     assert set(widths[1:]) == {1}

@@ -175,7 +175,7 @@ class Label(BaseModel):
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelScores:
     """Labels by the comparison (candidate, baseline) and by pair: the mean score of those who labeled it, 0 to 1.
 
     `by`: who made them, people or a judge, by its name.
@@ -190,7 +190,7 @@ class Labels:
         return swapped | self.scores.get((candidate, baseline), {})
 
 
-def read_labels(path: Path) -> Labels:
+def read_labels(path: Path) -> LabelScores:
     """The labels in a JSON lines file, from the labeling form or from a stronger judge.
 
     Rows are labels (see `Label`), or verdicts from `instruct export --format jsonl`; the latter count under the strict
@@ -214,12 +214,12 @@ def read_labels(path: Path) -> Labels:
             )
         pairs = scores.setdefault((label.candidate, label.baseline), {})
         pairs.setdefault(label.instruction, []).append(_SCORES[label.label])
-    return Labels(
+    return LabelScores(
         {names: {pair: sum(all_) / len(all_) for pair, all_ in pairs.items()} for names, pairs in scores.items()}
     )
 
 
-def _labels_of_a_judge(path: Path, judgments: Sequence[Judgment]) -> Labels:
+def _labels_of_a_judge(path: Path, judgments: Sequence[Judgment]) -> LabelScores:
     judges = sorted({judgment.judge for judgment in judgments})
     if len(judges) > 1:
         names_of = ", ".join(one_line(judge, 40) for judge in judges)
@@ -229,4 +229,4 @@ def _labels_of_a_judge(path: Path, judgments: Sequence[Judgment]) -> Labels:
         by_policy = results_by_policy([judged for judged in judgments if judged.comparison == comparison])
         results = by_policy[leading_policy(by_policy, "strict")]
         scores[comparison[1:]] = {each.instruction: each.score for each in results if each.score is not None}
-    return Labels(scores, judges[0])
+    return LabelScores(scores, judges[0])

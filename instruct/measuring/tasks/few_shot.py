@@ -19,7 +19,7 @@ from instruct.analysis.inference import wilson_interval
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.rows import LocalRows, RowOptions, RowReader
+from instruct.measuring.tasks.rows import LocalRows, RowOptions, TaskRowReader
 from instruct.run.measurements import PartResult, numbers
 
 TFIDF = "tfidf"
@@ -101,7 +101,7 @@ class FewShot(ConfigurableTask):
         source = {key: config[key] for key in ("dataset_path", "dataset_name", "dataset_kwargs")}
         if not isinstance(config.doc_to_choice, list) or len(set(config.doc_to_choice)) < 2:
             raise InputError(f"task {config.task}: doc_to_choice must be a list of at least two different texts")
-        reader = RowReader(config.task, self._rows_from, source, self.about.folder, config.doc_to_choice)
+        reader = TaskRowReader(config.task, self._rows_from, source, self.about.folder, config.doc_to_choice)
         splits = dict.fromkeys((config.test_split, config.fewshot_split))
         self.dataset = {split: Dataset.from_list(reader.rows(split, self._text)) for split in splits}
 

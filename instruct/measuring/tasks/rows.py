@@ -44,7 +44,7 @@ class LocalRows(RowOptions):
     """Of `datasets.load_dataset`: `data_files` by split, `encoding` and others."""
 
 
-class RowReader:
+class TaskRowReader:
     """Reads the splits of a task.
 
     Args:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.measuring.tasks.rows import RowOptions, RowReader
+from instruct.measuring.tasks.rows import RowOptions, TaskRowReader
 
 few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
 
 
 def read(folder: Path, source: dict[str, Any], split: str = "test", **options: Any) -> list[dict[str, Any]]:
     """The rows of a task whose choices are `bad.` and `good.`."""
-    return RowReader("mine", RowOptions(**options), source, str(folder), ["bad.", "good."]).rows(split, "text")
+    return TaskRowReader("mine", RowOptions(**options), source, str(folder), ["bad.", "good."]).rows(split, "text")
 
 
 def files(*names: str, path: str = "text", **more: Any) -> dict[str, Any]:
