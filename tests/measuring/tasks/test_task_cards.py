@@ -38,7 +38,7 @@ CODE = {
 def task_of(content: dict[str, Any], rows: list[dict[str, Any]], monkeypatch, **about: Any) -> Any:
     """A task with these rows in each split."""
     few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
-    monkeypatch.setattr(few_shot.RowReader, "rows", lambda *_: [dict(row) for row in rows])
+    monkeypatch.setattr(few_shot.TaskRowReader, "rows", lambda *_: [dict(row) for row in rows])
     return few_shot.FewShot({**content, "metadata": {**content.get("metadata", {}), **about}})
 
 

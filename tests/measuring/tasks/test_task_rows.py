@@ -180,7 +180,7 @@ def test_the_nearest_rows_come_first_and_ties_in_their_order():
 
 def task_with(labels: list[int], monkeypatch, **content: Any) -> Any:
     rows = [{"text": f"some words {n}", "label": label} for n, label in enumerate(labels)]
-    monkeypatch.setattr(few_shot.RowReader, "rows", lambda *_: [dict(row) for row in rows])
+    monkeypatch.setattr(few_shot.TaskRowReader, "rows", lambda *_: [dict(row) for row in rows])
     config = {"task": "mine", "dataset_path": "csv", "doc_to_text": "{{text}}", "doc_to_choice": ["a", "b", "c"]}
     return few_shot.FewShot(config | content)
 
