@@ -137,9 +137,15 @@ class Worker:
         if ray.get(self._board.given.remote(number)) > TRIES:
             raise BegunTooOftenError(f"batch {number} was given to a worker {TRIES} times")
         done = {
-            "batch": number, "replies": b"", "seconds": 0.0, "error": "", "engine": "",
-            "worker": self._name, "node": self._node, "host": socket.gethostname(),
-        }  # fmt: skip
+            "batch": number,
+            "replies": b"",
+            "seconds": 0.0,
+            "error": "",
+            "engine": "",
+            "worker": self._name,
+            "node": self._node,
+            "host": socket.gethostname(),
+        }
         try:
             if self._engine is None:
                 self._report("starting", number)

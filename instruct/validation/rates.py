@@ -66,9 +66,15 @@ def interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float]
     with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if all pairs are alike, the interval is a point or not defined
         low, high = stats.bootstrap(
-            columns, statistic, paired=True, vectorized=True, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
-            method="percentile", rng=np.random.default_rng(SEED),
-        ).confidence_interval  # fmt: skip
+            columns,
+            statistic,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(SEED),
+        ).confidence_interval
     return None if math.isnan(low) or math.isnan(high) else [float(low), float(high)]
 
 
