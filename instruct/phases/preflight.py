@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from instruct.base.errors import InputError, InputErrors, Problems, counted, one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.base.options import Affects, affected_steps
-from instruct.base.output import say
+from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
 from instruct.data.evaluation import EvalSet, load_answers
@@ -41,6 +41,7 @@ from instruct.training.estimate import (
     ModelShape,
     Sharding,
     disk_gib,
+    matrix_flops,
     memory_gib,
     model_shape,
     sharding_of,
@@ -128,6 +129,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     estimated = "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
     trained = ", ".join(config.trained)
     say(f"train     {trained}: estimated {estimated} each, {needed:.1f} of {available:.1f} GiB memory")
+    if arguments.use_cpu and arguments.bf16 and (times := matrix_flops("float32") / matrix_flops()) > 4:
+        warn(f"model.dtype: bfloat16 products are {times:.0f} times slower than float32 on this CPU; set it to float32")
     return data
 
 

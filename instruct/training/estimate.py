@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Sequence
@@ -91,8 +92,9 @@ def shape_of(loaded: Any, name: str) -> ModelShape:
     )
 
 
-def matrix_flops() -> float:
-    """FLOP per second of a bfloat16 matrix product on this machine, measured in about a second.
+@functools.cache
+def matrix_flops(dtype: str = "bfloat16") -> float:
+    """FLOP per second of a matrix product in `dtype` on this machine, measured in about a second, once.
 
     The matrices grow until a product takes long enough to measure: without bfloat16 instructions, a processor needs
     minutes for large ones.
@@ -102,7 +104,7 @@ def matrix_flops() -> float:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     best, size = 0.0, 128
     while size <= 2048:
-        a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+        a = torch.randn(size, size, device=device, dtype=getattr(torch, dtype))
         (a @ a).sum().item()  # the first product also sets up the device
         begun = time.perf_counter()
         (a @ a).sum().item()
@@ -147,7 +149,8 @@ def training_minutes(lengths: Sequence[int], shape: ModelShape, arguments: Any, 
     import torch
 
     efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]
-    return training_operations(lengths, shape, arguments, lora) / (matrix_flops() * efficiency) / 60
+    dtype = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+    return training_operations(lengths, shape, arguments, lora) / (matrix_flops(dtype) * efficiency) / 60
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
     config.train |= {"gradient_checkpointing": True, "use_cpu": True}
     monkeypatch.setattr("instruct.phases.preflight.sharding_of", lambda arguments: spread(gpus))
     monkeypatch.setattr("instruct.phases.preflight.available_gib", lambda: 0.95 * size * 1e9 / GIB)
-    monkeypatch.setattr("instruct.training.estimate.matrix_flops", lambda: 1e14)
+    monkeypatch.setattr("instruct.training.estimate.matrix_flops", lambda dtype: 1e14)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**13))
     importlib.import_module("datasets")  # which looks for its optional packages once
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: name)
