@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
-from instruct.objectives import Energy, ObjectiveStatistics
+from instruct.objectives import Energy, Objective, ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_columns, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
@@ -108,14 +108,7 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
-        reference_for: ReferenceFor | None = None
-        if reference := getattr(objective, "reference", None):
-            frozen = frozen_model(
-                reference, self.model, self._tokenizer, sharded_on is not None, self.accelerator.device
-            )
-            reference_for = functools.partial(reference_of, frozen)
-            if top_k := getattr(objective, "top_k", None):
-                reference_for = TeacherCache(frozen, Path(args.teacher_cache or f"{args.output_dir}/teacher"), top_k)
+        reference_for = self._reference_for(objective, sharded_on is not None)
         attach_objective(base, objective, cost, args.chunk_rows, reference_for)
         self._objective = objective
         if args.patience is not None:
@@ -123,6 +116,17 @@ class EMOTrainer(SFTTrainer):
         self._table = TableRecord(cost)
         self._sums: dict[str, torch.Tensor | None] = {"train": None, "eval": None}
         self._unchecked: Callable[[], None] | None = None
+
+    def _reference_for(self, objective: Objective, sharded: bool) -> ReferenceFor | None:
+        """What gives a batch's reference, for an objective that takes one."""
+        reference = getattr(objective, "reference", None)
+        if reference is None:
+            return None
+        frozen = frozen_model(reference, self.model, self._tokenizer, sharded, self.accelerator.device)
+        if top_k := getattr(objective, "top_k", None):
+            folder = Path(self.args.teacher_cache or f"{self.args.output_dir}/teacher")
+            return TeacherCache(frozen, folder, top_k)
+        return functools.partial(reference_of, frozen)
 
     def _exchange_float32(self) -> None:
         """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.

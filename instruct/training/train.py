@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -240,8 +241,6 @@ def train_system(
     """
     from accelerate import PartialState
 
-    from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
-
     step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
     arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
@@ -250,26 +249,7 @@ def train_system(
     processes = PartialState()
     main = processes.is_main_process
 
-    code = inputs.get("objective")
-
-    def progress() -> tuple[bool, str | None]:
-        if run.is_done(step, inputs) and final.is_dir():
-            check_weights(run, name)
-            return True, None
-        begun = run.manifest()["steps"].get(step)
-        if begun and begun["inputs"].get("objective", code) != code:
-            raise InputError(
-                f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
-                "train with it; restore it, or start a run with another --name"
-            )
-        if begun and not same_inputs(step, begun["inputs"], inputs):
-            shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
-        checkpoint = last_complete_checkpoint(work, processes.num_processes)
-        if checkpoint:
-            find_best_checkpoint(Path(checkpoint))
-        return False, checkpoint
-
-    done, checkpoint = from_main(progress)
+    done, checkpoint = from_main(functools.partial(_progress, config, name, run, inputs))
     if done:
         return dict(run.manifest()["steps"][step]["results"])
     ran_with = {**recorded_inputs(step, inputs), "data": config.data.model_dump(mode="json"), "train": train}
@@ -290,6 +270,35 @@ def train_system(
         shutil.rmtree(work, ignore_errors=True)
     processes.wait_for_everyone()
     return results
+
+
+def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dict[str, Any]) -> tuple[bool, str | None]:
+    """Whether a system is trained; otherwise, the last complete checkpoint of its training on the same inputs.
+
+    Raises:
+        InputError: the weights have changed since they were trained, or the objective's code since training began.
+    """
+    from accelerate import PartialState
+
+    from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
+
+    step, work = f"train/{name}", run.folder / "checkpoints" / name
+    if run.is_done(step, inputs) and (run.adapters / name).is_dir():
+        check_weights(run, name)
+        return True, None
+    begun = run.manifest()["steps"].get(step)
+    code = inputs.get("objective")
+    if begun and begun["inputs"].get("objective", code) != code:
+        raise InputError(
+            f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
+            "train with it; restore it, or start a run with another --name"
+        )
+    if begun and not same_inputs(step, begun["inputs"], inputs):
+        shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
+    checkpoint = last_complete_checkpoint(work, PartialState().num_processes)
+    if checkpoint:
+        find_best_checkpoint(Path(checkpoint))
+    return False, checkpoint
 
 
 def _hashes(folder: Path) -> dict[str, str]:
