@@ -1,7 +1,9 @@
-"""Relative links of every Markdown file: the file exists, and so does the heading."""
+"""Every Markdown file: the files and headings that it links exist, and so do the names that its Python imports."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -60,3 +62,18 @@ def test_broken_links_are_found(tmp_path):
         encoding="utf-8",
     )
     assert broken_links(page) == ["none.png", "other.md#none"]
+
+
+def missing_imports(page: Path) -> list[str]:
+    """What the page's Python takes from this package, which has no such name."""
+    missing = []
+    for code in re.findall(r"^```python[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "instruct":
+                module = importlib.import_module(str(node.module))
+                missing += [f"{node.module}.{name.name}" for name in node.names if not hasattr(module, name.name)]
+    return missing
+
+
+def test_the_python_of_every_page_imports_names_that_exist():
+    assert {str(page.relative_to(ROOT)): missing for page in PAGES if (missing := missing_imports(page))} == {}
