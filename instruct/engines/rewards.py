@@ -1,10 +1,7 @@
-(
-    ""
-    """Reward models as engines: a request is a chat that ends with an answer, and the reply's text is its score.
+"""Reward models as engines: a request is a chat that ends with an answer, and the reply's text is its score.
 
 Reward models that were trained as PEFT adapters are merged into their base models, so that any engine loads them.
 """
-)
 
 from __future__ import annotations
 

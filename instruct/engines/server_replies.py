@@ -95,19 +95,14 @@ def request_body(
 
 
 def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Completion:
-    """The completion in the body of a reply with status 200. NaN and infinity are read as missing.
+    """The completion in the body of a reply with status 200.
 
     Raises:
         Fault: it is malformed or empty; another attempt may do better.
         Refused: the server does not answer this prompt.
         NoLogprobs: log-probabilities are needed and missing.
     """
-    try:
-        reply = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        raise Fault("malformed reply: no JSON", answered=True) from None
-    if b"\\u" in data:  # a lone surrogate can only be an escape
-        reply = _well_formed_throughout(reply)
+    reply = _parsed(data)
     usage: tuple[int | None, int | None] = (None, None)
     try:
         counts = reply.get("usage") or {}
@@ -162,9 +157,9 @@ def read_score(data: bytes, request: Request) -> Completion:
         NoScore: the server does not score prompts.
     """
     try:
-        logprobs = json.loads(data)["choices"][0].get("logprobs") or {}
+        logprobs = _parsed(data)["choices"][0].get("logprobs") or {}
         values, tops = logprobs.get("token_logprobs") or (), logprobs.get("top_logprobs") or ()
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True) from None
     wanted = slice(request.scored, len(request.prompt))
     own = list(zip(values[wanted], tops[wanted], strict=False))
@@ -174,6 +169,20 @@ def read_score(data: bytes, request: Request) -> Completion:
         raise NoScore
     score = math.fsum(value for value, _ in own), all(value >= max(top.values(), default=value) for value, top in own)
     return Completion("", prompt_tokens=len(request.prompt), score=score)
+
+
+def _parsed(data: bytes) -> Any:
+    """The JSON in the body of a reply. NaN and infinity are read as missing.
+
+    Raises:
+        Fault: there is none.
+    """
+    try:
+        reply = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        raise Fault("malformed reply: no JSON", answered=True) from None
+    # A lone surrogate can only be an escape.
+    return _well_formed_throughout(reply) if b"\\u" in data else reply
 
 
 def _parted(options: EngineOptions, text: str, prompt: Prompt) -> Parted:
