@@ -88,23 +88,9 @@ class LocalEngine(BatchesInTurn):
 
     @cached_property
     def config(self) -> Any:
-        """The model's configuration, which is read without its weights.
-
-        Raises:
-            InputError: it cannot be read, or needs code from the model's repository.
-        """
-        from transformers import AutoConfig
-
+        """The model's configuration, which is read without its weights."""
         model, revision, _ = self.weights
-        try:
-            return AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            if "trust_remote_code" in str(error):
-                raise InputError(
-                    f"{self.options.subject}: {self.options.model} needs code from its repository, which is never run; "
-                    "choose a model that transformers knows"
-                ) from None
-            raise unreadable(self.options.model, error) from error
+        return load_config(self.options.subject, model, revision)
 
     @cached_property
     def labels(self) -> dict[str, int]:
@@ -252,6 +238,25 @@ def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
         return AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{subject}: {model} has no tokenizer ({one_line(error, 200)})") from error
+
+
+def load_config(subject: str, model: str, revision: str | None) -> Any:
+    """The configuration of a folder or hub model; `subject` names it in errors.
+
+    Raises:
+        InputError: it cannot be read, or needs code from the model's repository.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        if "trust_remote_code" in str(error):
+            raise InputError(
+                f"{subject}: {model} needs code from its repository, which is never run; choose a model that "
+                "transformers knows"
+            ) from None
+        raise unreadable(model, error) from error
 
 
 def has_tokenizer(model: ModelOptions) -> bool:

@@ -22,7 +22,7 @@ from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.local import has_tokenizer, load_tokenizer
+from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import EngineKind, make_engine
 from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
@@ -266,22 +266,13 @@ def _with_weights(
     cluster: ClusterOptions | None,
 ) -> tuple[Engine, _Prompts, int]:
     """The engine for systems on one base, here or on a cluster, the prompts' tokens, and the room for each."""
-    from transformers import AutoConfig, AutoTokenizer
-
     kind = local_kind(model, config)
     base, work = served[0].model, served[0].work
     revision = model.revision if base == model.name else None
     # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
     words = base if (Path(base) / "tokenizer_config.json").is_file() else model.name
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            words, revision=model.revision if words == model.name else None, trust_remote_code=False
-        )
-        context = context_of(AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False))
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"model {base}: no tokenizer or configuration ({one_line(error, 200)}); check the folder"
-        ) from error
+    tokenizer = load_tokenizer(f"model {words}", words, model.revision if words == model.name else None)
+    context = context_of(load_config(f"model {base}", base, revision))
     work.rendering.prepare(tokenizer)
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
