@@ -85,6 +85,11 @@ class ServerEngine(BatchesInTurn):
         timeout: float = TIMEOUT,
         replicas: Sequence[str] = (),
     ) -> None:
+        """`base_url` None: OpenAI's."""
+        if options.reward:
+            raise InputError(
+                f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out"
+            )
         if concurrency < 1:
             raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
         if not timeout > 0:

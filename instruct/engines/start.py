@@ -1,52 +1,31 @@
-"""Which engine asks a model."""
+"""Which engine asks a model that is loaded here or on a cluster."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Literal
 
 from instruct.base.errors import InputError
 from instruct.engines.base import Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
 
-EngineKind = Literal["vllm", "transformers", "server"]
+LocalKind = Literal["vllm", "transformers"]
 
 
-def make_engine(
-    kind: EngineKind,
-    options: EngineOptions,
-    base_url: str | None = None,
-    concurrency: int | None = None,
-    cluster: ClusterOptions | None = None,
-    replicas: Sequence[str] = (),
-    timeout: float | None = None,
-) -> Engine:
+def make_engine(kind: LocalKind, options: EngineOptions, cluster: ClusterOptions | None = None) -> Engine:
     """An engine, which loads nothing before it is asked.
 
     Args:
-        base_url: of an OpenAI-compatible server; None: OpenAI's.
-        concurrency: requests at a time to a server; None: its default.
         cluster: where the model is loaded; None: on this machine.
-        replicas: further servers of the same model, asked in turn with the one at `base_url`.
-        timeout: seconds for a server's reply; None: its default.
 
     Raises:
         InputError: options that this engine does not support.
     """
-    if cluster is not None and kind != "server":
+    if cluster is not None:
         from instruct.engines.ray_engine import RayEngine
 
         make = functools.partial(make_engine, kind)
         return RayEngine(options, cluster, make, functools.partial(engine_version, kind))
-    if kind == "server":
-        from instruct.engines.server import CONCURRENCY, TIMEOUT, ServerEngine
-
-        if options.reward:
-            raise InputError(
-                f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out"
-            )
-        return ServerEngine(options, base_url, concurrency or CONCURRENCY, timeout or TIMEOUT, replicas)
     if kind == "vllm":
         from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
 
@@ -69,7 +48,7 @@ def make_engine(
     return TransformersEngine(options)
 
 
-def engine_version(kind: EngineKind) -> str:
+def engine_version(kind: LocalKind) -> str:
     """What an engine's `start` returns on this machine: its version and device; no model is loaded."""
     if kind == "vllm":
         import vllm

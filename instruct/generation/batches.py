@@ -23,7 +23,7 @@ from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
-from instruct.engines.start import EngineKind, make_engine
+from instruct.engines.start import LocalKind, make_engine
 from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
@@ -345,7 +345,7 @@ def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEF
     ]
 
 
-def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
+def local_kind(model: ModelOptions, config: EngineConfig) -> LocalKind:
     """The engine that `config.engine` names; `auto` is vLLM if it is installed and can load the model."""
     installed = vllm_is_installed()
     if config.engine == "vllm" and not installed:
@@ -359,6 +359,8 @@ def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
 
 def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:
     """The engine for a server, and the prompts as chats, text, or token ids where it would render chats otherwise."""
+    from instruct.engines.server import ServerEngine
+
     work = next(iter(works.values()))
     tokenizer = _server_tokenizer([prompt for own in works.values() for prompt in own.prompts], model, work.rendering)
     prompts: _Prompts = {
@@ -369,7 +371,7 @@ def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: En
     if tokenizer and marks_of(tokenizer.chat_template) not in (None, THINK):  # which are special tokens
         decoding = options.decoding.model_copy(update={"extra": {"skip_special_tokens": False}})
         options = replace(options, decoding=decoding)
-    return make_engine("server", options, config.base_url, config.batch_size, timeout=config.timeout), prompts
+    return ServerEngine(options, config.base_url, config.batch_size, config.timeout), prompts
 
 
 def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering: Rendering) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from instruct.base.errors import InputError
 from instruct.base.extras import vllm_is_installed
@@ -14,7 +14,7 @@ from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
-from instruct.engines.start import EngineKind, make_engine
+from instruct.engines.start import LocalKind, make_engine
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
@@ -53,7 +53,7 @@ class Judge:
         self.cluster = cluster
 
     @functools.cached_property
-    def engine(self) -> EngineKind:
+    def engine(self) -> LocalKind | Literal["server"]:
         """A server if there is a base URL or the card is an annotator of alpaca-eval; else vLLM if it is installed.
 
         A score head is always asked in transformers.
@@ -143,10 +143,13 @@ class Judge:
     def _made(self) -> Engine:
         card = self.card
         if self.engine == "server":
-            base_url, replicas = self.options.base_url, self.options.replicas
-            asked = self.options.concurrency, None, replicas, self.options.timeout
-            engine = make_engine("server", engine_options(card), base_url, *asked)  # refuses an invalid address
-            if replicas and not all(map(is_free, (base_url, *replicas))):
+            from instruct.engines.server import ServerEngine
+
+            asked = self.options
+            engine = ServerEngine(  # refuses an invalid address
+                engine_options(card), asked.base_url, asked.concurrency, asked.timeout, asked.replicas
+            )
+            if asked.replicas and not all(map(is_free, (asked.base_url, *asked.replicas))):
                 raise InputError(
                     f"judge {card.name}: several --base-url are servers of your own, on this machine or a private "
                     "network; give one of a provider alone"

@@ -272,8 +272,12 @@ class AskedSystems:
             if self._engine is not None:
                 self._engine[1].close()
             kind = self._options.engine
-            engine = make_engine(kind, options, self._options.base_url, cluster=self._cluster)
-            self._engine = (forward, engine)
+            if kind == "server":
+                from instruct.engines.server import ServerEngine
+
+                self._engine = (forward, ServerEngine(options, self._options.base_url))
+            else:
+                self._engine = (forward, make_engine(kind, options, self._cluster))
         return self._engine[1]
 
     def _loaded_options(self, model: ForwardModel) -> EngineOptions:
