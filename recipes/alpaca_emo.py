@@ -10,18 +10,15 @@ interrupted run. This is the instruction-tuning experiment of the EMO paper (App
 
 from __future__ import annotations
 
-import sys
+from study import config_for_machine, recipe_arguments, run_recipe
 
-from study import config_for_machine, recipe_arguments
-
-from instruct.base.output import run_guarded
 from instruct.config import load_config
 from instruct.phases.experiment import run_experiment
 
 
 def main(gpu_config: str, description: str | None) -> None:
     """Run the experiment that the command line names: `gpu_config` by default, the demo on a machine without a GPU."""
-    arguments, overrides = recipe_arguments(sys.argv[1:], description)
+    arguments, overrides = recipe_arguments(description)
     name = config_for_machine(arguments, gpu_config, "demo")
     if not arguments.config and name == "demo":  # each recipe's demo is a run of its own
         overrides = ["--name", f"{gpu_config}_demo", *overrides]
@@ -30,4 +27,4 @@ def main(gpu_config: str, description: str | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(lambda: main("alpaca_emo", __doc__)))
+    run_recipe(lambda: main("alpaca_emo", __doc__))

@@ -11,12 +11,10 @@ are printed next to the paper's, and written to runs/NAME.md.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
-from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points
+from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points, run_recipe
 
-from instruct.base.output import run_guarded
 from instruct.config import load_config
 
 BASES = {
@@ -57,7 +55,7 @@ def tables(finished: Finished) -> list[str]:
 
 
 def main() -> None:
-    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, base={"action": "append", "choices": BASES})
+    arguments, overrides = recipe_arguments(__doc__, base={"action": "append", "choices": BASES})
     small = "continual" if arguments.base else "continual_smollm2"
     arguments.config = config_for_machine(arguments, "continual", small)
     own_model = any(flag.startswith("--model.name") for flag in overrides)
@@ -67,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

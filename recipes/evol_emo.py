@@ -8,11 +8,8 @@ Its answers are long, and the authors found that Auto-J and PandaLM cannot tell 
 
 from __future__ import annotations
 
-import sys
-
 from alpaca_emo import main
-
-from instruct.base.output import run_guarded
+from study import run_recipe
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(lambda: main("evol_emo", __doc__)))
+    run_recipe(lambda: main("evol_emo", __doc__))

@@ -18,17 +18,15 @@ import hashlib
 import json
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from study import by_system, markdown, recipe_arguments, write_table
+from study import by_system, markdown, mean_and_spread, recipe_arguments, run_recipe, write_table
 
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.output import run_guarded
 from instruct.config import ExperimentConfig, load_config
 from instruct.measuring.texts.rouge import rouge
 from instruct.phases.bench import best_rate, cross_entropy, prompt_pairs, split, try_rates
@@ -46,9 +44,10 @@ Row = dict[str, str]
 
 
 def main() -> None:
-    given, overrides = recipe_arguments(sys.argv[1:], __doc__)
+    given, overrides = recipe_arguments(__doc__)
     plan = hashlib.sha256(PLAN.read_bytes()).hexdigest()
-    plain = load_config(given.config or "instruction_smollm2", overrides)
+    base = given.config or "instruction_smollm2"
+    plain = load_config(base, overrides)
     if not plain.data.files:
         raise InputError("no rows; give --data.files FILE")
     name = f"{plain.name}-{plan[:8]}"
@@ -60,53 +59,56 @@ def main() -> None:
         files = ["--data.files", f"[{folder}/train.jsonl]", "--data.eval_files", f"[{folder}/{part}.jsonl]"]
         answers = ["--answers.files", f"[{folder}/{part}_prompts.json]"]
         named = ["--name", name + suffix, "--systems", json.dumps(systems)]
-        return load_config(given.config or "instruction_smollm2", [*overrides, *files, *answers, *named, *flags])
+        return load_config(base, [*overrides, *files, *answers, *named, *flags])
 
-    def tried(key: str, rate: float) -> dict[str, float]:
-        """What a learning rate is chosen by: cross-entropy leads; ROUGE-L is the other rule."""
-        system = {**systems[key], "seed": 0, "learning_rate": rate}
-        alone = ("--comparisons", "[]", "--judges", "[]")  # rates can be added later
-        config = with_rows(f"-{key}-{rate:g}", "choose", {key: system}, *alone)
-        run_experiment(config, last="answer")
-        run = RunDirectory(run_folder(config))
-        scores = rouge_l(rows["choose"], answers_of(run, key, rows["choose"]))
-        return {"cross_entropy": round(cross_entropy(run, key), 4), "rouge_l": round(statistics.fmean(scores), 4)}
+    def tuned(key: str) -> tuple[float, dict[str, dict[str, float]]]:
+        """The best learning rate, and what it is chosen by: cross-entropy leads; ROUGE-L is the other rule."""
+        found = {}
+
+        def score(rate: float) -> float:
+            system = {**systems[key], "seed": 0, "learning_rate": rate}
+            alone = ("--comparisons", "[]", "--judges", "[]")  # rates can be added later
+            config = with_rows(f"-{key}-{rate:g}", "choose", {key: system}, *alone)
+            run_experiment(config, last="answer")
+            figures, _ = measured(RunDirectory(run_folder(config)), key, rows["choose"])
+            found[rate] = {column: round(figures[column], 4) for column in ("cross_entropy", "rouge_l")}
+            return found[rate]["cross_entropy"]
+
+        best = best_rate(try_rates(RATES, score, LIMITS))
+        return best, {f"{rate:g}": found[rate] for rate in sorted(found)}
 
     if given.dry_run:
         run_experiment(with_rows("", "test", systems, "--seeds", SEEDS), dry_run=True)
         return
     record: dict[str, Any] = {"plan_sha256": plan, "rates": {}, "chosen": {}}
     for key in systems:
-        known: dict[float, dict[str, float]] = {}
-
-        def score(rate: float, key: str = key, known: dict[float, dict[str, float]] = known) -> float:
-            known[rate] = tried(key, rate)
-            return known[rate]["cross_entropy"]
-
-        record["chosen"][key] = best_rate(try_rates(RATES, score, LIMITS))
-        record["rates"][key] = {f"{rate:g}": known[rate] for rate in sorted(known)}
+        record["chosen"][key], record["rates"][key] = tuned(key)
     chosen = {key: {**systems[key], "seed": None, "learning_rate": rate} for key, rate in record["chosen"].items()}
     config = with_rows("", "test", chosen, "--seeds", SEEDS)
     run_experiment(config, last="answer")
     report(RunDirectory(run_folder(config)), sorted(config.trained), rows["test"], record)
 
 
-def answers_of(run: RunDirectory, system: str, rows: Sequence[Row]) -> list[str]:
-    """A system's answers to the prompts of rows, in their order."""
-    answers = json.loads(run.answers_path(system).read_text(encoding="utf-8"))
-    by_prompt = {answer["instruction"]: answer["output"] for answer in answers}
-    return [by_prompt[row["instruction"]] for row in rows]
+def measured(run: RunDirectory, system: str, rows: Sequence[Row]) -> tuple[dict[str, float], list[str]]:
+    """A system's figures on the rows whose prompts it answered, as in results.json, and its answers in their order."""
+    by_prompt = {row["instruction"]: row["output"] for row in json.loads(run.answers_path(system).read_bytes())}
+    answers = [by_prompt[row["instruction"]] for row in rows]
+    figures = {
+        "rouge_l": statistics.fmean(rouge_l(rows, answers)),
+        "cross_entropy": cross_entropy(run, system),
+        "words": statistics.fmean(len(answer.split()) for answer in answers),
+        "without_end": run.manifest()["steps"]["answers"]["results"][system]["truncated"] / len(rows),
+    }
+    return figures, answers
 
 
-def rouge_l(rows: Sequence[Row], answers: Sequence[str], words: Sequence[int] | None = None) -> list[float]:
+def rouge_l(rows: Sequence[Row], answers: Sequence[str], words: Sequence[int | None] | None = None) -> list[float]:
     """ROUGE-L F1 of each answer against the teacher's, without stemming; of the first `words` of both, if given."""
-    pairs = [(row["output"], answer) for row, answer in zip(rows, answers, strict=True)]
-    if words is not None:
-        pairs = [(cut(ours, count), cut(theirs, count)) for (ours, theirs), count in zip(pairs, words, strict=True)]
-    return [rouge(*pair)["rougeL"] for pair in pairs]
+    cuts = zip(rows, answers, words or [None] * len(rows), strict=True)
+    return [rouge(cut(row["output"], count), cut(answer, count))["rougeL"] for row, answer, count in cuts]
 
 
-def cut(text: str, words: int) -> str:
+def cut(text: str, words: int | None) -> str:
     return " ".join(text.split()[:words])
 
 
@@ -129,44 +131,34 @@ def conclusion(difference: Mapping[str, Any]) -> str:
     return "undecided"
 
 
+def comparison(rows: Sequence[Row], ours: Sequence[Sequence[str]], mle: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """ROUGE-L of a system's answers against MLE's, (seeds, prompts): whole, and both cut to the shorter one's words."""
+    shorter = [
+        [min(len(answer.split()) for answer in both) for both in zip(*pair, strict=True)]
+        for pair in zip(ours, mle, strict=True)
+    ]
+    whole, at_equal_length = (
+        compared(*([rouge_l(rows, *each) for each in zip(side, words, strict=True)] for side in (ours, mle)))
+        for words in ([None] * len(ours), shorter)
+    )
+    return {"rouge_l": whole, "conclusion": conclusion(whole), "rouge_l_at_equal_length": at_equal_length}
+
+
 def report(run: RunDirectory, systems: Sequence[str], rows: Sequence[Row], record: dict[str, Any]) -> None:
     """Write results.json and results.md: each system and seed, then every system against MLE."""
-    answers = {name: answers_of(run, name, rows) for name in systems}
-    words = {name: [len(answer.split()) for answer in answers[name]] for name in systems}
-    scores = {name: rouge_l(rows, answers[name]) for name in systems}
-    finish = run.manifest()["steps"]["answers"]["results"]
-    record["systems"] = {
-        name: {
-            "rouge_l": statistics.fmean(scores[name]),
-            "cross_entropy": cross_entropy(run, name),
-            "words": statistics.fmean(words[name]),
-            "without_end": finish[name]["truncated"] / len(rows),
-        }
-        for name in systems
-    }
-    record["comparisons"] = {}
-    by_objective = by_system({name: name for name in systems})
-    for key in by_objective:
-        if key == "mle":
-            continue
-        sides = by_objective[key], by_objective["mle"]
-        shorter = [list(map(min, words[one], words[mle])) for one, mle in zip(*sides, strict=True)]
-        whole = compared(*([scores[name] for name in side] for side in sides))
-        at_equal_length = compared(
-            *([rouge_l(rows, answers[name], most) for name, most in zip(side, shorter, strict=True)] for side in sides)
-        )
-        record["comparisons"][key] = {"rouge_l": whole, "conclusion": conclusion(whole)}
-        record["comparisons"][key]["rouge_l_at_equal_length"] = at_equal_length
+    found = {name: measured(run, name, rows) for name in systems}
+    record["systems"] = {name: figures for name, (figures, _) in found.items()}
+    answers = by_system({name: own for name, (_, own) in found.items()})
+    record["comparisons"] = {key: comparison(rows, own, answers["mle"]) for key, own in answers.items() if key != "mle"}
     write_atomically(run.folder / "results.json", json.dumps(record, indent=1) + "\n")
-    write_table(run.folder / "results.md", table(record, by_objective))
+    write_table(run.folder / "results.md", table(record))
 
 
-def table(record: Mapping[str, Any], by_objective: Mapping[str, Sequence[str]]) -> list[str]:
+def table(record: Mapping[str, Any]) -> list[str]:
     rows = []
-    for key, names in by_objective.items():
-        values = [[record["systems"][name][column] for name in names] for column in COLUMNS.values()]
-        means = [f"{statistics.fmean(value):.4f} ± {statistics.stdev(value):.4f}" for value in values]
-        rows.append([key, f"{record['chosen'][key]:g}", len(names), *means])
+    for key, seeds in by_system(record["systems"]).items():
+        means = [mean_and_spread([figures[column] for figures in seeds], 4) for column in COLUMNS.values()]
+        rows.append([key, f"{record['chosen'][key]:g}", len(seeds), *means])
     lines = markdown(["objective", "learning rate", "seeds", *COLUMNS], rows)
     for key, entry in record["comparisons"].items():
         for label, result in (("ROUGE-L", entry["rouge_l"]), ("at equal length", entry["rouge_l_at_equal_length"])):
@@ -177,4 +169,4 @@ def table(record: Mapping[str, Any], by_objective: Mapping[str, Sequence[str]]) 
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

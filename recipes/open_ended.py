@@ -11,13 +11,11 @@ it is more than sharpening. At the end MAUVE is printed next to the paper's, and
 
 from __future__ import annotations
 
-import statistics
-import sys
 from collections.abc import Mapping
 
-from study import Finished, by_system, config_for_machine, markdown, numbers, paper, recipe_arguments, run_points
+import study
+from study import by_system, markdown, mean_and_spread, numbers, paper, recipe_arguments, run_points
 
-from instruct.base.output import run_guarded
 from instruct.config import load_config
 
 CORPORA = ("wikitext2", "wikitext103", "webtext", "ptb", "writing_prompts", "ag_news")
@@ -37,14 +35,13 @@ def rows(mauve: Mapping[str, float], corpus: str | None, model: str) -> list[lis
     figures = paper("table_1").get(model.rpartition("/")[2], {})
     found = []
     for name, values in by_system(mauve).items():
-        spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
         theirs = figures.get(name, {}).get(corpus or "")
-        ours = f"{100 * statistics.fmean(values):.1f}{spread}"
+        ours = mean_and_spread([100 * value for value in values], 1)
         found.append([corpus or "own", name, ours, str(len(values)), "-" if theirs is None else f"{theirs:.1f}"])
     return found
 
 
-def table(finished: Finished) -> list[str]:
+def table(finished: study.Finished) -> list[str]:
     """The rows of all corpora."""
     lines: list[list[str]] = []
     for corpus, (config, metrics) in finished.items():
@@ -55,8 +52,8 @@ def table(finished: Finished) -> list[str]:
 
 
 def main() -> None:
-    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, corpus={"action": "append", "choices": CORPORA})
-    arguments.config = config_for_machine(arguments, "open_ended", "open_ended_smollm2")
+    arguments, overrides = recipe_arguments(__doc__, corpus={"action": "append", "choices": CORPORA})
+    arguments.config = study.config_for_machine(arguments, "open_ended", "open_ended_smollm2")
     papers = arguments.config == "open_ended"
     if papers:
         overrides = ["--seeds", SEEDS, *overrides]
@@ -68,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    study.run_recipe(main)

@@ -23,30 +23,24 @@ import itertools
 import json
 import math
 import statistics
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import study
-from scipy.stats import t
-from scratch import make_small_model
+from scratch import SHAPE, make_small_model
 from study import by_system, config_for_machine, markdown, paper
 
+from instruct.analysis.inference import student
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
-from instruct.base.output import run_guarded
-from instruct.config import ExperimentConfig, load_config, make_config
+from instruct.config import ExperimentConfig, load_config
 from instruct.phases.experiment import open_run, run_folder
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
-from instruct.training.options import without_seed
 
-SEEDS = "[1, 2, 3]"
 RATES = {True: [1e-3, 3e-3, 1e-2], False: [2e-5, 5e-5, 1e-4]}  # from scratch, fine-tuning
-WEIGHTS = [5.0, 20.0]
-SHAPE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
+PARTS = ("train", "valid", "test")
 TEMPERATURES = (0.85, 0.95, 1.05, 1.15)
 COLUMNS = ("PPL_test", "PPL_oracle", "MAUVE", "ROUGE-1", "ROUGE-L", "forward CE", "reverse CE", "entropy")
 PAPER = "The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE of prefix + continuation in percent; no control):"
@@ -69,41 +63,35 @@ def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Pa
     generation = options.generation.model_dump(mode="json")
     generation |= {"max_new_tokens": config.train["max_length"] - 1, "min_new_tokens": 0}
     continuations = {"files": [str(start)], "prefix": "0 tokens", "samples": sum(counts.values())}
-    name = f"{config.name}-generator"
-    rows = iter(study.sampled_continuations(name, generator, {**continuations, "generation": generation}))
+    continuations["generation"] = generation
+    name, model = f"{config.name}-generator", generator.model_dump(mode="json")
+    texts = iter([row.continuation for row in study.sampled(name, model=model, continuations=continuations)[1]])
+    files = {part: folder / f"{part}.jsonl" for part in counts}
     for part, count in counts.items():
-        texts = [row.continuation for row in itertools.islice(rows, count)]
-        study.write_texts(folder / f"{part}.jsonl", filter(str.strip, texts))
-    return {part: str(folder / f"{part}.jsonl") for part in counts}
+        study.write_texts(files[part], filter(str.strip, itertools.islice(texts, count)))
+    return {part: str(file) for part, file in files.items()}
 
 
 def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float, float]], dict[str, list[float]]]:
     """PPL_oracle of each MLE system's samples by temperature, and that of all systems by name without seed."""
-    from instruct.phases.answer import generate
     from instruct.phases.evaluate import evaluate_run
 
     run = RunDirectory(run_folder(config))
     metrics, content = read_metrics(run), config.model_dump(mode="json")
     values = {name: value for name in metrics.texts if (value := metrics.value(name, "oracle_perplexity")) is not None}
+    generation = content["continuations"]["generation"]
+    evaluation = {"texts": content["evaluation"]["texts"] | {"metrics": ["oracle_perplexity"]}}
     found: dict[str, dict[float, float]] = {}
-    for name, system in config.trained.items():
-        if without_seed(name, system.seed) != "mle":
-            continue
+    for name in by_system({name: name for name in config.trained}).get("mle", []):
         found[name] = {1.0: values[name]}
-        for temperature in TEMPERATURES:
-            generation = content["continuations"]["generation"] | {"temperature": temperature}
-            writer = {
-                "name": f"{config.name}-{name}-t{temperature:g}",
-                "model": content["model"] | {"name": f"./{run.adapters / name}"},
-                "systems": {"writer": {"objective": "none"}},
-                "continuations": content["continuations"] | {"generation": generation},
-                "evaluation": {"texts": content["evaluation"]["texts"] | {"metrics": ["oracle_perplexity"]}},
-            }
-            cooled = make_config(writer, [], name)
-            generate(cooled, open_run(cooled))
-            value = evaluate_run(cooled, open_run(cooled)).value("writer", "oracle_perplexity")
+        model = content["model"] | {"name": f"./{run.adapters / name}"}
+        for at in TEMPERATURES:
+            cooled = content["continuations"] | {"generation": generation | {"temperature": at}}
+            sections = {"model": model, "continuations": cooled, "evaluation": evaluation}
+            writer, _ = study.sampled(f"{config.name}-{name}-t{at:g}", **sections)
+            value = evaluate_run(writer, open_run(writer)).value("writer", "oracle_perplexity")
             assert value
-            found[name][temperature] = value
+            found[name][at] = value
     return found, by_system(values)
 
 
@@ -121,9 +109,9 @@ def temperatures_table(found: Mapping[str, Mapping[float, float]], systems: Mapp
         cell = f"outside {min(TEMPERATURES)} to {max(TEMPERATURES)}"
         if len(at) == len(inside):
             cell = f"{statistics.fmean(at):.3f}"
-            if len(at) > 1:
-                half = t.ppf(0.975, len(at) - 1) * statistics.stdev(at) / len(at) ** 0.5
-                cell += f" ({statistics.fmean(at) - half:.3f} to {statistics.fmean(at) + half:.3f})"
+            error = statistics.stdev(at) / len(at) ** 0.5 if len(at) > 1 else 0
+            if interval := student(statistics.fmean(at), error, len(at) - 1).interval:
+                cell += " ({:.3f} to {:.3f})".format(*interval)
         rows.append([name, f"{statistics.fmean(targets):,.0f}", cell])
     return markdown(["PPL_oracle of", "value", "MLE has it at temperature (95 % CI over seeds)"], rows)
 
@@ -140,21 +128,19 @@ def _temperature_at(curve: Mapping[float, float], target: float) -> float | None
 def main() -> None:
     import torch
 
-    sizes = {name: {"type": int} for name in ("train", "valid", "test", "tuning_steps")}
-    given, overrides = study.recipe_arguments(sys.argv[1:], __doc__, **sizes)
-    gpu = torch.cuda.is_available()
+    defaults = (250_000, 5_000, 5_000, 1_000) if torch.cuda.is_available() else (1_000, 100, 500, 60)
+    sizes = zip((*PARTS, "tuning_steps"), defaults, strict=True)
+    own = {name: {"type": int, "default": size} for name, size in sizes}
+    given, overrides = study.recipe_arguments(__doc__, **own)
     name = config_for_machine(given, "oracle", "oracle_smollm2")
-    plain = load_config(name, [*overrides, "--seeds", "null"])
+    plain = study.plain_config(name, overrides)
     generator = plain.text_metrics.reference_model
     if generator is None or plain.continuations is None:
         raise InputError(f"{plain.name}: has no generator; set evaluation.texts.reference_model, and continuations")
-    defaults = (250_000, 5_000, 5_000) if gpu else (1_000, 100, 500)
-    parts = dict(zip(("train", "valid", "test"), defaults, strict=True))
-    counts = {part: getattr(given, part) or size for part, size in parts.items()}
-    steps = given.tuning_steps or (1_000 if gpu else 60)
+    counts = {part: getattr(given, part) for part in PARTS}
     print(
-        f"plan      {generator.name} writes {sum(counts.values()):,} texts; {steps} steps for each point of a grid to "
-        f"tune; then {len(plain.trained)} objectives from each seed"
+        f"plan      {generator.name} writes {sum(counts.values()):,} texts; {given.tuning_steps} steps for each point "
+        f"of a grid to tune; then {len(plain.trained)} objectives from each seed"
     )
     if given.dry_run:
         return
@@ -165,16 +151,14 @@ def main() -> None:
         start = Path("runs") / f"{plain.name}-start"
         make_small_model(start.absolute(), generator.name, **SHAPE, max_position_embeddings=512)
         flags += ["--model.name", f"./{start}"]
-    plain = load_config(name, [*overrides, "--seeds", "null", *flags])
-    for system in plain.systems.values():
-        if plain.from_scratch and system.objective in ("emo", "energy"):
-            system.transport_cost = model_path(generator.name)
-    systems = study.tuned_systems(plain, RATES[plain.from_scratch], WEIGHTS, steps, "jensen_shannon")
-    config = load_config(name, ["--seeds", SEEDS, *overrides, *flags, "--systems", json.dumps(systems)])
+    cost = model_path(generator.name) if plain.from_scratch else None
+    plain = study.plain_config(name, overrides, *flags, cost=cost)
+    systems = study.tuned_systems(plain, RATES[plain.from_scratch], given.tuning_steps, "jensen_shannon")
+    config = load_config(name, ["--seeds", study.SEEDS, *overrides, *flags, "--systems", json.dumps(systems)])
     study.run_seeds(config, given, "oracle.md", COLUMNS, papers_table())
     table = temperatures_table(*oracle_perplexities(config))
     study.write_table(Path("runs") / config.name / "temperatures.md", table)
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    study.run_recipe(main)

@@ -18,16 +18,14 @@ is what `held_out null` does, with 5 words of the training texts as prefixes. Re
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import study
-from study import config_for_machine, markdown, measured, recipe_arguments
+from study import config_for_machine, markdown, measured, recipe_arguments, run_recipe
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.base.output import run_guarded
 from instruct.config import ExperimentConfig, load_config
 from instruct.phases.experiment import run_folder
 from instruct.run.measurements import Metrics
@@ -42,9 +40,9 @@ PAPER = (
 )
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train, measure, and write runs/NAME/precision_recall.md."""
-    given, overrides = recipe_arguments(arguments, __doc__)
+    given, overrides = recipe_arguments(__doc__, arguments)
     given.config = config_for_machine(given, "precision_recall", "precision_recall_smollm2")
     config = load_config(given.config, overrides)
     reference, held_out = config.text_metrics.reference_model, config.text_metrics.held_out
@@ -78,7 +76,8 @@ def sampled_texts(config: ExperimentConfig, reference: ModelOptions) -> Path:
             "engine": "auto" if torch.cuda.is_available() else "transformers",
         },
     }
-    rows = study.sampled_continuations(f"{config.name}-reference", reference, continuations)
+    model = reference.model_dump(mode="json")
+    _, rows = study.sampled(f"{config.name}-reference", model=model, continuations=continuations)
     texts = [row.prefix + row.continuation for row in rows]
     kept = [text for text in texts if len(text.split()) >= LEAST_WORDS]
     file = Path("runs") / f"{config.name}-reference" / "texts.jsonl"
@@ -115,4 +114,4 @@ def table(config: ExperimentConfig, metrics: Metrics) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(lambda: main(sys.argv[1:])))
+    run_recipe(main)

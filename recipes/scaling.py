@@ -14,16 +14,14 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from continual import BASES
 from matplotlib.figure import Figure
 from pandas import DataFrame
-from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points
+from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points, run_recipe
 
-from instruct.base.output import run_guarded
 from instruct.config import load_config
 from instruct.run.measurements import Measurement
 
@@ -73,17 +71,14 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
     name, train = f"{start.name}_scaling_{sweep}", start.train
     per_step = int(train["per_device_train_batch_size"]) * int(train.get("gradient_accumulation_steps", 1))
     per_step *= int(train["max_length"])
-    names = {**BASES, "opt-1.3b": "facebook/opt-1.3b"}
-    points: dict[str | None, list[str]] = {}
-    sizes: dict[str, float] = {}
-    if sweep == "model":
-        points, sizes = {point: [*overrides, "--model.name", names[point]] for point in MODELS}, dict(MODELS)
-    else:
-        model = [] if small else ["--model.name", names["llama-13b"]]
-        for tokens in SMALL_TOKENS if small else [1_000_000 * each for each in MILLIONS]:
-            point = f"{tokens // 1000}k"
-            points[point] = [*overrides, *model, "--train.max_steps", str(max(1, tokens // per_step))]
-            sizes[point] = tokens
+    sizes: Mapping[str, float] = MODELS
+    flags = {point: ["--model.name", model] for point, model in (BASES | {"opt-1.3b": "facebook/opt-1.3b"}).items()}
+    if sweep == "data":
+        model = [] if small else flags["llama-13b"]
+        tokens = SMALL_TOKENS if small else [1_000_000 * each for each in MILLIONS]
+        sizes = {f"{each // 1000}k": each for each in tokens}
+        steps = (str(max(1, each // per_step)) for each in tokens)
+        flags = {point: [*model, "--train.max_steps", each] for point, each in zip(sizes, steps, strict=True)}
 
     def table_and_figure(finished: Finished) -> list[str]:
         found = {
@@ -96,12 +91,12 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
         draw(found, sizes, Path("runs") / f"{name}.png")
         return table(found)
 
-    run_points(name, points, arguments, table_and_figure)
+    run_points(name, {point: [*overrides, *flags[point]] for point in sizes}, arguments, table_and_figure)
 
 
 def main() -> None:
     sweeps = {"action": "append", "choices": ("model", "data")}
-    arguments, overrides = recipe_arguments(sys.argv[1:], __doc__, sweep=sweeps)
+    arguments, overrides = recipe_arguments(__doc__, sweep=sweeps)
     arguments.config = config_for_machine(arguments, "continual", "continual_smollm2")
     small = arguments.config == "continual_smollm2"
     for sweep in arguments.sweep or (["data"] if small else ["model", "data"]):
@@ -109,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
 from instruct.base.models import model_path, whole_folder
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 END = "<|endoftext|>"
 TABLE = "cost_table.safetensors"
+# Of the models that the recipes make.
+SHAPE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
 # A word with the space before it, so that tokens put together are the text to the letter.
 _PIECE = r" ?[^\s]+| ?\n|\s"
 
@@ -34,12 +39,8 @@ def make_word_model(
     """
     if (folder / "config.json").is_file():
         return
-    import torch
-    from safetensors.torch import save_file
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    from instruct.objectives import load_cost_table
+    from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.WordLevel({END: 0, unknown: 1}, unk_token=unknown))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
@@ -49,18 +50,8 @@ def make_word_model(
     if tokenizer.get_vocab_size() < 3:
         raise InputError("the texts have no words; give others")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=END)
-    other = AutoTokenizer.from_pretrained(model_path(table_model))
-    head = load_cost_table(model_path(table_model)).float()
-    ids_of: dict[str, int] = tokenizer.get_vocab()
-    vocabulary = sorted(ids_of, key=ids_of.__getitem__)
-    rows = [
-        [other.eos_token_id] if word == END else other(word, add_special_tokens=False)["input_ids"]
-        for word in vocabulary
-    ]
-    with whole_folder(folder) as making:
-        fast.save_pretrained(making)
-        save_file({"table": torch.stack([head[ids].mean(dim=0) for ids in rows])}, making / TABLE)
-        _save_model(making, fast, shape)
+    ids: dict[str, int] = tokenizer.get_vocab()
+    _save_model(folder, fast, shape, word_vectors(sorted(ids, key=ids.__getitem__), table_model, "float32"))
 
 
 def make_small_model(folder: Path, tokenizer_model: str, **shape: Any) -> None:
@@ -72,25 +63,33 @@ def make_small_model(folder: Path, tokenizer_model: str, **shape: Any) -> None:
         return
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model_path(tokenizer_model))
-    with whole_folder(folder) as making:
-        tokenizer.save_pretrained(making)
-        _save_model(making, tokenizer, shape)
+    _save_model(folder, AutoTokenizer.from_pretrained(model_path(tokenizer_model)), shape)
 
 
-def _save_model(folder: Path, tokenizer: Any, shape: dict[str, Any]) -> None:
+def word_vectors(words: Sequence[str], model: str, dtype: str) -> Tensor:
+    """The mean of the rows of each word's tokens in a model's head, (words, width); END is its end token."""
     import torch
+    from transformers import AutoTokenizer
+
+    from instruct.objectives import load_cost_table
+
+    tokenizer = AutoTokenizer.from_pretrained(model_path(model))
+    head = load_cost_table(model_path(model)).to(getattr(torch, dtype))
+    texts = [tokenizer.eos_token if word == END else word for word in words]
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    return torch.stack([head[own].mean(dim=0) for own in ids])
+
+
+def _save_model(folder: Path, tokenizer: Any, shape: dict[str, Any], table: Tensor | None = None) -> None:
+    import torch
+    from safetensors.torch import save_file
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    end = tokenizer.eos_token_id
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        tie_word_embeddings=True,
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=end,
-        **shape,
-    )
-    with torch.random.fork_rng():
+    ends = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), tokenizer.eos_token_id)
+    config = LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=True, **ends, **shape)
+    with whole_folder(folder) as making, torch.random.fork_rng():
         torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
+        tokenizer.save_pretrained(making)
+        if table is not None:
+            save_file({"table": table}, making / TABLE)
+        LlamaForCausalLM(config).save_pretrained(making)

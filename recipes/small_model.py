@@ -18,32 +18,26 @@ runs/NAME/seeds.md. Rerun the command to resume.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
-from scratch import TABLE, make_word_model
-from study import first_words, recipe_arguments, run_seeds, tuned_systems
+from scratch import SHAPE, TABLE, make_word_model
+from study import SEEDS, WEIGHTS, first_words, plain_config, recipe_arguments, run_recipe, run_seeds, tuned_systems
 
 from instruct.base.errors import InputError
 from instruct.base.models import EMBEDDED_MODEL
-from instruct.base.output import run_guarded
 from instruct.config import load_config
 from instruct.phases.experiment import run_experiment
 
-SEEDS = "[1, 2, 3]"
 RATES = [1e-3, 3e-3, 1e-2]
-WEIGHTS = [5.0, 20.0]
-SHAPE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
 COLUMNS = ("perplexity", "entropy", "MAUVE", "distinct-2")
 
 
 def main() -> None:
     sizes = {"words": 500_000, "vocabulary": 8_000, "tuning_steps": 122}
     flags = {name: {"type": int, "default": size} for name, size in sizes.items()}
-    given, overrides = recipe_arguments(sys.argv[1:], __doc__, **flags)
+    given, overrides = recipe_arguments(__doc__, **flags)
     name = given.config or "small_model"
-    plain = load_config(name, [*overrides, "--seeds", "null"])
+    plain = plain_config(name, overrides)
     if not plain.data.files or not plain.data.eval_files:
         raise InputError("no corpus; give --data.files FILE and --data.eval_files FILE")
     start = Path("runs") / f"{plain.name}-start"
@@ -58,16 +52,14 @@ def main() -> None:
     shape = {**SHAPE, "max_position_embeddings": 256}
     make_word_model(model.absolute(), [train.read_text(encoding="utf-8")], given.vocabulary, EMBEDDED_MODEL, **shape)
     files = ["--model.name", f"./{model}", "--data.files", f"[{train}]", "--data.eval_files", f"[{valid}]"]
-    plain = load_config(name, [*overrides, "--seeds", "null", *files])
-    for system in plain.systems.values():
-        system.transport_cost = str(model / TABLE) if system.objective in ("emo", "energy") else "fixed"
+    plain = plain_config(name, overrides, *files, cost=str(model / TABLE))
     if given.dry_run:
         run_experiment(plain, dry_run=True)
         return
-    systems = tuned_systems(plain, RATES, WEIGHTS, given.tuning_steps, "mauve")
+    systems = tuned_systems(plain, RATES, given.tuning_steps, "mauve")
     config = load_config(name, ["--seeds", SEEDS, *overrides, *files, "--systems", json.dumps(systems)])
     run_seeds(config, given, "seeds.md", COLUMNS)
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

@@ -11,24 +11,32 @@ import itertools
 import json
 import re
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.machine import check_gpu_is_usable
-from instruct.base.models import ModelOptions
-from instruct.base.output import say
+from instruct.base.output import run_guarded, say
 from instruct.command.flags import add_phase_flags, split_overrides
 from instruct.config import ExperimentConfig, load_config, make_config
+from instruct.phases.bench import cross_entropy
 from instruct.phases.experiment import open_run, run_experiment, run_folder
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics
 
+if TYPE_CHECKING:
+    from instruct.generation.continuations import Continuation
+
 Finished = Mapping[str | None, tuple[ExperimentConfig, Metrics]]
+
+# Of experiments whose learning rates are tuned; energy's weight is tuned, too.
+SEEDS = "[1, 2, 3]"
+WEIGHTS = [5.0, 20.0]
 
 # A metric of a system's texts, by the heading of a table's column.
 NUMBERS = {
@@ -55,8 +63,13 @@ def paper(table: str) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
+def run_recipe(main: Callable[[], None]) -> None:
+    """Run a recipe as a command, and exit as one: see `run_guarded`."""
+    sys.exit(run_guarded(main))
+
+
 def recipe_arguments(
-    argv: Sequence[str], description: str | None, **flags: Mapping[str, Any]
+    description: str | None, argv: Sequence[str] | None = None, /, **flags: Mapping[str, Any]
 ) -> tuple[argparse.Namespace, list[str]]:
     """A recipe's arguments (`config`, `dry_run`, `first`, `last`, and its own `flags`: what argparse takes, by name),
     and its overrides of the config, with `--name`."""
@@ -66,7 +79,7 @@ def recipe_arguments(
     add_phase_flags(parser)
     for name, about in flags.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **about)
-    rest, overrides = split_overrides(argv, parser._option_string_actions)
+    rest, overrides = split_overrides(sys.argv[1:] if argv is None else argv, parser._option_string_actions)
     arguments = parser.parse_args(rest)
     return arguments, overrides + (["--name", arguments.name] if arguments.name else [])
 
@@ -142,6 +155,12 @@ def write_table(path: Path, lines: Iterable[str]) -> None:
     print(f"{text}\ntable: {path}")
 
 
+def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
+    """The mean of some seeds' values, with their standard deviation if there are several; a dash for none."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}" if values else "-"
+
+
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> list[str]:
     """A Markdown table, its first `left` columns aligned left."""
     rules = ["---"] * left + ["--:"] * (len(header) - left)
@@ -158,10 +177,7 @@ def by_system(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def numbers(metrics: Metrics, columns: Sequence[str]) -> dict[str, dict[str, float | None]]:
     """What is compared of each system's texts, by column."""
-    return {
-        system: {name: row.value if (row := rows.get(NUMBERS[name])) else None for name in columns}
-        for system, rows in metrics.texts.items()
-    }
+    return {system: {name: metrics.value(system, NUMBERS[name]) for name in columns} for system in metrics.texts}
 
 
 def seeds_table(systems: Mapping[str, Mapping[str, float | None]], columns: Sequence[str]) -> list[str]:
@@ -169,27 +185,22 @@ def seeds_table(systems: Mapping[str, Mapping[str, float | None]], columns: Sequ
     groups = by_system(systems)
     rows = []
     for name in sorted(groups, key=lambda name: (name.removeprefix("mle-matched-"), name.startswith("mle-matched-"))):
-        cells = []
-        for column in columns:
-            values = [value for seed in groups[name] if (value := seed.get(column)) is not None]
-            spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.fmean(values):.3f}{spread}" if values else "-")
-        rows.append([name, len(groups[name]), *cells])
+        values = ([seed[column] for seed in groups[name] if seed.get(column) is not None] for column in columns)
+        rows.append([name, len(groups[name]), *map(mean_and_spread, values)])
     return markdown(["system", "seeds", *columns], rows)
 
 
-def sampled_continuations(name: str, model: ModelOptions, continuations: dict[str, Any]) -> list[Any]:
-    """What an untuned model writes, unbiased, in a run of its own, runs/NAME; what is done is not done again.
+def sampled(name: str, **sections: Any) -> tuple[ExperimentConfig, list[Continuation]]:
+    """The config of a model as it is, the system "writer", in a run of its own, runs/NAME, and what it wrote there.
 
     Args:
-        continuations: the config's section: prefixes, their number, and how to generate.
+        sections: of the config: the model, and the continuations: prefixes, their number, and how to generate.
     """
     from instruct.generation.continuations import read_continuations
     from instruct.phases.answer import generate
 
-    writer = {"systems": {"writer": {"objective": "none"}}, "continuations": continuations}
-    config = make_config({"name": name, "model": model.model_dump(mode="json"), **writer}, [], name)
-    return read_continuations(generate(config, open_run(config))["writer"])
+    config = make_config({"name": name, "systems": {"writer": {"objective": "none"}}, **sections}, [], name)
+    return config, read_continuations(generate(config, open_run(config))["writer"])
 
 
 def write_texts(path: Path, texts: Iterable[str]) -> None:
@@ -212,6 +223,15 @@ def first_words(files: list[str], words: int | None, to: Path) -> None:
     write_atomically(to, "\n".join(kept) + "\n")
 
 
+def plain_config(name: str, overrides: Sequence[str], *flags: str, cost: str | None = None) -> ExperimentConfig:
+    """A config without seeds; `cost`: the table of its objectives that take costs or embeddings."""
+    config = load_config(name, [*overrides, "--seeds", "null", *flags])
+    for system in config.systems.values():
+        if cost and system.objective in ("emo", "energy"):
+            system.transport_cost = cost
+    return config
+
+
 def candidates(config: ExperimentConfig, rates: list[float], weights: list[float]) -> dict[str, dict[str, Any]]:
     """A system for each objective and point of the grid, by name; energy has a point for each pair of values."""
     found = {}
@@ -223,13 +243,11 @@ def candidates(config: ExperimentConfig, rates: list[float], weights: list[float
     return found
 
 
-# The sign by which the lowest value is the best, of the metrics that can decide beside cross-entropy.
-SECOND = {"mauve": -1, "jensen_shannon": 1}
+# The sign by which the lowest value is the best: of cross-entropy, and of the metrics that can decide beside it.
+SIGNS = {"ce": 1, "mauve": -1, "jensen_shannon": 1}
 
 
-def tuned_systems(
-    config: ExperimentConfig, rates: list[float], weights: list[float], steps: int, second: str
-) -> dict[str, dict[str, Any]]:
+def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, second: str) -> dict[str, dict[str, Any]]:
     """The config's systems with the learning rate, and the weight, whose validation cross-entropy is lowest; where the
     second rule chooses otherwise, that choice follows as NAME_by_SECOND.
 
@@ -240,23 +258,26 @@ def tuned_systems(
 
     Args:
         config: with data to evaluate on and continuations, and without seeds.
-        second: of SECOND, measured on the validation text.
+        second: of SIGNS, measured on the validation text.
     """
-    systems = candidates(config, rates, weights)
+    systems = candidates(config, rates, WEIGHTS)
     base = {name: system.pop("tunes") for name, system in systems.items()}
     tuning = _tuning_config(config, systems, steps, "mauve" if second == "mauve" else "distances")
     run_experiment(tuning, last="evaluate")
     run = RunDirectory(run_folder(tuning))
-    done, metrics = run.manifest()["steps"], read_metrics(run)
+    metrics = read_metrics(run)
     by_rule: dict[str, dict[str, float | None]] = {
-        "ce": {name: float(done[f"train/{name}"]["results"]["evaluation"]["kept"]["ce"]) for name in systems},
+        "ce": {name: cross_entropy(run, name) for name in systems},
         second: {name: metrics.value(name, second) for name in systems},
     }
-    chosen: dict[str, dict[str, dict[str, Any]]] = {rule: {} for rule in by_rule}
-    for (rule, values), (name, system) in itertools.product(by_rule.items(), config.systems.items()):
-        own = {each: value for each, value in values.items() if base[each] == name and value is not None}
-        best = min(own, key=lambda each: SECOND.get(rule, 1) * own[each], default=None)
-        chosen[rule][name] = {**(systems[best] if best else system.model_dump(mode="json")), "seed": None}
+
+    def best(name: str, rule: str) -> dict[str, Any]:
+        values = {each: SIGNS[rule] * value for each, value in by_rule[rule].items() if value is not None}
+        own = [each for each in values if base[each] == name]
+        system = systems[min(own, key=values.__getitem__)] if own else config.systems[name].model_dump(mode="json")
+        return {**system, "seed": None}
+
+    chosen = {rule: {name: best(name, rule) for name in config.systems} for rule in by_rule}
     record: dict[str, Any] = {"steps": steps}
     for rule, values in by_rule.items():
         record[f"validation_{rule}"] = {name: value and round(value, 4) for name, value in values.items()}

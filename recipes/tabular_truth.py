@@ -26,24 +26,21 @@ import itertools
 import json
 import math
 import statistics
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from study import markdown
-from transformers import AutoTokenizer
+from scratch import word_vectors
+from study import markdown, run_recipe
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.models import model_path
-from instruct.base.output import run_guarded
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.measuring.texts.predictions import DISTANCES, matching_temperatures, position_distances
-from instruct.objectives import LogitLoss, Objective, load_cost_table
+from instruct.objectives import LogitLoss, Objective
 from instruct.objectives.check import jensen_shannon
 from instruct.objectives.expectation import Expectation, descent
 from instruct.reporting.figures.canvas import COLORS, FAINT, Drawing, axes_at, empty_figure
@@ -114,10 +111,8 @@ def read_table(given: argparse.Namespace) -> Table:
             if first in place and second in place:
                 pairs[place[first], place[second]] += 1
     truth = pairs + SMOOTHING
-    tokenizer = AutoTokenizer.from_pretrained(model_path(given.model))
-    head = load_cost_table(model_path(given.model)).double()
-    vectors = [head[tokenizer(f" {word}", add_special_tokens=False)["input_ids"]].mean(dim=0) for word in words]
-    return Table(pairs.sum(dim=1) / pairs.sum(), truth / truth.sum(dim=1, keepdim=True), torch.stack(vectors))
+    vectors = word_vectors([f" {word}" for word in words], given.model, "float64")
+    return Table(pairs.sum(dim=1) / pairs.sum(), truth / truth.sum(dim=1, keepdim=True), vectors)
 
 
 def optimize(
@@ -188,18 +183,18 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     results["truth"] = measured(table.truth.log(), table)
     done = {(row["data"], row["objective"], row["seed"]) for row in results["rows"]}
     names = objectives(given.words)
-    for rules, seed in itertools.product((("infinite",), ("finite", FINITE_JS)), given.seeds):
+    for rules, seed in itertools.product((["infinite"], ["finite", FINITE_JS]), given.seeds):
+        missing = {name: [rule for rule in rules if (rule, name, seed) not in done] for name in names}
+        if not any(missing.values()):
+            continue
         shares, held_out = table.truth, None
         if "finite" in rules:
             shares, held_out = drawn(table, given.samples, seed), drawn(table, given.held_out, seed + 10_000)
-        missing = [name for name in names if any((rule, name, seed) not in done for rule in rules)]
         mle: dict[str, tuple[torch.Tensor, int]] = {}
-        for name in dict.fromkeys(["MLE", *missing] if missing else []):
+        for name in (name for name in names if name == "MLE" or missing[name]):  # MLE first, which others need
             ends = optimize(Expectation(names[name], table.vectors), shares, given, seed, held_out)
             mle = mle or ends
-            for rule in rules:
-                if (rule, name, seed) in done:
-                    continue
+            for rule in missing[name]:
                 row = {"data": rule, "objective": name, "seed": seed, "step": ends[rule][1]}
                 row |= compared(ends[rule][0], None if name == "MLE" else mle[rule][0], table)
                 results["rows"].append(row)
@@ -276,20 +271,17 @@ def report_text(results: dict[str, Any]) -> str:
 
 def temperatures_text(lines: list[dict[str, Any]]) -> list[str]:
     """The temperatures at which MLE has half of its oracle perplexity, and that of each objective."""
-
-    def row(heading: str, value: float, found: dict[str, float] | None, ends: tuple[float, float]) -> list[str]:
-        if not found:
-            return [heading, f"{math.exp(value):.2f}", "none", "", ""]
-        temperature = f"{found['temperature']:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
-        distances = [f"{max(found[name], 0):.4f}" for name in ("forward_cross_entropy", "jensen_shannon")]
-        return [heading, f"{math.exp(value):.2f}", temperature, *distances]
-
-    half = lines[0]["reverse_cross_entropy"] - math.log(2)
-    rows = [row("half of MLE's", half, lines[0]["halved"], lines[0]["halved_range"])]
-    rows += [
-        row(line["objective"], line["reverse_cross_entropy"], line["same_reverse"], line["same_reverse_range"])
-        for line in lines[1:]
-    ]
+    rows = []
+    for line in lines:
+        of_mle = line["objective"] == "MLE"
+        key, below = ("halved", math.log(2)) if of_mle else ("same_reverse", 0)
+        cells = ["none", "", ""]
+        if found := line[key]:
+            low, high = line[f"{key}_range"]
+            distances = [f"{max(found[name], 0):.4f}" for name in ("forward_cross_entropy", "jensen_shannon")]
+            cells = [f"{found['temperature']:.3f} ({low:.3f} to {high:.3f})", *distances]
+        perplexity = math.exp(line["reverse_cross_entropy"] - below)
+        rows.append(["half of MLE's" if of_mle else line["objective"], f"{perplexity:.2f}", *cells])
     intro = "The temperature at which MLE has the same oracle perplexity, exp(reverse CE), with its range over seeds:"
     header = ["", "oracle perplexity", "MLE's temperature", "forward CE there", "Jensen-Shannon there"]
     return [intro, "", *markdown(header, rows)]
@@ -309,10 +301,8 @@ def draw_plane(panels: Any) -> Any:
                 x = y = math.nan  # for the legend
             style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "osD^"[index // len(COLORS)]}
             axes.scatter([x], [y], s=22, alpha=0.8, zorder=2, label=name, **style)
-        axes.set_title(panel["title"])
-        axes.set_xlabel("forward cross-entropy (low: recall)")
-        axes.set_ylabel("reverse cross-entropy (low: precision)")
-        axes.set_xlim(right=panel["limit"])
+        names = {"xlabel": "forward cross-entropy (low: recall)", "ylabel": "reverse cross-entropy (low: precision)"}
+        axes.set(title=panel["title"], xlim=(None, panel["limit"]), **names)
         if outside:
             corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
             axes.text(0.98, 0.98, "far right: " + "\n".join(outside), fontsize=6.5, color=FAINT, **corner)
@@ -365,4 +355,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

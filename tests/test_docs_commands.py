@@ -51,7 +51,7 @@ def test_commands_are_valid(page, command):
 
 @pytest.mark.parametrize(("page", "command"), RECIPES)
 def test_recipe_commands_are_valid(page, command):
-    arguments, overrides = recipe_arguments(shlex.split(command, comments=True), None)
+    arguments, overrides = recipe_arguments(None, shlex.split(command, comments=True))
     if arguments.config != "FILE":
         load_config(arguments.config or "demo", overrides)
 
