@@ -22,6 +22,7 @@ import contextlib
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,15 @@ def main() -> None:
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import open_model
+    from instruct.engines.transformers import TransformersEngine
     from instruct.measuring.tasks.harness import Harness
-    from instruct.measuring.tasks.lm import PrefixLM, Replies
+    from instruct.measuring.tasks.lm import EngineLM, Replies
     from instruct.measuring.tasks.options import TaskOptions
 
     model = open_model(ModelOptions(name=EMBEDDED_MODEL, dtype="float32"))
-    harness = Harness(TaskOptions(cards=["trec", "mmlu"], folder=arguments.folder, rule="sum"))
+    options = TaskOptions(cards=["trec", "mmlu"], folder=arguments.folder, rule="sum")
+    asked = replace(model.engine.options, tokenizer=model.tokenizer, context_length=model.context, batch=8)
+    harness = Harness(options)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
@@ -72,7 +76,10 @@ def main() -> None:
             def ours(scored: Any = scored) -> None:
                 replies = Path(folder) / "replies.jsonl"
                 with contextlib.closing(Replies(replies)) as kept:
-                    scored(PrefixLM(network, model.tokenizer, model.engine.stops).keep(kept), "ours")
+                    engine = TransformersEngine(asked)
+                    engine.network = network
+                    lm = EngineLM(engine, options, "ours", model.tokenizer, None, model.context)
+                    scored(lm.keep(kept), "ours")
                 replies.unlink()
 
             timed = {"ours": ours, "lm_eval": partial(scored, theirs, "theirs")}

@@ -122,9 +122,10 @@ class Request:
 
     `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens` and
     `temperature` override the decoding's. A reply does not end before `min_tokens`; it ends after one of the texts
-    `stop`. `seed` makes a sample repeatable; a server is sent it only if it is given. With `scored`, nothing is
-    generated: the prompt's token ids from that place on are scored (`Completion.score`). `may_try` tells whether there
-    is money for so many attempts; it is asked before an attempt after those that the server may have charged for.
+    `stop`. `settings` are more arguments of transformers' `generate`, which no other engine knows. `seed` makes a
+    sample repeatable; a server is sent it only if it is given. With `scored`, nothing is generated: the prompt's token
+    ids from that place on are scored (`Completion.score`). `may_try` tells whether there is money for so many attempts;
+    it is asked before an attempt after those that the server may have charged for.
     """
 
     key: str
@@ -136,6 +137,7 @@ class Request:
     min_tokens: int = 0
     temperature: float | None = None
     stop: tuple[str, ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
     scored: int | None = None
     may_try: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from instruct.base.output import progress_bar, say
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import load_tokenizer
-from instruct.engines.network import BATCH_TOKENS, TextRow, batches, padded
+from instruct.engines.network import BATCH_TOKENS, TextRow, batches, padded, shared_length
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 
@@ -251,8 +250,3 @@ def _kept(path: Path) -> np.ndarray | None:
         return None
     states: np.ndarray = np.load(io.BytesIO(content[32:]), allow_pickle=False)
     return states
-
-
-def shared_length(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """How many items, such as ids or characters, two sequences have in common at their beginning."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

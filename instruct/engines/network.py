@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,3 +110,8 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
     ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
     return ids, mask
+
+
+def shared_length(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """How many items, such as ids or characters, two sequences have in common at their beginning."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -11,7 +11,8 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
-from instruct.engines.network import NetworkEngine, padded
+from instruct.engines.network import NetworkEngine, TextRow
+from instruct.engines.text_scores import PrefixScorer
 from instruct.engines.thinking import ThinkingBudget
 
 
@@ -32,6 +33,7 @@ class TransformersEngine(NetworkEngine):
         super().__init__(options)
         self._peft: Any = None  # the model with its adapters
         self._adapters: dict[str, str] = {}  # PEFT's name for each adapter folder
+        self._scorers: dict[str | Path | None, PrefixScorer] = {}  # of the adapter that scored last
         if options.response_schema is not None:
             self.notes.append("asked without its JSON schema, which transformers cannot hold replies to")
         if options.tensor_parallel_size != 1:
@@ -104,7 +106,7 @@ class TransformersEngine(NetworkEngine):
 
     def close(self) -> None:
         """Drop the model and its adapters."""
-        self._peft, self._adapters = None, {}
+        self._peft, self._adapters, self._scorers = None, {}, {}
         super().close()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
@@ -139,6 +141,7 @@ class TransformersEngine(NetworkEngine):
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
                 **({"stop_strings": list(rows[0].stop), "tokenizer": self.tokenizer} if rows[0].stop else {}),
+                **dict(rows[0].settings),
             )
         answers = done.sequences[:, longest:].tolist()
         logprobs = [None] * len(rows)
@@ -147,22 +150,14 @@ class TransformersEngine(NetworkEngine):
         return [self._completion(*reply) for reply in zip(prompts, answers, logprobs, strict=True)]
 
     def _scored(self, rows: list[Request]) -> list[Reply]:
-        """Replies to rows of one kind whose tokens are scored. What follows a text cannot change it: no mask."""
-        import torch
-
-        prompts: list[Any] = [row.prompt for row in rows]
-        ids, _ = padded(prompts, self.tokenizer.pad_token_id or 0)
-        with self.adapted(rows[0].adapter) as network:
-            logits = network(input_ids=ids.to(network.device), use_cache=False).logits
-        replies: list[Reply] = []
-        for own, row, prompt in zip(logits, rows, prompts, strict=True):
-            assert row.scored is not None
-            z = own[row.scored - 1 : len(prompt) - 1].float()
-            targets = torch.tensor(prompt[row.scored :], device=z.device)
-            values = z.gather(1, targets[:, None])[:, 0] - z.logsumexp(-1)
-            tokens = list(zip(values.tolist(), (z.argmax(-1) == targets).tolist(), strict=True))
-            replies.append(scored(row, tokens))
-        return replies
+        """Replies to rows of one kind whose tokens are scored; what they begin with is computed once."""
+        adapter = rows[0].adapter
+        texts: list[Any] = [(row.prompt, row.scored) for row in rows]
+        with self.adapted(adapter) as network:
+            if adapter not in self._scorers:
+                self._scorers = {adapter: PrefixScorer(network)}
+            scores = self._scorers[adapter].scores([TextRow(*text) for text in texts])
+        return [scored(row, tokens) for row, tokens in zip(rows, scores, strict=True)]
 
     def _decoding(self, row: Request) -> Any:
         from transformers import GenerationConfig
@@ -207,4 +202,5 @@ class _BudgetProcessor:
 
 def _kind(row: Request) -> tuple[Any, ...]:
     """Rows of one kind can be computed together."""
-    return row.adapter or "", row.max_tokens, row.min_tokens, row.temperature, row.stop, row.scored is not None
+    settings = row.min_tokens, row.temperature, row.stop, repr(row.settings)
+    return row.adapter or "", row.max_tokens, *settings, row.scored is not None

@@ -22,8 +22,8 @@ from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
-from instruct.engines.forward import shared_length
 from instruct.engines.memory import available_gib
+from instruct.engines.network import shared_length
 from instruct.engines.vllm_parsers import Served, as_served
 from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions

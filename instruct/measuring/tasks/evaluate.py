@@ -33,12 +33,12 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, PartResult, measure, metric_step, read_metrics
 
 if TYPE_CHECKING:
-    from instruct.measuring.tasks.lm import Kept
+    from instruct.measuring.tasks.lm import EngineLM
 
 # Before or after training, in tasks of forgetting.
 When = Literal["before", "after"] | None
-# Prompts that transformers computes together on a cluster.
-_BATCH = 8
+# Prompts that transformers computes together.
+BATCH = 8
 
 
 def evaluate_tasks(
@@ -97,7 +97,7 @@ def _with_base(options: TaskOptions, systems: Mapping[str, Path | None]) -> Mapp
 
 
 def _evaluated(
-    harness: Harness, opened: Callable[[], AbstractContextManager[Kept]], part: str, when: When
+    harness: Harness, opened: Callable[[], AbstractContextManager[EngineLM]], part: str, when: When
 ) -> PartResult:
     """A task's results; those of tasks of forgetting say whether the system is trained."""
     with opened() as lm:
@@ -196,7 +196,7 @@ class AskedSystems:
         return {"weights": self._model(system).identity, "dtype": [self._base.dtype, self._base.quantization]}
 
     @contextlib.contextmanager
-    def opened(self, system: str, replies: Path) -> Iterator[Kept]:
+    def opened(self, system: str, replies: Path) -> Iterator[EngineLM]:
         """A system as a model of lm-eval.
 
         Args:
@@ -208,32 +208,24 @@ class AskedSystems:
         from instruct.measuring.tasks.lm import Replies
 
         opened = self._served if self._options.engine == "server" else self._loaded
-        with contextlib.closing(Replies(replies)) as kept, opened(system) as lm:
-            yield lm.keep(kept, self._rendering)
+        with contextlib.closing(Replies(replies)) as kept:
+            yield opened(system).keep(kept, self._rendering)
 
-    @contextlib.contextmanager
-    def _served(self, system: str) -> Iterator[Kept]:
-        from instruct.measuring.tasks.engine_lm import EngineLM
+    def _served(self, system: str) -> EngineLM:
+        from instruct.measuring.tasks.lm import EngineLM
 
         engine, name = self._started(None, self._server_options()), self._served_name(system)
-        yield EngineLM(engine, f"model {name}", self._words, name, None, self._options.chat)
+        return EngineLM(engine, self._options, f"model {name}", self._words, name, None)
 
-    @contextlib.contextmanager
-    def _loaded(self, system: str) -> Iterator[Kept]:
+    def _loaded(self, system: str) -> EngineLM:
+        from instruct.measuring.tasks.lm import EngineLM
+
         model = self._model(system)
         subject, tokenizer = model.engine.options.subject, model.tokenizer
         prepare_chats(self._options, self._rendering, tokenizer, subject)
-        if self._options.engine == "transformers" and not self._cluster:
-            from instruct.measuring.tasks.lm import PrefixLM
-
-            with model.engine.adapted(model.adapter) as network:
-                yield PrefixLM(network, tokenizer, model.engine.stops)
-        else:
-            from instruct.measuring.tasks.engine_lm import EngineLM
-
-            engine = self._started(model.engine, self._loaded_options(model))
-            adapter = None if model.adapter is None else str(model.adapter)
-            yield EngineLM(engine, subject, tokenizer, adapter, model.context, self._options.chat)
+        engine = self._started(model.engine, self._loaded_options(model))
+        adapter = None if model.adapter is None else str(model.adapter)
+        return EngineLM(engine, self._options, subject, tokenizer, adapter, model.context)
 
     def close(self) -> None:
         """Release what is loaded."""
@@ -288,7 +280,7 @@ class AskedSystems:
             tokenizer=model.tokenizer,
             adapters=tuple(dict.fromkeys(adapters)),
             context_length=-1 if in_vllm else model.context,
-            batch=None if in_vllm else _BATCH,
+            batch=None if in_vllm else BATCH,
             stop_texts=True,
         )
 

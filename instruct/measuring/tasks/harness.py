@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from instruct.measuring.tasks.few_shot import FewShot
-    from instruct.measuring.tasks.lm import Kept
+    from instruct.measuring.tasks.lm import EngineLM
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -114,7 +114,7 @@ class Harness:
         for part in self.parts:
             self.load(part)
 
-    def evaluate(self, lm: Kept, part: str) -> PartResult:
+    def evaluate(self, lm: EngineLM, part: str) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
         Raises:
@@ -138,7 +138,7 @@ class Harness:
                 break
         return _mean_of_draws(draws, shortened=shortened, chat=self._options.chat)
 
-    def _asked(self, lm: Kept, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
+    def _asked(self, lm: EngineLM, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
         """lm-eval's results with a draw of demonstrations; the first draw is lm-eval's own."""
         from lm_eval import simple_evaluate
         from lm_eval.defaults import DEFAULT_OTHER_SEED

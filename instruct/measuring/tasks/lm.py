@@ -1,38 +1,35 @@
-"""Our model as one of lm-evaluation-harness: prefixes are computed once, and replies are kept as they arrive.
+"""A system behind one of our engines as a model of lm-evaluation-harness; replies are kept as they arrive.
 
 Imports lm-eval, which may not be installed.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-import math
-import sys
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, TypeVar
 
 from lm_eval.api.model import CacheHook, TemplateLM, hash_args
-from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import has_bos_prefix, normalize_gen_kwargs, postprocess_generated_text
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from instruct.base.errors import InputError, StoppedError
+from instruct.base.output import progress_bar
+from instruct.base.replies import Completion
 from instruct.data.templates import DEFAULT, Rendering, takes_system
-from instruct.engines.forward import TextRow, shared_length
-from instruct.engines.weights import context_of
+from instruct.engines.base import Engine, Message, Prompt, Request
+from instruct.engines.network import batches
+from instruct.engines.text_scores import TokenScore
 from instruct.measuring.tasks.cards import Rule
+from instruct.measuring.tasks.options import TaskOptions
 
-if TYPE_CHECKING:
-    import torch
-
-# ln p of a token, or the sum of several; whether each is the most probable one.
-TokenScore = tuple[float, bool]
-# Logits in float32 at a time, in numbers.
-_CHUNK = 1 << 22
-# Continuations of one context that are computed together, and their tokens.
-_TOGETHER, _TOKENS = 16, 2048
+Value = TypeVar("Value")
+# Of continuations of one context that are computed together.
+_TOKENS = 2048
+# What transformers samples from if nothing is set.
+_TOP_K = 50
 
 
 class Replies(CacheHook):
@@ -64,22 +61,51 @@ class Replies(CacheHook):
         self._file.close()
 
 
-class Kept(TemplateLM):
-    """A model of lm-eval that renders chats as the run does, and is not asked again what it was asked before, unless
-    the reply is sampled.
+class EngineLM(TemplateLM):
+    """Renders chats as the run does, and is not asked again what it was asked before, unless the reply is sampled.
+
+    Token ids go to the engine, so that any engine is asked the same; a server whose tokenizer is not on this machine is
+    sent texts and chats, and cannot score given text.
 
     `rule`: what a log-likelihood is. `sum`: of the continuation. `openicl`: of all tokens but the first, for which
     there is no prediction, divided by the number of all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023).
     `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
     `context`: the longest prompt, in tokens. `task`: the name of the one that is asked, for messages.
+
+    Args:
+        options: which engine it is, and whether prompts are chats.
+        subject: the system, as error messages name it.
+        tokenizer: None: only the server knows it.
+        adapter: as the engine knows it.
+        context: of the model, in tokens; None: only the server knows.
     """
 
+    max_gen_toks = 256  # lm-eval's default
     rule: Rule = "sum"
     shortened = 0
     task = "asked"
-    context: int
     _replies: Replies
     _rendering = DEFAULT
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: TaskOptions,
+        subject: str,
+        tokenizer: Any,
+        adapter: str | None,
+        context: int | None,
+    ) -> None:
+        super().__init__()
+        self._engine, self._subject, self._adapter, self._chats = engine, subject, adapter, options.chat
+        self._in_transformers = options.engine == "transformers"
+        self.tokenizer: Any = tokenizer
+        engine.start()
+        # vLLM's memory may hold less than the model reads
+        self._whole = getattr(engine, "context", 0) or context or 1 << 30
+        # of a scored text: other engines generate a token after it, transformers does not even read its last one
+        self._after = -1 if self._in_transformers else 1
+        self.context = self._whole - max(0, self._after)
 
     def keep(self, replies: Replies, rendering: Rendering = DEFAULT) -> Self:
         """Where replies are kept, and how chats become text."""
@@ -98,25 +124,10 @@ class Kept(TemplateLM):
             return self._generated(requests)
         return self._resumed("generate_until", self._generated, requests)
 
-    @abstractmethod
-    def _rolled(self, requests: list[Any]) -> list[float]:
-        """Log-likelihoods of whole texts, each handed to the cache as it arrives."""
-
-    @abstractmethod
-    def _generated(self, requests: list[Any]) -> list[str]:
-        """Replies, each handed to the cache as it arrives."""
-
     @property
     def _kind(self) -> str:
         """Under which log-likelihoods are kept."""
         return "loglikelihood" if self.rule == "sum" else self.rule
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The chat as text, without a system message if the template has no place for one, as lm-eval does."""
-        ends: dict[str, Any] = {"prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
-        if not takes_system(self.tokenizer):
-            chat_history = [message for message in chat_history if message["role"] != "system"]
-        return self._rendering.render(self.tokenizer, chat_history, **ends)
 
     def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
         keys = [hash_args(kind, request.args) for request in requests]
@@ -124,167 +135,192 @@ class Kept(TemplateLM):
         fresh = dict(zip(due, ask(list(due.values())), strict=True)) if due else {}
         return [fresh[key] if key in fresh else self._replies.known[key] for key in keys]
 
+    @property
+    def eot_token_id(self) -> int:
+        return int(self._words.eos_token_id)
 
-class PrefixScorer:
-    """Scores texts that begin in the same way, on one network with one adapter.
+    @property
+    def prefix_token_id(self) -> int:
+        begin = self._words.bos_token_id
+        return self.eot_token_id if begin is None else int(begin)
 
-    The keys and values of a prefix are kept, and the next one computes only what differs from there on: prompts that
-    begin in the same way should follow each other. Models without keys and values (state space models) cannot.
-    """
+    @property
+    def tokenizer_name(self) -> str:
+        """Part of what lm-eval names its own caches by."""
+        return self._subject
 
-    def __init__(self, network: Any) -> None:
-        self._network = network
-        self._ids: list[int] = []  # whose keys and values the cache holds
-        self._known: list[TokenScore] = []  # of each of these ids; nan where nobody asked
-        self._cache: Any = None
+    @property
+    def _words(self) -> Any:
+        if self.tokenizer is None:
+            raise InputError(
+                f"{self._subject}: the task {self.task} scores given text, which needs the model's tokenizer on this "
+                "machine; set model.name to a folder or hub id that has it, or choose tasks with generated replies"
+            )
+        return self.tokenizer
 
-    def scores(self, rows: Sequence[TextRow]) -> list[TokenScore]:
-        """Of each row, the sum over its tokens from `start` on, and whether all of them are the most probable ones.
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """Recorded by lm-eval; "" if the server has its own."""
+        return super().chat_template(chat_template) if self.tokenizer else ""
 
-        Args:
-            rows: at least two ids each; of several rows, the first id is the same.
-        """
-        # Each row keeps at least one token of its own.
-        length = min([shared_length(rows[0].ids, row.ids) for row in rows] + [len(row.ids) - 1 for row in rows])
-        following = self._advance(list(rows[0].ids[:length]), min(row.start for row in rows))
-        best = int(following.argmax())
-        tails = [list(row.ids[length:]) for row in rows]
-        longer = [place for place, tail in enumerate(tails) if len(tail) > 1]
-        rest = dict(zip(longer, self._tails([tails[place] for place in longer]), strict=True)) if longer else {}
-        found = []
-        for place, (row, tail) in enumerate(zip(rows, tails, strict=True)):
-            before = self._known[row.start : length] if row.start < length else []
-            first = [(float(following[tail[0]]), tail[0] == best)]
-            own = [*before, *first, *rest.get(place, [])][max(0, row.start - length) :]
-            found.append((sum(value for value, _ in own), all(greedy for _, greedy in own)))
-        return found
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        words = self._words
+        if add_special_tokens is None and has_bos_prefix(string, words.decode(self.prefix_token_id)):
+            add_special_tokens = False
+        more = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        return list(words.encode(string, **more))
 
-    def _advance(self, prefix: list[int], asked: int) -> torch.Tensor:
-        """Make the cache that of `prefix`; the log-probabilities of the token that follows it, float32: [vocabulary].
-
-        Args:
-            asked: the first token whose own log-probability is needed, unless it is known.
-        """
-        import torch
-        from transformers import DynamicCache
-
-        length, shared = len(prefix), shared_length(self._ids, prefix)
-        unknown = (place for place in range(asked, shared) if math.isnan(self._known[place][0]))
-        begin = max(0, min(shared, next(unknown, length)) - 1)
-        if begin:
-            if begin < len(self._ids):
-                self._cache.crop(begin - len(self._ids))
-        else:
-            self._cache = DynamicCache()
-        kept = length - min(length, max(asked, begin + 1)) + 1
-        ids = torch.tensor([prefix[begin:]], device=self._network.device)
-        logits = self._network(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=kept).logits[
-            0, -kept:
-        ]
-        known = self._known[: begin + 1] or [(0.0, True)]
-        skipped = [(math.nan, False)] * (length - kept + 1 - len(known))
-        own = _gathered(logits[:-1], torch.tensor(prefix[length - kept + 1 :], device=logits.device))
-        self._ids, self._known = prefix, [*known, *skipped, *own]
-        return logits[-1].float().log_softmax(-1).cpu()
-
-    def _tails(self, tails: Sequence[list[int]]) -> list[list[TokenScore]]:
-        """Of each tail after the cached ids, the scores of its tokens but the first."""
-        import torch
-
-        width = max(map(len, tails)) - 1
-        ids = torch.tensor([(tail[:-1] + [tail[0]] * width)[:width] for tail in tails], device=self._network.device)
-        cache = copy.deepcopy(self._cache)
-        cache.batch_repeat_interleave(len(tails))
-        logits = self._network(input_ids=ids, past_key_values=cache, use_cache=True).logits
-        return [
-            _gathered(row[: len(tail) - 1], torch.tensor(tail[1:], device=row.device))
-            for row, tail in zip(logits, tails, strict=True)
-        ]
-
-
-def keeps_prefixes(network: Any) -> bool:
-    """Whether a network has keys and values to keep."""
-    return not getattr(network, "_is_stateful", False)
-
-
-def _gathered(logits: torch.Tensor, targets: torch.Tensor) -> list[TokenScore]:
-    """The score of each target; float32, of logits [positions, vocabulary]."""
-    size = max(1, _CHUNK // logits.shape[-1])
-    found: list[TokenScore] = []
-    for z, ids in zip(logits.split(size), targets.split(size), strict=True):
-        z = z.float()
-        values = z.gather(1, ids[:, None])[:, 0] - z.logsumexp(-1)
-        found += zip(values.tolist(), (z.argmax(-1) == ids).tolist(), strict=True)
-    return found
-
-
-class PrefixLM(Kept, HFLM):
-    """lm-eval's own transformers model, except that requests which begin in the same way share that part's
-    computation.
-    """
-
-    def __init__(self, network: Any, tokenizer: Any, stops: list[int]) -> None:
-        """`stops`: ids of the tokens that end a reply."""
-        super().__init__(pretrained=network, tokenizer=tokenizer, batch_size=8)
-        self.context, self._stops = context_of(network.config) or sys.maxsize, stops
-
-    def _model_generate(self, **options: Any) -> Any:
-        # What follows the end of a reply, while others of its batch go on, must not become part of it.
-        return super()._model_generate(eos_token_id=self._stops, **options)
+    def apply_chat_template(self, chat_history: list[Message], add_generation_prompt: bool = True) -> str:
+        """The chat as text, without a system message if the template has no place for one, as lm-eval does; as JSON for
+        a server that renders it."""
+        if self.tokenizer:
+            ends: dict[str, Any] = {
+                "prompt": add_generation_prompt,
+                "continue_final_message": not add_generation_prompt,
+            }
+            if not takes_system(self.tokenizer):
+                chat_history = [message for message in chat_history if message["role"] != "system"]
+            return self._rendering.render(self.tokenizer, chat_history, **ends)
+        if not add_generation_prompt:
+            raise InputError(
+                f"{self._subject}: the task {self.task} begins the reply (gen_prefix), which a server's chat cannot "
+                "continue; set --no-chat, or model.name to a folder or hub id with the tokenizer"
+            )
+        return json.dumps(chat_history)
 
     def _rolled(self, requests: list[Any]) -> list[float]:
-        return HFLM.loglikelihood_rolling(self, requests)
-
-    def _generated(self, requests: list[Any]) -> list[str]:
-        return HFLM.generate_until(self, requests)
+        windows: list[tuple[None, list[int], list[int]]] = []
+        counts = []
+        for request in requests:
+            ids = self.tok_encode(request.args[0])
+            longest = self._whole - self._after - 1
+            own = get_rolling_token_windows(ids, self.prefix_token_id, max_seq_len=longest, context_len=1)
+            windows += [(None, *make_disjoint_window(window)) for window in own]
+            counts.append(len(windows))
+        values = [value for value, _ in self._loglikelihood_tokens(windows)]
+        totals = [sum(values[begin:end]) for begin, end in zip([0, *counts], counts, strict=False)]
+        for request, total in zip(requests, totals, strict=True):
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
+        return totals
 
     def _loglikelihood_tokens(
-        self, requests: list[tuple[Any, list[int], list[int]]], **kwargs: Any
-    ) -> list[TokenScore]:
-        if not keeps_prefixes(self.model) and self.rule == "sum":
-            return list(super()._loglikelihood_tokens(requests, **kwargs))
-        rows = []
-        for _, context, continuation in requests:
-            ids = (context + continuation)[-(self.max_length + 1) :]
-            self.shortened += len(ids) < len(context) + len(continuation)
-            rows.append(TextRow(ids, len(ids) - len(continuation)))
-        found: dict[int, TokenScore] = {}
-        for places in _batches(rows):
-            for place, score in zip(places, self._scores([rows[place] for place in places]), strict=True):
-                found[place] = score
-                if requests[place][0] is not None:  # a window of a longer text has no name
-                    self.cache_hook.add_partial(self._kind, requests[place][0], score)
-        return [found[place] for place in range(len(rows))]
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], **kwargs: Any
+    ) -> list[tuple[float, bool]]:
+        asked, contexts = [], []
+        for place, (_, before, after) in enumerate(requests):
+            ids = (before + after)[-(self._whole - self._after) :]
+            self.shortened += len(ids) < len(before) + len(after)
+            first = max(1, len(ids) - len(after))
+            contexts.append(ids[:first])
+            scored = 1 if self.rule == "openicl" else first
+            asked.append(self._request(place, tuple(ids), max_tokens=self._after, scored=scored))
 
-    @cached_property
-    def _scorer(self) -> PrefixScorer:
-        return PrefixScorer(self.model)
+        def score(place: int, reply: Completion) -> tuple[float, bool]:
+            assert reply.score is not None
+            total, greedy = reply.score
+            value = (total / len(asked[place].prompt) if self.rule == "openicl" else total), greedy
+            if requests[place][0] is not None:  # a window of a longer text has no name
+                self.cache_hook.add_partial(self._kind, requests[place][0], value)
+            return value
 
-    def _scores(self, rows: list[TextRow]) -> list[TokenScore]:
-        """The scores of rows of one context."""
-        if self.rule == "sum":
-            return self._scorer.scores(rows)
-        whole = [TextRow(row.ids) for row in rows]
-        if keeps_prefixes(self.model):
-            scores = self._scorer.scores(whole)
-        else:
-            scores = super()._loglikelihood_tokens([(None, list(row.ids[:1]), list(row.ids[1:])) for row in whole])
-        return [(total / len(row.ids), greedy) for (total, greedy), row in zip(scores, rows, strict=True)]
+        try:
+            return self._values(asked, score, contexts)
+        except InputError as error:
+            raise InputError(f"the task {self.task} scores given text: {error}") from error
 
+    def _generated(self, requests: list[Any]) -> list[str]:
+        asked, stops = [], []
+        for place, request in enumerate(requests):
+            prompt, options = request.args
+            options = dict(normalize_gen_kwargs(options, self.max_gen_toks))
+            until = options.pop("until", None) or []
+            stop = [until] if isinstance(until, str) else list(until)
+            limit, temperature = options.pop("max_gen_toks"), options.pop("temperature", 0.0)
+            sampled = options.pop("do_sample", False)
+            if options and not self._in_transformers:
+                raise InputError(
+                    f"{self._subject}: the task {self.task} sets {', '.join(map(str, options))} for its replies, which "
+                    "this engine does not know; leave evaluation.tasks.engine out"
+                )
+            asked.append(
+                self._request(
+                    place,
+                    self._prompt(prompt, limit),
+                    max_tokens=limit,
+                    temperature=float(temperature),
+                    seed=place if sampled else None,
+                    stop=tuple(filter(None, stop)),
+                    settings=tuple(({"top_k": _TOP_K} | options if sampled else options).items())
+                    if self._in_transformers
+                    else (),
+                )
+            )
+            stops.append(stop)
 
-def _batches(rows: Sequence[TextRow]) -> Iterator[list[int]]:
-    """The places of rows of one context, a few at a time; contexts that begin in the same way follow each other."""
+        def text(place: int, reply: Completion) -> str:
+            value: str = postprocess_generated_text(reply.text, stops[place], None)
+            self.cache_hook.add_partial("generate_until", requests[place].args, value)
+            return value
 
-    def context(place: int) -> list[int]:
-        return list(rows[place].ids[: rows[place].start])
+        return self._values(asked, text)
 
-    for _, group in groupby(sorted(range(len(rows)), key=context), context):
-        batch: list[int] = []
-        longest = 0
-        for place in group:
-            longest = max(longest, len(rows[place].ids) - rows[place].start)
-            if batch and (len(batch) == _TOGETHER or longest * (len(batch) + 1) > _TOKENS):
-                yield batch
-                batch, longest = [], len(rows[place].ids) - rows[place].start
-            batch.append(place)
-        yield batch
+    def _prompt(self, prompt: str, limit: int) -> Prompt:
+        """What the engine is sent; of a prompt that does not fit, its end, as lm-eval does."""
+        if self.tokenizer is None:
+            return list(json.loads(prompt)) if self._chats else prompt
+        ids = self.tok_encode(prompt)
+        room = self._whole - limit
+        if room < 1:
+            raise InputError(
+                f"{self._subject}: replies of {limit} tokens to the task {self.task} leave no room in a context of "
+                f"{self._whole}; set another max_gen_toks in the task"
+            )
+        self.shortened += len(ids) > room
+        return tuple(ids[-room:])
+
+    def _request(self, place: int, prompt: Prompt, **options: Any) -> Request:
+        return Request(str(place), prompt, adapter=self._adapter, **options)
+
+    def _batches(
+        self, asked: Sequence[Request], contexts: Sequence[list[int]] | None = None
+    ) -> Iterator[Sequence[Request]]:
+        """The requests that are computed together: of similar length, or with `contexts`, of the same one; contexts
+        that begin in the same way follow each other."""
+        size = self._engine.batch
+        if contexts is None or not size:
+            order = sorted(asked, key=lambda request: len(request.prompt), reverse=True)
+            size = size or len(order)
+            yield from (order[begin : begin + size] for begin in range(0, len(order), size))
+            return
+        for context, places in groupby(sorted(range(len(asked)), key=contexts.__getitem__), contexts.__getitem__):
+            own = [asked[place] for place in places]
+            for batch in batches([len(request.prompt) - len(context) for request in own], _TOKENS):
+                yield [own[place] for place in batch]
+
+    def _values(
+        self,
+        asked: Sequence[Request],
+        value: Callable[[int, Completion], Value],
+        contexts: Sequence[list[int]] | None = None,
+    ) -> list[Value]:
+        """What `value` makes of each reply, which it keeps as it arrives.
+
+        Raises:
+            StoppedError: requests without a reply.
+        """
+        found: dict[int, Value] = {}
+        reasons: list[str] = []
+        with progress_bar() as progress:
+            bar = progress.add_task(f"tasks, {self._subject}", total=len(asked))
+            for portion in self._engine.complete_batches(self._batches(asked, contexts)):
+                for request, reply in portion.replies:
+                    if isinstance(reply, Completion):
+                        found[int(request.key)] = value(int(request.key), reply)
+                    else:
+                        reasons.append(reply.reason)
+                progress.advance(bar, len(portion.replies))
+        if reasons:
+            raise StoppedError(
+                f"{self._subject}: {len(reasons)} of {len(asked)} requests of {self.task} had no reply (the first: "
+                f"{reasons[0]}); the others are kept, so rerun the command to ask these again"
+            )
+        return [found[place] for place in range(len(asked))]

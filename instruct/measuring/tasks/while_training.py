@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,11 +20,16 @@ from transformers import TrainerCallback
 
 from instruct.base.errors import InputError
 from instruct.data.templates import Rendering
+from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import stop_token_ids
-from instruct.measuring.tasks.evaluate import prepare_chats
+from instruct.engines.transformers import TransformersEngine
+from instruct.engines.weights import context_of
+from instruct.measuring.tasks.evaluate import BATCH, prepare_chats
 from instruct.measuring.tasks.harness import Harness
-from instruct.measuring.tasks.lm import PrefixLM, Replies
+from instruct.measuring.tasks.lm import EngineLM, Replies
 from instruct.measuring.tasks.options import TaskOptions
+
+_SUBJECT = "the model that trains"
 
 
 def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable[[Any], TrainerCallback]:
@@ -55,9 +61,9 @@ class AskTasks(TrainerCallback):
                 "evaluation.tasks.every_steps: a sharded model (FSDP, DeepSpeed) cannot be asked while it trains; "
                 "leave it out, and ask tasks after training"
             )
-        # lm-eval changes padding; the trainer's own tokenizer must stay as it is
+        # its chat template may change; the trainer's own tokenizer must stay as it is
         self._tokenizer = copy.deepcopy(self._trainer.processing_class)
-        prepare_chats(self._options, self._rendering, self._tokenizer, "the model that trains")
+        prepare_chats(self._options, self._rendering, self._tokenizer, _SUBJECT)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step % (self._options.every_steps or state.global_step + 1):
@@ -76,10 +82,16 @@ class AskTasks(TrainerCallback):
     def _scores(self) -> dict[str, float]:
         network = self._trainer.model
         network = network.get_base_model() if hasattr(network, "get_base_model") else network
+        context = context_of(network.config) or sys.maxsize
+        asked = EngineOptions(
+            _SUBJECT, network.name_or_path, Decoding(), context, tokenizer=self._tokenizer, batch=BATCH
+        )
+        engine = TransformersEngine(asked)
+        engine.network, engine.stops = network, list(stop_token_ids(self._tokenizer, network.name_or_path))
+        options = self._options.model_copy(update={"engine": "transformers"})
         scores = {}
         with tempfile.TemporaryDirectory() as folder:
-            stops = stop_token_ids(self._tokenizer, network.name_or_path)
-            lm = PrefixLM(network, self._tokenizer, list(stops))
+            lm = EngineLM(engine, options, _SUBJECT, self._tokenizer, None, None)
             with contextlib.closing(Replies(Path(folder) / "replies.jsonl")) as replies:
                 lm.keep(replies, self._rendering)
                 for part in self._harness.parts:

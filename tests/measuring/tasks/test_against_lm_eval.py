@@ -18,7 +18,7 @@ from instruct.engines.forward import open_model
 from instruct.measuring.tasks.cards import read_task
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
-from tests.measuring.tasks.test_lm import prefix_lm
+from tests.measuring.tasks.test_lm import local_lm
 
 lm_eval = pytest.importorskip("lm_eval")
 
@@ -65,7 +65,7 @@ def test_ten_tasks_have_lm_evals_scores(tiny_model, shared_data, tmp_path, monke
     compared, closer = 0, []
     with contextlib.closing(Replies(tmp_path / "replies.jsonl")) as replies, model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        ours = prefix_lm(model, network).keep(replies)
+        ours = local_lm(model, network).keep(replies)
         for spec in specs:
             (task,) = manager.load([str(spec)])["tasks"].values()
             found = [

@@ -20,9 +20,11 @@ pytest.importorskip("lm_eval")
 
 from lm_eval.models.huggingface import HFLM
 
-from instruct.measuring.tasks.engine_lm import EngineLM
-from instruct.measuring.tasks.lm import Replies
-from tests.measuring.tasks.test_lm import prefix_lm, questions, requests
+from instruct.measuring.tasks.lm import EngineLM, Replies
+from instruct.measuring.tasks.options import TaskOptions
+from tests.measuring.tasks.test_lm import local_lm, questions, requests
+
+VLLM = TaskOptions(engine="vllm")
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,14 @@ def lm(model, tmp_path):
     options = dataclasses.replace(
         model.engine.options, tokenizer=model.tokenizer, context_length=model.context, batch=4, stop_texts=True
     )
-    asked = EngineLM(TransformersEngine(options), "model tiny", model.tokenizer, None, model.context, chats=False)
+    asked = EngineLM(TransformersEngine(options), VLLM, "model tiny", model.tokenizer, None, model.context)
     return asked.keep(Replies(tmp_path / "replies.jsonl"))
 
 
 def test_an_engine_gives_lm_evals_log_likelihoods(model, lm, tmp_path):
     with model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        ours = prefix_lm(model, network).keep(Replies(tmp_path / "others.jsonl"))
+        ours = local_lm(model, network).keep(Replies(tmp_path / "others.jsonl"))
         fitting = [pair for pair in questions() if len(pair[0]) < 1000]
         asked = requests("loglikelihood", fitting)
         for (value, greedy), (expected, greedy_too) in zip(
@@ -71,7 +73,7 @@ def test_an_engine_gives_lm_evals_replies_and_is_not_asked_twice(model, lm, tmp_
     with model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=1)
         assert lm.generate_until(asked) == theirs.generate_until(asked)
-    again = EngineLM(FailingEngine(), "model tiny", model.tokenizer, None, model.context, chats=False)
+    again = EngineLM(FailingEngine(), VLLM, "model tiny", model.tokenizer, None, model.context)
     again.keep(Replies(tmp_path / "replies.jsonl"))
     assert again.generate_until(asked) == lm.generate_until(asked)
 
@@ -94,7 +96,7 @@ class FailingEngine:
 
 def test_requests_without_a_reply_stop_the_task_and_the_others_are_kept(model, tmp_path):
     path = tmp_path / "replies.jsonl"
-    lm = EngineLM(FailingEngine(failing=True), "model m", model.tokenizer, None, None, chats=False).keep(Replies(path))
+    lm = EngineLM(FailingEngine(failing=True), VLLM, "model m", model.tokenizer, None, None).keep(Replies(path))
     lm.task = "sums"
     asked = requests("generate_until", [(f"{word} was", {"until": []}) for word in ("a", "the night", "it")])
     with pytest.raises(StoppedError, match=r"model m: 2 of 3 requests of sums had no reply \(the first: HTTP 500\)"):
@@ -103,7 +105,8 @@ def test_requests_without_a_reply_stop_the_task_and_the_others_are_kept(model, t
 
 
 def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(tmp_path):
-    lm = EngineLM(FailingEngine(failing=True), "model m", None, "emo", None, chats=True)
+    options = TaskOptions(engine="server", base_url="http://localhost:1/v1", chat=True)
+    lm = EngineLM(FailingEngine(failing=True), options, "model m", None, "emo", None)
     lm.keep(Replies(tmp_path / "replies.jsonl"))
     lm.task = "sums"
     chat = [{"role": "user", "content": "Say dark."}]

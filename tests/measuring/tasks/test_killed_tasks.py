@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("INSTRUCT_KILLS", "2"))
 ASKING = """
 import sys
 from instruct.command.main import main
-from instruct.measuring.tasks.lm import PrefixScorer
+from instruct.engines.text_scores import PrefixScorer
 scores = PrefixScorer.scores
 def logged(self, rows):
     with open("asked.log", "a") as file:

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from instruct.base.models import ModelOptions
-from instruct.engines.forward import ForwardModel, TextRow, open_model, shared_length
-from instruct.measuring.tasks.lm import PrefixScorer
+from instruct.engines.forward import ForwardModel, open_model
+from instruct.engines.network import TextRow, shared_length
+from instruct.engines.text_scores import PrefixScorer
 
 pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 
 from instruct.measuring.tasks.lm import Replies
-from tests.measuring.tasks.test_lm import prefix_lm
+from tests.measuring.tasks.test_lm import local_lm
 
 PROMPTS = [
     ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
@@ -39,7 +40,7 @@ def prompt_rows(model: ForwardModel, context: str, continuations: list[str]) -> 
 def prefix_scores(model: ForwardModel, prompts: list[list[TextRow]]) -> list[list[float]]:
     with model.engine.adapted(model.adapter) as network:
         scorer = PrefixScorer(network)
-        return [[total for total, _ in scorer.scores(rows)] for rows in prompts]
+        return [[sum(value for value, _ in row) for row in scorer.scores(rows)] for rows in prompts]
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -78,10 +79,10 @@ def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
 @pytest.mark.parametrize("prefixes", [True, False])
 def test_the_rule_openicl_is_openicls_formula(model, tmp_path, monkeypatch, prefixes):
     if not prefixes:  # as in a state space model
-        monkeypatch.setattr("instruct.measuring.tasks.lm.keeps_prefixes", lambda network: False)
+        monkeypatch.setattr("instruct.engines.text_scores.keeps_prefixes", lambda network: False)
     with model.engine.adapted(None) as network:
         replies = Replies(tmp_path / "replies.jsonl")
-        lm = prefix_lm(model, network).keep(replies)
+        lm = local_lm(model, network).keep(replies)
         for context, continuations in PROMPTS:
             asked = [Instance("loglikelihood", {}, (context, text), 0) for text in continuations]
             sums = [value for value, _ in lm.loglikelihood(asked)]
