@@ -7,9 +7,8 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.chats import TrainOn
-from instruct.data.replies import ChatTemplate
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.data.tokens import EncodedRow, encode
+from instruct.data.tokens import EncodedRow, RowEncoder
 
 
 def encode_row(
@@ -24,7 +23,7 @@ def encode_row(
     Raises:
         InputError: the template needs several rows for this chat; else as `encode_rows`.
     """
-    rows = next(encode(ChatTemplate(tokenizer, rendering), [row], [None], max_length, train_on))
+    rows = next(RowEncoder(tokenizer, max_length, train_on, rendering).encode([row], [None]))
     if len(rows) > 1:
         raise InputError(f"the chat template needs {len(rows)} rows for this chat; encode its answers one by one")
     return rows[0]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 DEFAULT_SEED = 42
 
 
-def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedRows]) -> tuple[RowSet, EncodedRows]:
-    """The data sets as one, whose `EncodedRows.trainable` has the rows of an epoch in their order.
+def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
+    """The data sets as one, whose `trainable` has the rows of an epoch in their order.
 
     Args:
-        rows, encoded: of each data set of `options.mixture`, in order.
+        encoded: each data set of `options.mixture`, in order.
 
     Raises:
         InputError: a data set has no row to train on.
@@ -49,10 +49,10 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
     tokens = numbers(trainable, "tokens")[order]
     parts = []
     for index, (source, own) in enumerate(zip(options.mixture, encoded, strict=True)):
-        counts = {"read": rows[index].counts["read"], **own.counts}
+        counts = {"read": own.rows.counts["read"], **own.counts}
         drawn = int((data_set[begins[chats]] == index).sum())
         parts.append(part_record(source, counts, drawn, int(tokens[data_set[order] == index].sum())))
-    weights = [source.weight for source in options.mixture]
+    rows, weights = [own.rows for own in encoded], [source.weight for source in options.mixture]
     identity = [[own.sha256 for own in rows], weights, options.stopping_strategy, options.seed]
     whole = RowSet(
         dataset=concatenate_datasets([own.dataset for own in rows]),
@@ -64,14 +64,14 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
         turns=_sums([own.turns for own in rows]),
         parts=parts,
     )
-    together = EncodedRows(
+    return EncodedRows(
+        rows=whole,
         encoded=concatenate_datasets([own.encoded for own in encoded]),
         trainable=select(trainable, order.tolist()),
         counts=_sums([own.counts for own in encoded]),
         facts=_sums([own.facts for own in encoded]),
         bad=[problem for own in encoded for problem in own.bad],
     )
-    return whole, together
 
 
 def _order(options: DataOptions, sizes: Sequence[int]) -> numpy.ndarray:

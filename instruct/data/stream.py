@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,11 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.chats import TrainOn
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
-from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowReader, RowSet, stored, stored_features
-from instruct.data.templates import DEFAULT, Rendering
-from instruct.data.tokens import TRAINED, encoded_chats
+from instruct.data.tokens import TRAINED, RowEncoder
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
-    from transformers import PreTrainedTokenizerBase
 
 _Encode = Callable[[dict[str, list[str]]], dict[str, list[Any]]]
 # Rows of each data set that are read before training, for the preview, the plan and the checks.
@@ -44,25 +42,13 @@ class RowStream:
 
     Args:
         options: the data sets.
-        tokenizer: the base model's.
-        max_length: rows are truncated to this many tokens (None: not truncated).
-        train_on: see `load_rows`.
-        rendering: how chats become text.
+        encoder: how the rows of each are encoded.
     """
 
-    def __init__(
-        self,
-        options: DataOptions,
-        tokenizer: PreTrainedTokenizerBase,
-        max_length: int | None,
-        train_on: TrainOn,
-        rendering: Rendering = DEFAULT,
-    ) -> None:
-        self._options, self._tokenizer, self._rendering = options, tokenizer, rendering
-        self._max_length, self._train_on = max_length, train_on
-        self._counts: list[Counter[str]] = [Counter() for _ in options.parts]
+    def __init__(self, options: DataOptions, encoder: RowEncoder) -> None:
+        self._options, self._train_on = options, encoder.train_on
         choice: OnBadRow = "stop" if options.on_bad_row == "stop" else "skip"
-        self._bad = [BadRows(choice, most=1) for _ in options.parts]
+        self._encoders = [replace(encoder, bad=BadRows(choice, most=1), counts=Counter()) for _ in options.parts]
 
     def dataset(self, seed: int) -> IterableDataset:
         """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`.
@@ -72,13 +58,12 @@ class RowStream:
         from datasets import Features, IterableDataset, List, Value, interleave_datasets
 
         parts = []
-        template = ChatTemplate(self._tokenizer, self._rendering)
-        for source, counts, bad in zip(self._options.parts, self._counts, self._bad, strict=True):
+        for source, encoder in zip(self._options.parts, self._encoders, strict=True):
             rows = IterableDataset.from_generator(
                 _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
             encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                self._encoder(template, counts, bad),
+                _function(encoder),
                 batched=True,
                 batch_size=_BATCH,
                 remove_columns=rows.column_names,
@@ -97,35 +82,21 @@ class RowStream:
             features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
         )
 
-    def _encoder(self, template: ChatTemplate, counts: Counter[str], bad: BadRows) -> _Encode:
-        """A function of rows that returns those to train on, those of a chat as one: data sets are mixed by chats."""
-
-        # A function in a function: `datasets` copies everything else, and the counts with it.
-        def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-            encoded = encoded_chats(template, batch, self._max_length, self._train_on, counts, bad)
-            chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoded]
-            return {name: [[row[name] for row in chat] for chat in chats if chat] for name in _COLUMNS}
-
-        return encode
-
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
-        for counts, bad in zip(self._counts, self._bad, strict=True):
-            counts.clear()
-            bad.rejected = 0
+        for encoder in self._encoders:
+            encoder.counts.clear()
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of rows read, and of those encoded by status, since the last restart."""
-        rejected = sum(bad.rejected for bad in self._bad)
-        return {name: sum(counts[name] for counts in self._counts) for name in _COUNTED} | (
-            {"rejected": rejected} if rejected else {}
-        )
+        counts = {name: sum(encoder.counts[name] for encoder in self._encoders) for name in (*_COUNTED, "rejected")}
+        return {name: count for name, count in counts.items() if count or name in _COUNTED}
 
     @property
     def tokens(self) -> int:
         """The tokens of the rows that are trained on, since the last restart."""
-        return sum(counts["tokens"] for counts in self._counts)
+        return sum(encoder.counts["tokens"] for encoder in self._encoders)
 
     @property
     def parts(self) -> list[dict[str, Any]]:
@@ -133,12 +104,23 @@ class RowStream:
         return [
             part_record(
                 source,
-                {name: counts[name] for name in _COUNTED},
-                drawn=sum(counts[status] for status in TRAINED),
-                tokens=counts["tokens"],
+                {name: encoder.counts[name] for name in _COUNTED},
+                drawn=sum(encoder.counts[status] for status in TRAINED),
+                tokens=encoder.counts["tokens"],
             )
-            for source, counts in zip(self._options.mixture or [], self._counts, strict=False)
+            for source, encoder in zip(self._options.mixture or [], self._encoders, strict=False)
         ]
+
+
+def _function(encoder: RowEncoder) -> _Encode:
+    """A function of rows that returns those to train on, those of a chat as one: data sets are mixed by chats."""
+
+    # A function in a function: `datasets` copies everything else, and the counts with it.
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+        chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoder.chats(batch)]
+        return {name: [[row[name] for row in chat] for chat in chats if chat] for name in _COLUMNS}
+
+    return encode
 
 
 def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:

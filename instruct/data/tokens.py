@@ -94,9 +94,10 @@ class EncodedRows:
     """All rows of a RowSet, encoded.
 
     Attributes:
-        encoded: on disk, one or several rows for each row of the RowSet, in its order, including those that are not
-            trained on, but not those that the template rejects: its `place`, EncodedRow's attributes but `trained`,
-            and as `chat` the number of the row that it was made of.
+        rows: what was encoded.
+        encoded: on disk, one or several rows for each of them, in their order, including those that are not trained on,
+            but not those that the template rejects: its `place`, EncodedRow's attributes but `trained`, and as `chat`
+            the number of the row that it was made of.
         trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
         counts: the number of rows of the RowSet by status, and of those `rejected`; `empty` includes those that the
             RowSet left out. Only `kept` and `truncated` rows are trained on.
@@ -105,6 +106,7 @@ class EncodedRows:
         bad: rows that were left out, with what is wrong, as far as they are listed.
     """
 
+    rows: RowSet
     encoded: Dataset
     trainable: Dataset
     counts: dict[str, int]
@@ -222,108 +224,110 @@ def encode_rows(
         InputError: with the row's place, a tokenizer without a chat template or an end token, a template that does not
             reproduce the prompt and the answers, or a plain text that is longer than `max_length`.
     """
-    counts: Counter[str] = Counter(empty=rowset.counts["empty"])
-    bad, template = BadRows(on_bad_row), ChatTemplate(tokenizer, rendering)
-    chats = (encoded_chats(template, part, max_length, train_on, counts, bad) for part in batches(rowset.dataset))
-    rows = (row for part in chats for chat in part for row in chat)
+    encoder = RowEncoder(tokenizer, max_length, train_on, rendering, bad := BadRows(on_bad_row))
+    counts = encoder.counts
+    counts["empty"] = rowset.counts["empty"]
+    rows = (row for part in batches(rowset.dataset) for chat in encoder.chats(part) for row in chat)
     encoded = rowset.folder.store(rows, encoded_features())
     bad.check(len(rowset.dataset))
     trainable = encoded
     if any(status not in TRAINED for status in encoded.unique("status")):
         trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
     by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
-    facts = template.facts + Counter({name: counts[name] for name in _FACTS})
-    return EncodedRows(encoded, trainable, by_status, dict(facts), bad.listed)
+    facts = encoder.template.facts + Counter({name: counts[name] for name in _FACTS})
+    return EncodedRows(rowset, encoded, trainable, by_status, dict(facts), bad.listed)
 
 
-def encoded_chats(
-    template: ChatTemplate,
-    batch: Mapping[str, list[str]],
-    max_length: int | None,
-    train_on: TrainOn,
-    counts: Counter[str],
-    bad: BadRows,
-) -> Iterator[list[dict[str, Any]]]:
-    """What each row of a batch of a RowSet's data set becomes, if it has something to learn, as `EncodedRows.encoded`.
+@dataclass
+class RowEncoder:
+    """Encodes the rows of one data set.
 
-    Args:
+    Attributes:
+        max_length: rows are truncated to their first tokens (None: not truncated).
+        bad: takes the rows that the template rejects; without it, the first one stops.
         counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
             `EncodedRows.facts` says of truncation and of chats that become several rows.
-        bad: takes the rows that the template rejects.
     """
-    filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
-    rows, places = [row for row, _ in filled], [place for _, place in filled]
-    counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
-    for place, parts in zip(places, encode(template, rows, places, max_length, train_on, bad), strict=True):
-        if parts:
-            counts[_status(parts)] += 1
-        if len(parts) > 1:
-            lengths = [part.length for part in parts]
-            counts.update(chats=1, rows=len(parts), repeated=sum(lengths) - max(lengths))
-        counts["ends"] += sum(len(part.trained) for part in parts)
-        counts["cut"] += sum(part.cut_answers for part in parts)
-        counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
-        about = {"chat": counts["chat"], "place": place}
-        yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]
-        counts["chat"] += 1
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int | None
+    train_on: TrainOn = "assistant_turns"
+    rendering: Rendering = DEFAULT
+    bad: BadRows | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.template = ChatTemplate(self.tokenizer, self.rendering)
+        if self.max_length is not None and self.max_length < 1:
+            raise InputError(f"max_length {self.max_length}: must be at least 1; raise train.max_length")
+
+    def chats(self, batch: Mapping[str, list[str]]) -> Iterator[list[dict[str, Any]]]:
+        """What each row of a batch of a RowSet's data set becomes, if it has something to learn, as
+        `EncodedRows.encoded`; counts them."""
+        counts = self.counts
+        filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
+        rows, places = [row for row, _ in filled], [place for _, place in filled]
+        counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
+        for place, parts in zip(places, self.encode(rows, places), strict=True):
+            if parts:
+                counts[_status(parts)] += 1
+            if len(parts) > 1:
+                lengths = [part.length for part in parts]
+                counts.update(chats=1, rows=len(parts), repeated=sum(lengths) - max(lengths))
+            counts["ends"] += sum(len(part.trained) for part in parts)
+            counts["cut"] += sum(part.cut_answers for part in parts)
+            counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
+            about = {"chat": counts["chat"], "place": place}
+            yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]
+            counts["chat"] += 1
+
+    def encode(self, rows: Sequence[Mapping[str, Any]], places: Sequence[str | None]) -> Iterator[list[EncodedRow]]:
+        """Of each row the rows to train on: none if it is bad, several if the template needs them."""
+        if rows and "text" in rows[0]:
+            yield from ([row] for row in self._texts([row["text"] for row in rows], places))
+            return
+        # A file may have rows of both kinds; each kind is one call of the tokenizer.
+        plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
+        own_pieces = _plain_pieces(self.tokenizer, [rows[i] for i in plain])
+        pieces = {i: [own] for i, own in zip(plain, own_pieces, strict=True)}
+        texts: list[tuple[int, list[str]]] = []
+        for i in (i for i, row in enumerate(rows) if _is_chat(row)):
+            pieces[i] = []
+            try:
+                texts += [(i, own) for own in (self.template.rows(rows[i]) if has_answer(rows[i]) else [[]])]
+            except InputError as error:
+                error = InputError(f"{places[i]}: {error}" if places[i] else str(error))
+                if self.bad is None:
+                    raise error from None
+                self.bad.add(error)
+                self.counts["rejected"] += 1
+        for (i, _), ids in zip(texts, chat_token_ids(self.tokenizer, [own for _, own in texts]), strict=True):
+            pieces[i].append(ids)
+        for i in range(len(rows)):
+            yield [join_pieces(own, self.max_length, self.train_on) for own in pieces[i]]
+
+    def _texts(self, texts: list[str], places: Sequence[str | None]) -> Iterator[EncodedRow]:
+        """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a
+        whole."""
+        end = self.tokenizer.eos_token_id
+        if end is None:
+            raise InputError("the tokenizer has no end token to mark the end of a text; set train.eos_token")
+        for ids, place in zip(self.tokenizer(texts)["input_ids"], places, strict=True):
+            if ids[-1] != end:
+                ids = [*ids, int(end)]
+            if self.max_length is not None and len(ids) > self.max_length:
+                raise InputError(
+                    f"{place}: this text has {len(ids):,} tokens, more than max_length {self.max_length}; set "
+                    "train.packing to true and train.packing_strategy to bfd_split or wrapped, which split it, or "
+                    "raise train.max_length"
+                )
+            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
 
 
 def _status(parts: Sequence[EncodedRow]) -> Status:
     """What became of a chat, from the rows that it was made into."""
     statuses = {part.status for part in parts}
     return statuses.pop() if len(statuses) == 1 else "truncated"
-
-
-def encode(
-    template: ChatTemplate,
-    rows: Sequence[Mapping[str, Any]],
-    places: Sequence[str | None],
-    max_length: int | None,
-    train_on: TrainOn,
-    bad: BadRows | None = None,
-) -> Iterator[list[EncodedRow]]:
-    """Of each row the rows to train on: none if it is bad, several if the template needs them."""
-    if max_length is not None and max_length < 1:
-        raise InputError(f"max_length {max_length}: must be at least 1; raise train.max_length")
-    tokenizer = template.tokenizer
-    if rows and "text" in rows[0]:
-        yield from ([row] for row in _encode_texts(tokenizer, [row["text"] for row in rows], places, max_length))
-        return
-    # A file may have rows of both kinds; each kind is one call of the tokenizer.
-    plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
-    pieces = {i: [own] for i, own in zip(plain, _plain_pieces(tokenizer, [rows[i] for i in plain]), strict=True)}
-    texts: list[tuple[int, list[str]]] = []
-    for i in (i for i, row in enumerate(rows) if _is_chat(row)):
-        pieces[i] = []
-        try:
-            texts += [(i, own) for own in (template.rows(rows[i]) if has_answer(rows[i]) else [[]])]
-        except InputError as error:
-            error = InputError(f"{places[i]}: {error}" if places[i] else str(error))
-            if bad is None:
-                raise error from None
-            bad.add(error)
-    for (i, _), ids in zip(texts, chat_token_ids(tokenizer, [own for _, own in texts]), strict=True):
-        pieces[i].append(ids)
-    for i in range(len(rows)):
-        yield [join_pieces(own, max_length, train_on) for own in pieces[i]]
-
-
-def _encode_texts(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], places: Sequence[str | None], max_length: int | None
-) -> Iterator[EncodedRow]:
-    """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a whole."""
-    if tokenizer.eos_token_id is None:
-        raise InputError("the tokenizer has no end token to mark the end of a text; set train.eos_token")
-    end = int(tokenizer.eos_token_id)
-    for ids, place in zip(tokenizer(texts)["input_ids"], places, strict=True):
-        if ids[-1] != end:
-            ids = [*ids, end]
-        if max_length is not None and len(ids) > max_length:
-            raise InputError(
-                f"{place}: this text has {len(ids):,} tokens, more than max_length {max_length}; set train.packing to "
-                "true and train.packing_strategy to bfd_split or wrapped, which split it, or raise train.max_length"
-            )
-        yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
 
 
 def _is_chat(row: Mapping[str, Any]) -> bool:

@@ -141,7 +141,7 @@ def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, argumen
     say(f"data      {data_label(config.data.model_dump())}: {streamed}{counts}; {form}")
     for part in data.rows.parts:
         say(f"  {part['data']}: {part_line(part)}")
-    if data.eval_rows:
+    if data.eval_encoded:
         say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
     for note in data.notes:
         say(f"note      {note}")

@@ -13,7 +13,7 @@ import torch
 from transformers import TrainerCallback
 
 from instruct.base.files import write_atomically
-from instruct.data.rows import SPLIT_SEED, RowSet
+from instruct.data.rows import SPLIT_SEED
 from instruct.data.tokens import EncodedRows
 from instruct.training.rows import TrainingRows
 
@@ -54,16 +54,16 @@ class EvaluationSample:
     reference: list[int]
 
 
-def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> list[EvaluationSample]:
+def samples_of(encoded: EncodedRows, count: int | None = None) -> list[EvaluationSample]:
     """The first `count` rows to answer: a prompt up to its first answer; of plain texts, the beginning of long ones."""
     count = SAMPLES if count is None else count
     fits = (row for row in encoded.encoded if row["status"] == "kept")
-    if rows.plain_text:
+    if encoded.rows.plain_text:
         fits = (row for row in encoded.encoded if row["tokens"] >= 2 * PREFIX)
     samples = []
     for row in itertools.islice(fits, count):
         ids, start, end = row["input_ids"], PREFIX, PREFIX + ANSWER
-        if not rows.plain_text:
+        if not encoded.rows.plain_text:
             trained = [label != -100 for label in row["labels"]]
             start = trained.index(True)
             end = trained.index(False, start) if False in trained[start:] else len(trained)
@@ -130,10 +130,11 @@ def evaluation_summary(state: Any, data: TrainingRows) -> dict[str, Any]:
         The rows and their hash; `first` and `kept`, the evaluations at the first step and at that of the weights that
         were kept, with `step`, `ce`, `perplexity` and so on; and the number of `evaluations`.
     """
-    assert data.eval_rows
+    assert data.eval_encoded
+    rows = data.eval_encoded.rows
     log = [entry for entry in state.log_history if "eval_ce" in entry]
     kept = next((entry for entry in log if entry["step"] == state.best_global_step), log[-1] if log else None)
-    summary: dict[str, Any] = {"rows": data.eval_rows.counts, "sha256": data.eval_rows.sha256, "evaluations": len(log)}
+    summary: dict[str, Any] = {"rows": rows.counts, "sha256": rows.sha256, "evaluations": len(log)}
     if "held_out" in data.rows.counts:
         summary["seed"] = SPLIT_SEED
     for name, entry in (("first", log[0] if log else None), ("kept", kept)):

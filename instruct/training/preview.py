@@ -146,7 +146,7 @@ def _print_data(
     how = TRAINED_TEXTS[config.train.get("train_on", "assistant_turns")]
     lines = [f"{rows.turns['answers']:,} answers of chats, {how}"] if rows.turns else []
     lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
-    if data.eval_rows and data.eval_encoded:
+    if data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
     if not rows.plain_text:
         dropped = ", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items())

@@ -17,7 +17,7 @@ from instruct.data.replies import ChatTemplate
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import is_text_file, read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
-from instruct.data.tokens import EncodedRows, encode_rows
+from instruct.data.tokens import EncodedRows, RowEncoder, encode_rows
 from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
 
@@ -38,21 +38,22 @@ class TrainingRows:
 
     Attributes:
         tokenizer: the base model's.
-        rows: in TRL's prompt-completion form, chats, or texts.
         template: the template that the prompts were rendered with; `none` for plain text.
-        encoded: the same rows as token ids with labels, in the same order.
-        eval_rows, eval_encoded: those to evaluate on while training; None without.
-        stream: the rows to train on, if they are read while training; `rows` and `encoded` are then the first of each
-            data set.
+        encoded: the rows as token ids with labels.
+        eval_encoded: those to evaluate on while training; None without.
+        stream: the rows to train on, if they are read while training; `encoded` are then the first of each data set.
     """
 
     tokenizer: Any
-    rows: RowSet
     template: str
     encoded: EncodedRows
-    eval_rows: RowSet | None = None
     eval_encoded: EncodedRows | None = None
     stream: RowStream | None = None
+
+    @property
+    def rows(self) -> RowSet:
+        """The rows in TRL's prompt-completion form, chats, or texts."""
+        return self.encoded.rows
 
     def training_set(self, arguments: SFTConfig) -> Dataset | IterableDataset:
         """The rows to train on, with the columns `input_ids` and `labels`."""
@@ -142,12 +143,11 @@ def _rows_in(folder: RowFolder, config: TrainingOptions, template: ChatTemplate,
     cut = None if splits else max_length
     tokenizer, rendering = template.tokenizer, template.rendering
     encodings = [encode_rows(tokenizer, own, cut, train_on, rendering, data.on_bad_row) for own in (*sets, *held_out)]
-    rows, encoded = _joined(data, sets, encodings)
-    eval_rows, eval_encoded = None, None
+    encoded, eval_encoded = _joined(data, encodings[: len(sets)]), None
     if held_out:  # every row of every set once, whatever the weights
         once = [source.model_copy(update={"weight": None}) for source in data.mixture or ()]
         unweighted = data.model_copy(update={"mixture": once if len(held_out) > 1 else None})
-        eval_rows, eval_encoded = _joined(unweighted, held_out, encodings[len(sets) :])
+        eval_encoded = _joined(unweighted, encodings[len(sets) :])
     for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
         if part and not len(part.trainable):
             raise InputError(
@@ -156,12 +156,13 @@ def _rows_in(folder: RowFolder, config: TrainingOptions, template: ChatTemplate,
             )
     stream = None
     if data.streaming:
-        stream = RowStream(data, tokenizer, cut, train_on, rendering)
-        notes = [f"in the first {SAMPLE:,} rows: {note}" for note in rows.notes]
-        rows = replace(rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
+        stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering))
+        notes = [f"in the first {SAMPLE:,} rows: {note}" for note in encoded.rows.notes]
+        rows = replace(encoded.rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
+        encoded = replace(encoded, rows=rows)
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
     shown = " and ".join(dict.fromkeys(templates)) or "none"
-    return TrainingRows(tokenizer, rows, shown, encoded, eval_rows, eval_encoded, stream)
+    return TrainingRows(tokenizer, shown, encoded, eval_encoded, stream)
 
 
 def check_sources(data: DataOptions) -> None:
@@ -209,7 +210,6 @@ def _check_streaming(config: TrainingOptions) -> None:
 
 def evaluated(data: TrainingRows) -> str:
     """What is evaluated on while training, for people; `data` has such rows."""
-    assert data.eval_rows
     assert data.eval_encoded
     tokens = int(numbers(data.eval_encoded.trainable, "loss_tokens").sum())
     held_out = f", held out (seed {SPLIT_SEED})" if "held_out" in data.rows.counts else ""
@@ -234,9 +234,9 @@ def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple
     return sets, []
 
 
-def _joined(data: DataOptions, sets: list[RowSet], encodings: list[EncodedRows]) -> tuple[RowSet, EncodedRows]:
+def _joined(data: DataOptions, encodings: list[EncodedRows]) -> EncodedRows:
     """The rows of all data sets."""
-    return mix(data, sets, encodings[: len(sets)]) if data.mixture else (sets[0], encodings[0])
+    return mix(data, encodings) if data.mixture else encodings[0]
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:

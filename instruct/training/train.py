@@ -331,7 +331,7 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
         "chat": config.data.rendering().identity(),
         "from_scratch": config.from_scratch,
         "objective": sha256_of(source_of(objective)) if is_own(objective) else None,
-        "evaluation": data.eval_rows.sha256 if data.eval_rows else None,
+        "evaluation": data.eval_encoded.rows.sha256 if data.eval_encoded else None,
     }
     return {
         "model": config.model,
@@ -363,8 +363,8 @@ def _trained(
     trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
     if data.stream:
         data.stream.restart_counts()
-    if data.eval_rows and data.eval_encoded:
-        samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
+    if data.eval_encoded:
+        samples = samples_of(data.eval_encoded, config.data.eval_samples)
         trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
     trainer.add_callback(RecordHashes())
     if watch:
@@ -384,7 +384,7 @@ def _finished(
     if not config.lora:
         round_saved_weights(folder, compute_dtype(config.model))
     state, made_of = trainer.state, data.made_of()
-    evaluation = evaluation_summary(state, data) if data.eval_rows else None
+    evaluation = evaluation_summary(state, data) if data.eval_encoded else None
     card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
     write_atomically(folder / "README.md", card)
     if is_own(config.systems[name].objective):

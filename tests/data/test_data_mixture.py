@@ -28,7 +28,8 @@ def mixed(files: list[str], weights: list[float | None], **more: Any) -> Any:
     sources = [{"files": [file], "weight": weight} for file, weight in zip(files, weights, strict=True)]
     options = DataOptions.model_validate({"mixture": sources, **more})
     sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
-    return mix(options, sets, [encode_rows(small_tokenizer(), rows, 500) for rows in sets])
+    together = mix(options, [encode_rows(small_tokenizer(), rows, 500) for rows in sets])
+    return together.rows, together
 
 
 def completions(encoded: Any) -> list[str]:
@@ -95,7 +96,7 @@ def test_a_data_set_without_a_row_to_train_on_is_refused(files: list[str], write
     sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
     encoded = [encode_rows(small_tokenizer(), sets[0], 500), encode_rows(small_tokenizer(), sets[1], 2)]
     with pytest.raises(InputError) as error:
-        mix(options, sets, encoded)
+        mix(options, encoded)
     assert str(error.value) == (
         "data.mixture: b.jsonl has no row with a response token; raise train.max_length or remove it"
     )

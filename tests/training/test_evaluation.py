@@ -265,19 +265,19 @@ def test_a_resumed_training_counts_the_evaluations_before_the_interruption():
 def test_a_fraction_of_the_rows_is_held_out(tmp_path, tiny_model_folder, rows):
     config = evaluating_config(tiny_model_folder, rows, {"eval_fraction": 0.2})
     data = load_training_rows(config)
-    assert data.eval_rows is not None
+    assert data.eval_encoded is not None
     everything = load_training_rows(evaluating_config(tiny_model_folder, rows, {})).rows
-    assert len(data.eval_rows.rows) == 5
+    assert len(data.eval_encoded.rows.rows) == 5
     assert len(data.rows.rows) == 19
     assert data.rows.counts == {"read": 24, "kept": 19, "empty": 0, "held_out": 5}
-    assert sorted([*data.rows.sources, *data.eval_rows.sources]) == sorted(everything.sources)
-    assert all(row in everything.rows and row not in data.rows.rows for row in data.eval_rows.rows)
+    assert sorted([*data.rows.sources, *data.eval_encoded.rows.sources]) == sorted(everything.sources)
+    assert all(row in everything.rows and row not in data.rows.rows for row in data.eval_encoded.rows.rows)
     again = load_training_rows(config)
-    assert (again.rows.sha256, again.eval_rows.sha256) == (data.rows.sha256, data.eval_rows.sha256)
-    assert len({everything.sha256, data.rows.sha256, data.eval_rows.sha256}) == 3
+    assert (again.rows.sha256, again.eval_encoded.rows.sha256) == (data.rows.sha256, data.eval_encoded.rows.sha256)
+    assert len({everything.sha256, data.rows.sha256, data.eval_encoded.rows.sha256}) == 3
     run = train(tmp_path / "run", config)
     record = run.manifest()["steps"]["train/emo"]
-    assert record["inputs"]["evaluation"] == data.eval_rows.sha256
+    assert record["inputs"]["evaluation"] == data.eval_encoded.rows.sha256
     assert record["results"]["evaluation"]["seed"] == 42
     assert record["results"]["rows"]["held_out"] == 5
     assert (

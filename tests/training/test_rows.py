@@ -132,9 +132,10 @@ def made_of(name: str, sources: dict[str, str], folder: Path) -> dict[str, Any]:
         record |= {"sha256": data.rows.sha256[:16], "parts": digest(data.made_of().get("mixture"))}
         if data.rows.plain_text:
             record["packed"] = digest(list(pack_dataset(train, 64, "bfd_split")["input_ids"]))
-    if data.eval_rows:
+    if data.eval_encoded:
         evaluated = [[row["input_ids"], row["labels"]] for row in data.eval_encoded.dataset()]
-        record["eval"] = [data.eval_rows.sha256[:16], digest(evaluated), len(evaluated), data.eval_rows.counts]
+        rows = data.eval_encoded.rows
+        record["eval"] = [rows.sha256[:16], digest(evaluated), len(evaluated), rows.counts]
     return record
 
 

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.data.stream import RowStream
 from instruct.data.templates import template_text
+from instruct.data.tokens import RowEncoder
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows
 
@@ -116,7 +117,7 @@ def test_streamed_rows_are_those_of_a_training_in_memory(tiny_model_folder, sour
         config.data.streaming, config.data.shuffle_buffer = None, None
         in_memory = load_training_rows(config).encoded.trainable
         unshuffled = config.data.model_copy(update={"shuffle_buffer": 1})
-        stream = iter(RowStream(unshuffled, data.tokenizer, length, "assistant_turns").dataset(0))
+        stream = iter(RowStream(unshuffled, RowEncoder(data.tokenizer, length)).dataset(0))
         streamed = [next(stream) for _ in in_memory]
         assert [row["input_ids"] for row in streamed] == [row["input_ids"] for row in in_memory]
         assert [row["labels"] for row in streamed] == [row["labels"] for row in in_memory]

@@ -69,13 +69,13 @@ def test_a_mixture_of_templates_needs_one_for_the_answers(tiny_model_folder, dat
 def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data):
     """No row that is held out is drawn, however often rows repeat."""
     held_out = load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_fraction": 0.25}))
-    assert [source.rpartition("/")[2].partition(":")[0] for source in held_out.eval_rows.sources] == (
+    assert [source.rpartition("/")[2].partition(":")[0] for source in held_out.eval_encoded.rows.sources] == (
         ["rows.jsonl"] * 6 + ["chats.jsonl"] * 2
     )
     assert len(held_out.eval_encoded.trainable) == 8  # each once, whatever the weights
     assert held_out.rows.counts == {"read": 32, "kept": 24, "empty": 0, "held_out": 8}
     assert [part["kept"] for part in held_out.rows.parts] == [18, 6]
-    assert not set(held_out.rows.sources) & set(held_out.eval_rows.sources)
+    assert not set(held_out.rows.sources) & set(held_out.eval_encoded.rows.sources)
     rest = {tuple(ids) for ids in held_out.eval_encoded.encoded["input_ids"][:6]}  # the chats are all alike
     assert not rest & {tuple(row["input_ids"]) for row in held_out.encoded.trainable}
     assert held_out.rows.sha256 != load_training_rows(tiny_config(tiny_model_folder, "", data=data)).rows.sha256
@@ -84,8 +84,8 @@ def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data
 def test_evaluation_files_are_read_like_the_first_data_set_of_a_mixture(tmp_path, tiny_model_folder, data):
     evaluated_on = write_rows(tmp_path / "eval.jsonl")
     found = load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [evaluated_on]}))
-    assert len(found.eval_rows.rows) == 24
-    assert found.eval_rows.rows[:] == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
+    assert len(found.eval_encoded.rows.rows) == 24
+    assert found.eval_encoded.rows.rows[:] == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
     others = chats(tmp_path / "others.jsonl")
     with pytest.raises(
         InputError, match=r"others.jsonl, row 1: has the columns messages, but the training rows are of"
