@@ -6,13 +6,13 @@ import inspect
 import re
 from pathlib import Path
 
-from instruct.reporting import provenance
+from instruct.reporting import cautions
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "reports.md").read_text(encoding="utf-8")
 
 
 def test_its_warnings_are_those_of_the_code():
-    source = inspect.getsource(provenance)
+    source = inspect.getsource(cautions)
     told = re.findall(r"^\| ((?:the answers|the weights|X answered|the judge's|alpaca-eval).*?) \|", PAGE, re.MULTILINE)
     assert len(told) == 6
     for warning in told:

@@ -11,8 +11,9 @@ from instruct.analysis import results as schema_statistics
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.lengths import LEAST_PAIRS, MODEL
 from instruct.reporting import model
-from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
+from instruct.reporting.cautions import FAULTY_PERCENT, LONGER_PERCENT
 from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
+from instruct.reporting.provenance import REPEATED_ABOVE
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)

@@ -243,8 +243,8 @@ def evaluate(arguments: argparse.Namespace) -> Result:
 
 def _evaluate_texts(arguments: argparse.Namespace) -> Result:
     from instruct.config import make_config
-    from instruct.phases.report import print_written, written_report
     from instruct.phases.texts import evaluate_texts
+    from instruct.reporting.report import print_written, written_report
 
     if arguments.run or arguments.tasks or not arguments.candidate:
         raise InputError("--texts: requires --candidate FILE, and takes neither RUN nor --tasks")

@@ -79,7 +79,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.asking import Judge
     from instruct.judging.judge import JudgingMode
     from instruct.phases.judge import judge_and_report
-    from instruct.phases.report import print_written
+    from instruct.reporting.report import print_written
 
     difficulty = call.named_difficulty(arguments)
     if arguments.model and len(arguments.judge or ()) > 1:

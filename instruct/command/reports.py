@@ -87,9 +87,9 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
 
 def report(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.report import print_written, written_report
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
+    from instruct.reporting.report import print_written, written_report
     from instruct.run.directory import RunDirectory
 
     difficulty = call.named_difficulty(arguments)
@@ -106,7 +106,6 @@ def report(arguments: argparse.Namespace) -> Result:
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
         from instruct.judging.interchange.exchange import importing
-        from instruct.reporting.report import write_report
 
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
@@ -114,7 +113,7 @@ def report(arguments: argparse.Namespace) -> Result:
         with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
-            built = write_report(run.folder, difficulty).report
+            built = written_report(run.folder, difficulty)
         folder = Path(arguments.output)
     page = RunDirectory(folder).report / "report.html"
     comment = ""

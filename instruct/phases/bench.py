@@ -70,8 +70,8 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     Raises:
         InputError: the config sets what the bench sets itself, or there are too few rows.
     """
-    from instruct.phases.report import print_written, written_report
     from instruct.reporting.bench import STEP
+    from instruct.reporting.report import print_written, written_report
 
     _check(config)
     folder = Path("runs") / f"{config.name}-rows"

@@ -65,9 +65,9 @@ def run_phases(
     from instruct.phases.judge import judge_run
     from instruct.phases.preflight import check_experiment
     from instruct.phases.remedies import judge_flags, renamed
-    from instruct.phases.report import print_written, written_report
     from instruct.phases.train import train_systems
     from instruct.phases.upload import upload
+    from instruct.reporting.report import print_written, written_report
 
     phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
     if not phases:

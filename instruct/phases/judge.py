@@ -18,9 +18,8 @@ from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.judge import JudgingMode, ask_judges, comparison_tasks
 from instruct.judging.options import JudgeOptions
-from instruct.phases.report import written_report
 from instruct.reporting.length_control import Difficulty
-from instruct.reporting.report import Report
+from instruct.reporting.report import Report, written_report
 from instruct.run.directory import RunDirectory
 
 

@@ -138,7 +138,7 @@ def upload(config: ExperimentConfig, run: RunDirectory) -> None:
 
 def _evaluated_cards(run: RunDirectory) -> dict[str, str]:
     """The model cards with the evaluation, by system; {} without a report."""
-    from instruct.reporting.exports.model_card import evaluated_model_cards
+    from instruct.reporting.exports import evaluated_model_cards
     from instruct.reporting.report import Report
 
     if not (run.report / "report.json").is_file():

@@ -14,9 +14,8 @@ from instruct.analysis.seeds import score_difference
 from instruct.data.evaluation import identity
 from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
-from instruct.reporting.claims import seeds_of
 from instruct.reporting.model import ReportData
-from instruct.reporting.read import RunContents
+from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, signed

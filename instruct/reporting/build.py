@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting import model, provenance
 from instruct.reporting.bench import bench_of
-from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
-from instruct.reporting.claims import paired, panels_of, seed_spreads, seeds_of, settle
-from instruct.reporting.comparison import comparison_figures
+from instruct.reporting.cautions import comparison_warnings
+from instruct.reporting.comparison import comparison_figures, paired, panels_of, seed_spreads, settle
 from instruct.reporting.figures import figures
-from instruct.reporting.health import health_warnings, system_reports
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, SystemReport, Unjudged, claim_warning
-from instruct.reporting.read import Judged, RunContents
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged
+from instruct.reporting.read import Judged, RunContents, seeds_of
 from instruct.reporting.tasks import task_report
 from instruct.reporting.text import leads
 from instruct.reporting.texts import text_report
@@ -37,7 +34,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     compared = [(judged, comparison_figures(contents, judged, difficulty)) for judged in contents.by_judge]
     if difficulty:
         difficulty.check_used(comparison for _, comparison in compared)
-    systems = system_reports(manifest, contents.answers)
+    systems = provenance.system_reports(manifest, contents.answers)
     seeds = seeds_of(config)
     data = ReportData(
         schema_version=model.SCHEMA_VERSION,
@@ -67,8 +64,11 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         about = systems
         if judged.eval_sets:
             sides = zip(judged.key[1:], judged.sides, strict=True)
-            about = system_reports(manifest, {name: side.of_sets(judged.eval_sets) for name, side in sides if side})
-        _warn(manifest, comparison, about, data)
+            about = provenance.system_reports(
+                manifest, {name: side.of_sets(judged.eval_sets) for name, side in sides if side}
+            )
+        comparison.leads = leads(comparison.leading_figures)
+        comparison.warnings = comparison_warnings(contents, judged, comparison, about, data.overlap)
     data.figures = figures(data)
     return data
 
@@ -101,21 +101,6 @@ def _judge(judged: Judged, usd: float) -> JudgeReport:
         usd=usd,
         comparisons=[],
     )
-
-
-def _warn(
-    manifest: dict[str, Any], comparison: ComparisonReport, systems: Mapping[str, SystemReport], data: ReportData
-) -> None:
-    """Add what follows from a comparison's figures, and the warnings about its answers."""
-    names, finding = (comparison.candidate, comparison.baseline), comparison.leading_figures.finding
-    comparison.leads = leads(comparison.leading_figures)
-    about_answers = [
-        *left_out_warnings(manifest, *names),
-        *training_warnings(manifest, *names),
-        *provenance.overlap_warnings(manifest, data.overlap, *names),
-        *health_warnings(*names, finding, systems),
-    ]
-    comparison.warnings = [*figure_warnings(comparison), *comparison.warnings, *map(claim_warning, about_answers)]
 
 
 def _not_judged(contents: RunContents) -> list[Unjudged]:

@@ -1,22 +1,227 @@
-"""What a reader must know before believing a report's figures: the warnings that follow from the figures themselves."""
+"""What a reader must know before believing a report's figures: warnings about how they were made and what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
+from instruct.analysis.lengths import length_warning
 from instruct.analysis.measured_results import TaskReport
-from instruct.base.errors import counted
+from instruct.analysis.outcomes import ASKED_AGAIN
+from instruct.analysis.statistics import tally_pairs
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import sha256_of
+from instruct.base.machine import versions
+from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT
+from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import FILES
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
+from instruct.reporting.model import (
+    ComparisonReport,
+    JudgeReport,
+    OverlapReport,
+    ReportWarning,
+    SystemReport,
+    claim_warning,
+    note_warning,
+)
+from instruct.reporting.read import Judged, RunContents
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
+from instruct.run.directory import RunDirectory
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
 # Above this percentage of a task's test rows among its demonstrations, too.
 MOST_IN_TRAINING = 5.0
+# From this percentage on a fault, or a difference in length, is a warning; below it is only in the table. Judges prefer
+# longer answers: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
+# (Dubois et al. 2024, arXiv 2404.04475).
+FAULTY_PERCENT = 5
+LONGER_PERCENT = 20
+# Bytes; up to this size weights are hashed again for every report, beyond it the hash that training recorded is used.
+_LARGEST = 2**30
+
+
+def comparison_warnings(
+    contents: RunContents,
+    judged: Judged,
+    comparison: ComparisonReport,
+    systems: Mapping[str, SystemReport],
+    overlap: OverlapReport | None,
+) -> list[ReportWarning]:
+    """What a reader must know about a comparison whose claims are settled.
+
+    Args:
+        comparison: its own warnings, about parts of its figures, stay between the others.
+        systems: those whose answers are available, by name.
+    """
+    manifest, names = contents.manifest, (comparison.candidate, comparison.baseline)
+    about_answers = [
+        *left_out_warnings(manifest, *names),
+        *training_warnings(manifest, *names),
+        *overlap_warnings(manifest, overlap, *names),
+        *health_warnings(*names, comparison.leading_figures.finding, systems),
+    ]
+    return [
+        *figure_warnings(comparison),
+        *_doubts(judged, comparison),
+        *map(claim_warning, lineage_warnings(contents.run, manifest, judged.card, judged.step)),
+        *comparison.warnings,
+        *map(claim_warning, about_answers),
+    ]
+
+
+def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
+    """What a comparison's figures say about themselves."""
+    figures, texts = comparison.leading_figures, []
+    if figures.finding == "too few":
+        decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
+        if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
+            decided += f", all of them turns of {counted(figures.conversations, 'conversation')}"
+        texts.append(f"too few: {decided}; a finding takes {LEAST_DECIDED}")
+    if (people := comparison.with_labels) and contradicted(comparison):
+        texts.append(
+            f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
+            f"{rate_and_interval(people)}"
+        )
+    if missing := figures.unread:
+        texts.append(
+            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
+            f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
+            + ", which could reverse the result"
+            * figures.reversible
+        )
+    consistency = comparison.consistency
+    if consistency is not None and consistency < LEAST_CONSISTENCY:
+        pairs = counted(comparison.consistency_n, "pair")
+        changed = f"{round(comparison.consistency_n * (1 - consistency / 100))} of {pairs} ({100 - consistency:.1f} %)"
+        texts.append(f"inconsistent: the verdict changed with the order of the answers for {changed}")
+    return list(map(claim_warning, texts))
+
+
+def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning]:
+    """What a reader must know about the verdicts."""
+    card, both = judged.card, max(judged.times.values()) == 2
+    if figures.partial:
+        yield claim_warning(
+            f"PARTIAL: judging has not finished{f' ({figures.stopped})' if figures.stopped else ''}: "
+            f"{figures.pairs_judged} of {counted(figures.pairs_expected, 'pair')} judged{' in both orders' * both}; "
+            "rerun the judge command to resume"
+        )
+    if judged.prompts and (unknown := len(judged.times.keys() - judged.prompts)):
+        yield claim_warning(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
+    if card and figures.orders != "alone" and judged.leading != card.leading_policy:
+        yield claim_warning(
+            f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
+            "the pairs were shown in one"
+        )
+    if figures.trimmed:
+        pairs = counted(len(judged.times), "pair")
+        yield note_warning(f"the answers of {figures.trimmed} of {pairs} were trimmed to fit the judge's context")
+    if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
+        yield claim_warning(_first_asking(judged, again))
+    if figures.length and (warning := length_warning(figures.length)):
+        yield claim_warning(warning)
+
+
+def _first_asking(judged: Judged, again: int) -> str:
+    """What the win rate is without the verdicts that were read only when the judge was asked again."""
+    first = [
+        replace(judgment, verdict="unparsed", preference=None, ratings=None)
+        if judgment.reason == ASKED_AGAIN
+        else judgment
+        for judgment in judged.judgments
+    ]
+    counts = tally_pairs(judged.results(first).get(judged.leading, []))
+    rate = "none" if counts.win_rate is None else f"{counts.win_rate:.1f} %"
+    return (
+        f"{counted(again, 'verdict')} could be read only when the judge was asked again; by its first replies alone "
+        f"the win rate is {rate} (n = {counts.n_judged})"
+    )
+
+
+def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:
+    """Verdicts that another tool made may prefer one of two identical answers."""
+    outputs = [{pair: row["output"] for pair, row in side.by_pair.items()} if side else {} for side in judged.sides]
+    same = dict(outputs[0].items() & outputs[1].items())
+    if preferred := sum(pair.instruction in same and pair.outcome in ("win", "loss") for pair in judged.pairs):
+        remedy = "" if judged.imported else "; `instruct judge --reparse` makes them ties"
+        yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}")
+
+
+def lineage_warnings(
+    run: RunDirectory, manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]
+) -> list[str]:
+    """Mismatches between what was judged and what the run holds, or between the steps that made it.
+
+    Args:
+        card: the judge's, None if it is missing.
+        step: the manifest's record of the judging, {} if there is none, as for imported verdicts.
+    """
+    warnings = [*_changed_card(card, step), *_package(manifest, card, step)]
+    for name, judged in step.get("inputs", {}).get("answers", {}).items():
+        path = run.answers_path(name)
+        digest = sha256_of(path) if path.is_file() else None
+        if digest != judged:
+            gone = f"are gone: lengths and texts are left out; restore {path}"
+            changed = "have changed since they were judged; judge again"
+            warnings.append(f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}")
+        if not name.endswith(".json"):
+            warnings += _made(run, manifest, name, digest if digest == judged else None)
+    return warnings
+
+
+def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | None) -> list[str]:
+    """How a system of the run was trained and answered; `digest` None: its answers are missing or already reported."""
+    steps, shown = manifest["steps"], one_line(name, 60)
+    answered, trained = steps.get("answers", {}), steps.get(f"train/{name}", {})
+    generated = answered.get("results", {}).get(name, {}).get("sha256")
+    if generated is None:
+        return []
+    if digest is not None and digest != generated:
+        return [f"the answers of {shown} are not those that this run generated"]
+    found = []
+    template, wanted = answered["inputs"].get("template"), trained.get("inputs", {}).get("template")
+    if template and wanted and template != wanted:
+        found.append(f"{shown} answered with the template {template} but was trained with {wanted}")
+    weights = answered["inputs"].get("weights", {}).get(name)
+    now = _weights(run.adapters / name, trained.get("results", {}).get("sha256", {}))
+    if weights and now and weights != now:
+        found.append(f"the weights of {shown} have changed since it answered; generate and judge again")
+    return found
+
+
+def _weights(folder: Path, recorded: dict[str, str]) -> str | None:
+    """The hash of the first weight file, which the answers' step records; None if it is missing and unrecorded."""
+    files = sorted(folder.glob("*.safetensors"))
+    if files and files[0].stat().st_size <= _LARGEST:
+        return sha256_of(files[0])
+    return next((recorded[file] for file in sorted(recorded) if file.endswith(".safetensors")), None)
+
+
+def _package(manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
+    """Whether alpaca-eval changed: an annotator's prompts, parser and seed rule come from the installed package."""
+    if card is None or not card.annotator or not step:
+        return []
+    judged, now = (known.get("alpaca-eval") for known in (manifest["versions"] | step.get("versions", {}), versions()))
+    if None in (judged, now) or judged == now:
+        return []
+    return [f"alpaca-eval was {one_line(judged, 40)} when these verdicts were made and is {now} now"]
+
+
+def _changed_card(card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
+    """Whether the card gives other verdicts now than when its verdicts were made, or none at all."""
+    digest = step.get("inputs", {}).get("card")
+    if card is None or digest is None:
+        return []
+    try:
+        changed = card.sha256() != digest
+    except InputError as error:
+        return [f"the judge's card can no longer be read in full: {one_line(error)}"]
+    return ["the judge's card has changed since these verdicts were made; judge again"] * changed
 
 
 def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
@@ -69,29 +274,54 @@ def task_warnings(tasks: TaskReport) -> list[ReportWarning]:
     return [claim_warning(text) for text in sorted(seen)]
 
 
-def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
-    """What a comparison's figures say about themselves."""
-    figures, texts = comparison.leading_figures, []
-    if figures.finding == "too few":
-        decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
-        if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
-            decided += f", all of them turns of {counted(figures.conversations, 'conversation')}"
-        texts.append(f"too few: {decided}; a finding takes {LEAST_DECIDED}")
-    if (people := comparison.with_labels) and contradicted(comparison):
-        texts.append(
-            f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
-            f"{rate_and_interval(people)}"
-        )
-    if missing := figures.unread:
-        texts.append(
-            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
-            + ", which could reverse the result"
-            * figures.reversible
-        )
-    consistency = comparison.consistency
-    if consistency is not None and consistency < LEAST_CONSISTENCY:
-        pairs = counted(comparison.consistency_n, "pair")
-        changed = f"{round(comparison.consistency_n * (1 - consistency / 100))} of {pairs} ({100 - consistency:.1f} %)"
-        texts.append(f"inconsistent: the verdict changed with the order of the answers for {changed}")
-    return list(map(claim_warning, texts))
+def overlap_warnings(
+    manifest: dict[str, Any], overlap: OverlapReport | None, candidate: str, baseline: str
+) -> list[str]:
+    """A warning for a comparison with a system that was trained on rows in which evaluation prompts were found."""
+    if overlap is None or not (overlap.exact or overlap.shared):
+        return []
+    trained = [name for name in (candidate, baseline) if f"train/{name}" in manifest["steps"]]
+    if not trained:
+        return []
+    return [f"{overlap_text(overlap.model_dump())}, on which {' and '.join(trained)} trained"]
+
+
+def health_warnings(candidate: str, baseline: str, finding: str, systems: Mapping[str, SystemReport]) -> list[str]:
+    """What a reader must know about two systems' answers before believing a verdict on them.
+
+    `systems`: those whose answers are available, by name; `finding` as in TallyFigures.
+    """
+    both = [systems[name] for name in (candidate, baseline) if name in systems]
+    winner = {"candidate": candidate, "baseline": baseline}.get(finding)
+    warnings = [warning for system in both for warning in _faults(system)]
+    return warnings + (_longer(both, winner) if len(both) == 2 else [])
+
+
+def _faults(system: SystemReport) -> list[str]:
+    health, n = system.health, system.n
+    limit = "cut off at the length limit"
+    parts = {"empty": health.empty, limit: health.truncated or 0, "repetitive": health.repeated}
+    said = [
+        f"{count} of {n} ({100 * count / n:.0f} %) are {fault}"
+        for fault, count in parts.items()
+        if 100 * count >= FAULTY_PERCENT * n
+    ]
+    if health.failed:
+        said.insert(0, f"{health.failed} of {n} ({100 * health.failed / n:.0f} %) are missing: refused, or failed")
+    return [f"the answers of {one_line(system.name, 60)}: {', '.join(said)}"] if said else []
+
+
+def _longer(both: Sequence[SystemReport], winner: str | None) -> list[str]:
+    """A warning if one side's answers are much longer."""
+    shorter, longer = sorted(both, key=lambda system: system.health.mean_characters)
+    least, most = shorter.health.mean_characters, longer.health.mean_characters
+    if most == least or 100 * (most - least) < LONGER_PERCENT * least:
+        return []
+    name, other = (one_line(system.name, 60) for system in (longer, shorter))
+    by = f"{100 * (most / least - 1):.0f} % longer" if least else "longer"
+    who = f"the winner's answers ({name})" if winner == longer.name else f"the answers of {name}"
+    lost = ", and yet they lost" if winner == shorter.name else ""
+    return [
+        f"{who} are {by} than those of {other} (mean {most:.0f} and {least:.0f} characters){lost}; judges tend to "
+        "prefer longer answers"
+    ]

@@ -14,15 +14,14 @@ from instruct.analysis.results import SeedSpread, rounded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
+from instruct.reporting.comparison_tables import seeds_table
 from instruct.reporting.document import Caution, Document
-from instruct.reporting.exports.csv_rows import csv_text, ends
+from instruct.reporting.exports import csv_text, ends
 from instruct.reporting.figures.judges import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
 from instruct.reporting.rankings import Entry, Ranking, Strengths, entries_of, ranking_tables, rankings, strengths
 from instruct.reporting.render.html import image, tables_page
-from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.render.terminal import render_terminal
-from instruct.reporting.report_tables import seeds_table
+from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability, span
 from instruct.run.directory import RunDirectory

@@ -1,18 +1,22 @@
-"""One comparison's figures, from its pair results and from what the run says about how they were made."""
+"""Comparisons: the figures of each one, from its pair results and from what the run says about how they were made; what
+is said of several, over training seeds, by panels of judges, in pairs; and which findings hold.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from instruct.analysis import results
-from instruct.analysis.claims import agreeing_interval
-from instruct.analysis.inference import power, sign_flip_test, sign_test
-from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures, length_warning
-from instruct.analysis.outcomes import ASKED_AGAIN, UNKNOWN_ORDER, PairResult
+from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of, holm
+from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
+from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy
+from instruct.analysis.panel import agreements, majority, votes
+from instruct.analysis.seeds import seed_spread
 from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import style_control, style_counts, style_features
@@ -20,18 +24,12 @@ from instruct.base.errors import counted
 from instruct.data.evaluation import turn_of
 from instruct.judging.store import Judgment
 from instruct.reporting import model
+from instruct.reporting.cautions import identical_warnings
 from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, length_control
-from instruct.reporting.model import (
-    ComparisonReport,
-    ReportWarning,
-    TallyFigures,
-    claim_warning,
-    note_warning,
-    recorded,
-)
-from instruct.reporting.provenance import lineage_warnings
-from instruct.reporting.read import Judged, RunContents
+from instruct.reporting.model import ComparisonReport, Panel, ReportData, TallyFigures, claim_warning, recorded
+from instruct.reporting.read import Judged, RunContents, in_conversations
+from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
@@ -40,10 +38,9 @@ _MOST_REASONS = 20
 def comparison_figures(contents: RunContents, judged: Judged, difficulty: Difficulty | None) -> ComparisonReport:
     """What report.json holds about one comparison, with the warnings about how its verdicts were made."""
     judgments, card, recorded_results = judged.judgments, judged.card, judged.step.get("results", {})
-    times = Counter(judgment.instruction for judgment in judgments)
-    shown = max(times.values())
-    wanted = judged.prompts or times.keys()
-    complete = sum(times[instruction] == shown for instruction in wanted)
+    shown = max(judged.times.values())
+    wanted = judged.prompts or judged.times.keys()
+    complete = sum(judged.times[instruction] == shown for instruction in wanted)
     rule, stopped = stop_rule(judged), recorded_results.get("stopped")
     looked = sequential(judged.pairs, wanted, rule) if rule else None
     unfinished = complete < len(wanted) and not (looked and looked.met)
@@ -57,7 +54,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
     people, cautions = with_labels(judged, contents.labels)
-    figures = ComparisonReport(
+    return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
         leading=judged.leading,
@@ -85,16 +82,12 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         noise=judged.noise,
         requests=len({key for one in (judgments, *judged.samples) for judgment in one for key in judgment.key.split()}),
         notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
-        warnings=[],
+        warnings=[
+            *map(claim_warning, doubts),
+            *identical_warnings(judged),
+            *map(claim_warning, cautions),
+        ],
     )
-    figures.warnings = [
-        *_doubts(judged, figures, times),
-        *map(claim_warning, lineage_warnings(contents.run, contents.manifest, card, judged.step)),
-        *map(claim_warning, doubts),
-        *_identical(judged),
-        *map(claim_warning, cautions),
-    ]
-    return figures
 
 
 def _notes_on_file(judged: Judged) -> Iterator[str]:
@@ -102,56 +95,6 @@ def _notes_on_file(judged: Judged) -> Iterator[str]:
         yield "these verdicts were read from a file, not made in this run"
     if unknown := sum(judgment.reason == UNKNOWN_ORDER for judgment in judged.judgments):
         yield f"{UNKNOWN_ORDER}: {counted(unknown, 'verdict')} left out of the figures about positions"
-
-
-def _doubts(judged: Judged, figures: ComparisonReport, times: Counter[str]) -> Iterator[ReportWarning]:
-    """What a reader must know about the verdicts; `times`: how often each pair was shown."""
-    card, both = judged.card, max(times.values()) == 2
-    if figures.partial:
-        yield claim_warning(
-            f"PARTIAL: judging has not finished{f' ({figures.stopped})' if figures.stopped else ''}: "
-            f"{figures.pairs_judged} of {counted(figures.pairs_expected, 'pair')} judged{' in both orders' * both}; "
-            "rerun the judge command to resume"
-        )
-    if judged.prompts and (unknown := len(times.keys() - judged.prompts)):
-        yield claim_warning(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
-    if card and figures.orders != "alone" and judged.leading != card.leading_policy:
-        yield claim_warning(
-            f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
-            "the pairs were shown in one"
-        )
-    if figures.trimmed:
-        pairs = counted(len(times), "pair")
-        yield note_warning(f"the answers of {figures.trimmed} of {pairs} were trimmed to fit the judge's context")
-    if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
-        yield claim_warning(_first_asking(judged, again))
-    if figures.length and (warning := length_warning(figures.length)):
-        yield claim_warning(warning)
-
-
-def _first_asking(judged: Judged, again: int) -> str:
-    """What the win rate is without the verdicts that were read only when the judge was asked again."""
-    first = [
-        replace(judgment, verdict="unparsed", preference=None, ratings=None)
-        if judgment.reason == ASKED_AGAIN
-        else judgment
-        for judgment in judged.judgments
-    ]
-    counts = tally_pairs(judged.results(first).get(judged.leading, []))
-    rate = "none" if counts.win_rate is None else f"{counts.win_rate:.1f} %"
-    return (
-        f"{counted(again, 'verdict')} could be read only when the judge was asked again; by its first replies alone "
-        f"the win rate is {rate} (n = {counts.n_judged})"
-    )
-
-
-def _identical(judged: Judged) -> Iterator[ReportWarning]:
-    """Verdicts that another tool made may prefer one of two identical answers."""
-    outputs = [{pair: row["output"] for pair, row in side.by_pair.items()} if side else {} for side in judged.sides]
-    same = dict(outputs[0].items() & outputs[1].items())
-    if preferred := sum(pair.instruction in same and pair.outcome in ("win", "loss") for pair in judged.pairs):
-        remedy = "" if judged.imported else "; `instruct judge --reparse` makes them ties"
-        yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}")
 
 
 def stop_rule(judged: Judged) -> StopRule | None:
@@ -261,3 +204,129 @@ def _reasons(judgments: Iterable[Judgment]) -> list[model.ReasonCount]:
         model.ReasonCount(verdict=verdict, reason=reason, n=n)
         for (verdict, reason), n in [*ranked[:_MOST_REASONS], *others]
     ]
+
+
+def seed_spreads(
+    compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]
+) -> list[results.SeedSpread]:
+    """For every comparison that a judge made with several seeds, the win rates and their spread.
+
+    Seed is paired with seed: a comparison of systems with different seeds belongs to none. Nor does one without any
+    verdict, or one that a different policy leads.
+
+    Args:
+        seeds: by system, see `seeds_of`.
+    """
+    groups: dict[tuple[str, ...], dict[int, tuple[float, Mapping[str, float | None]]]] = {}
+    for judged, comparison in compared:
+        judge, *names = judged.key
+        rate = comparison.leading_figures.win_rate
+        different = {seeds[name] for name in names if name in seeds}
+        if rate is not None and len(different) == 1:
+            (seed,) = different
+            systems = (without_seed(name, seed) for name in names)
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = rate, judged.scores()
+    spreads = []
+    for (judge, policy, candidate, baseline), by_seed in groups.items():
+        if len(by_seed) > 1:
+            ordered = sorted(by_seed)
+            rates, scores = zip(*(by_seed[seed] for seed in ordered), strict=True)
+            spread = seed_spread(rates, scores)
+            about = {"judge": judge, "policy": policy, "candidate": candidate, "baseline": baseline}
+            spreads.append(
+                recorded(results.SeedSpread, spread, **about, seeds=ordered, win_rates=list(rates), p=spread.p)
+            )
+    return spreads
+
+
+def paired(found: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Paired]:
+    """For every two candidates that a judge compared with one baseline, the difference of their win rates.
+
+    Under the policy that leads for both, or `single` if different policies lead. Systems trained with different seeds
+    are not paired: seed_spreads shows what a seed changes.
+    """
+    rows = []
+    for one, other in itertools.combinations(found, 2):
+        (judge, first, baseline), (another, second, other_baseline) = one.key, other.key
+        if (judge, baseline) != (another, other_baseline) or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
+            continue
+        policy: Policy = one.leading if one.leading == other.leading else "single"
+        difference = paired_difference(one.scores(policy), other.scores(policy))
+        names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
+        rows.append(recorded(results.Paired, difference, **names, p=difference.p))
+    return rows
+
+
+def panels_of(found: Sequence[Judged]) -> list[Panel]:
+    """Who voted, how they agree, and the majority of each panel: several judges of one comparison and the same sets."""
+    members: dict[tuple[str, ...], list[Judged]] = {}
+    for judged in found:
+        members.setdefault((*judged.key[1:], *judged.eval_sets), []).append(judged)
+    panels = []
+    for (candidate, baseline, *_), panel in members.items():
+        outcomes = {judged.key.judge: {pair.instruction: pair.outcome for pair in judged.pairs} for judged in panel}
+        identical = {pair.instruction for judged in panel for pair in judged.pairs if pair.tie == "identical"}
+        voted = votes(outcomes, identical)
+        if sum(map(bool, voted.values())) < 2:
+            continue
+        together = {pair: name for judged in panel for pair, name in judged.conversations.items()}
+        most = in_conversations(majority(outcomes, identical), together)
+        looked, counts = _sequential(panel, most), tally_pairs(most)
+        panels.append(
+            Panel(
+                candidate=candidate,
+                baseline=baseline,
+                policies={judged.key.judge: judged.leading for judged in panel},
+                votes=voted,
+                agreements=agreements({name: outcomes[name] for name in voted if voted[name]}, identical),
+                majority=leading_figures(counts, looked),
+                significance=significance(counts, looked),
+            )
+        )
+    return panels
+
+
+def _sequential(panel: Sequence[Judged], most: Sequence[PairResult]) -> results.Sequential | None:
+    """The confidence sequence of a panel with members that were to stop early, over the pairs that all of these judged.
+
+    A majority over pairs whose number was chosen by its own votes must not be tested as if it had been fixed.
+    """
+    early = [(judged, rule) for judged in panel if (rule := stop_rule(judged))]
+    if not early:
+        return None
+    seen = set.intersection(*({pair.instruction for pair in judged.pairs} for judged, _ in early))
+    ours = panel[0].sides[0]
+    pairs = set(ours.by_pair) if ours else {pair.instruction for pair in most}
+    return sequential([pair for pair in most if pair.instruction in seen], pairs, early[0][1])
+
+
+def settle(report: ReportData) -> None:
+    """Set every finding by its test, corrected for all claims of the judge, and make the interval agree with it.
+
+    Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
+    among themselves. The majorities of panels are corrected like the claims of one judge.
+    """
+    for judge in report.judges:
+        alone = [comparison for comparison in judge.comparisons if not comparison.spread]
+        _settle_together([*(spread for spread in report.seeds if spread.judge == judge.name), *alone])
+        _settle_together([comparison for comparison in judge.comparisons if comparison.spread])
+    for one_seed in (False, True):
+        _settle_together([panel for panel in report.panels if panel.one_seed == one_seed])
+
+
+def _settle_together(claims: Sequence[results.SeedSpread | ComparisonReport | Panel]) -> None:
+    tests = [(claim, claim if isinstance(claim, results.SeedSpread) else claim.significance) for claim in claims]
+    tested = [(claim, test) for claim, test in tests if test]  # a majority of an older report has no test
+    made = sum(test.p is not None for _, test in tested)
+    for (claim, test), adjusted in zip(tested, holm([test.p for _, test in tested]), strict=True):
+        test.adjusted_p, test.claims = adjusted, made
+        if isinstance(claim, results.SeedSpread):
+            claim.finding = finding_of(adjusted, claim.mean, len(claim.seeds) >= LEAST_SEEDS)
+            claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
+        else:
+            figures = claim.leading_figures
+            graded = figures.interval if figures.graded else None
+            units = figures.n_judged if figures.conversations is None else figures.conversations
+            enough = enough_decided(figures.win, figures.loss, units)
+            figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
+            figures.interval = agreeing_interval(figures.interval, figures.finding)

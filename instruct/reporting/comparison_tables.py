@@ -1,4 +1,4 @@
-"""The tables of a judge's comparisons, and of a panel of judges."""
+"""The tables of a judge's comparisons, of a panel of judges, and of comparisons over training seeds and in pairs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import StyleControl
+from instruct.analysis.results import SeedSpread, StyleControl
 from instruct.analysis.style import STYLE_TERMS
-from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
-from instruct.reporting.tables import RATE, Column, Table, columns_table
-from instruct.reporting.text import POLICIES, probability
+from instruct.reporting.model import ComparisonReport, Panel, Ratings, ReportData, TallyFigures
+from instruct.reporting.tables import RATE, Column, Table, columns_table, text_columns
+from instruct.reporting.text import POLICIES, number, probability
 
 _RATES = (
     "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
     "with every unparsed and failed pair lost or won."
+)
+
+_SEEDS = (
+    "The same comparison with systems trained with different seeds. The standard deviation is between the seeds' "
+    "win rates. The interval over seeds (Student's t) covers other trainings, answering these prompts; the one "
+    "over both also covers other prompts. The intervals above cover other prompts for one training."
+)
+_PAIRED = (
+    "The first's win rate minus the second's, in points, over the prompts judged for both, with its bootstrap "
+    "interval and the p-value of the paired permutation test. Not corrected for the number of comparisons."
 )
 
 # A row of a table: a comparison, and what of it the row is about.
@@ -336,3 +346,30 @@ def panel_tables(panel: Panel) -> list[Table]:
         columns_table(f"{title}, majority", [_Tally("majority", panel.majority)], tally, note),
         columns_table(f"{title}, agreement", panel.agreements, agreement),
     ]
+
+
+def seeds_table(spreads: Sequence[SeedSpread], run: str = "") -> Table:
+    """Comparisons made with several training seeds, over all of them; `run`: which run's, if there are several."""
+    columns = [
+        *text_columns("judge", "policy", "candidate", "baseline"),
+        Column("seeds", lambda spread: ", ".join(map(str, spread.seeds)), text=True),
+        Column("win rates", lambda spread: ", ".join(map(number, spread.win_rates)), text=True),
+        Column("mean"),
+        Column("standard deviation", "standard_deviation"),
+        Column("95 % CI over seeds", "interval_seeds"),
+        Column("over seeds and prompts", "interval_both"),
+        Column("adjusted p", lambda spread: probability(spread.adjusted_p)),
+    ]
+    return columns_table(f"Training seeds of {run}" if run else "Training seeds", spreads, columns, _SEEDS)
+
+
+def paired_table(report: ReportData) -> Table:
+    """Systems that a judge compared with the same baseline."""
+    columns = [
+        *text_columns("judge", "policy", "first", "second", "baseline"),
+        Column("prompts", "n"),
+        Column("difference"),
+        Column("95 % CI", "interval"),
+        Column("p", lambda paired: probability(paired.p)),
+    ]
+    return columns_table("Systems with the same baseline", report.paired, columns, _PAIRED)

@@ -14,7 +14,13 @@ from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
 from instruct.reporting.bench import bench_tables
 from instruct.reporting.cautions import judge_warnings, task_warnings
-from instruct.reporting.comparison_tables import brief_table, comparison_tables, panel_tables
+from instruct.reporting.comparison_tables import (
+    brief_table,
+    comparison_tables,
+    paired_table,
+    panel_tables,
+    seeds_table,
+)
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import (
     ComparisonReport,
@@ -25,7 +31,7 @@ from instruct.reporting.model import (
     TallyFigures,
     claim_warning,
 )
-from instruct.reporting.report_tables import lineage_tables, report_tables
+from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
 from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
@@ -50,6 +56,11 @@ class Paragraph:
     text: str
     about: str = ""
     label: str = ""
+
+    @property
+    def labeled(self) -> str:
+        """The text after its label, if it has one."""
+        return f"{self.label}: {self.text}" if self.label else self.text
 
 
 @dataclass(frozen=True)
@@ -332,8 +343,9 @@ def _numbers(report: ReportData) -> list[Block]:
     blocks += [*shown("length_difference"), *(table for panel in report.panels for table in panel_tables(panel))]
     blocks += shown(*TEXT_FIGURES)
     blocks += [*text_tables(report.texts), *task_tables(report.tasks)]
-    for table in report_tables(report):
-        blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
+    for table in (seeds_table(report.seeds), paired_table(report), answers_table(report), trainings_table(report)):
+        if table.rows:
+            blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
     return [*blocks, *shown("training", "perplexity", "task_curves")]
 
 

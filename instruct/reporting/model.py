@@ -51,7 +51,7 @@ class Health(Record):
     """How many of a system's answers are `empty`, `truncated` (at the length limit) and `repeated`, and their lengths.
 
     `failed`: prompts that got no answer, which count nowhere else; the key is left out if there is none.
-    `repeated`: more than half of the answer's 4-grams repeat an earlier one (instruct.reporting.health). Tokens and
+    `repeated`: more than half of the answer's 4-grams repeat an earlier one (instruct.reporting.provenance). Tokens and
     `truncated` are None for answers from elsewhere.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -79,6 +80,11 @@ class Judged:
         ours = self.sides[0]
         return set(ours.of_sets(self.eval_sets).by_pair) if ours else set()
 
+    @cached_property
+    def times(self) -> Counter[str]:
+        """How often each pair was shown."""
+        return Counter(judgment.instruction for judgment in self.judgments)
+
     def results(self, judgments: Sequence[Judgment]) -> dict[Policy, list[PairResult]]:
         """The pairs' results under each policy; without a card, no author's rule is known."""
         return results_by_policy(judgments, self.card.verdict.parser if self.card else None, self.margins)
@@ -154,6 +160,12 @@ class RunContents:
         """The comparisons in the order of the report, where a judge's stand together."""
         judges = list(dict.fromkeys(judged.key.judge for judged in self.judged))
         return sorted(self.judged, key=lambda judged: judges.index(judged.key.judge))
+
+
+def seeds_of(config: Mapping[str, Any]) -> dict[str, int]:
+    """The training seed of each system that has one of its own."""
+    systems = (config.get("systems") or {}).items()
+    return {name: system["seed"] for name, system in systems if system.get("seed") is not None}
 
 
 def read_run(folder: str | Path) -> RunContents:

@@ -15,7 +15,7 @@ from instruct.reporting.cautions import LEAST_CONSISTENCY
 from instruct.reporting.document import Block, Document, Paragraph, Section
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, policy_rows
 from instruct.reporting.render.html import tables_page
-from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.tables import columns_table, text_columns
 from instruct.reporting.text import adjusted, claim_figures, name, number, span, unread
 

@@ -8,24 +8,22 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from instruct.base.errors import InputError, first_problem
+from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import write_atomically
+from instruct.base.output import say
 from instruct.reporting.build import build
 from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.claims import settle
+from instruct.reporting.comparison import settle
 from instruct.reporting.document import document, summary
-from instruct.reporting.exports import write_exports
-from instruct.reporting.exports.csv_rows import figures_rows
+from instruct.reporting.exports import figures_rows, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
 from instruct.reporting.read import read_run
-from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.render.page import render_page, write_page
-from instruct.reporting.render.page_pairs import packed_pairs
-from instruct.reporting.render.slack import render_slack
-from instruct.reporting.render.terminal import render_terminal
+from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
+from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.text import bench_headlines, headline, seeds_headline
+from instruct.run.directory import RunDirectory
 
 # This version's report.json has the warnings that were read from the run, not those that follow from the figures.
 _WITHOUT_FIGURE_WARNINGS = 4
@@ -183,3 +181,24 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
 def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> Report:
     """The report of a run, without writing it; raises as write_report."""
     return Report.of(build(read_run(run_folder), difficulty))
+
+
+def written_report(folder: Path, difficulty: Difficulty | None = None, failure: InstructError | None = None) -> Report:
+    """Write a run's report, a partial one if `failure` ended the judging.
+
+    Raises:
+        InstructError: `failure`, if there is nothing to report.
+        InputError: there is nothing to report, and nothing failed.
+    """
+    try:
+        return write_report(folder, difficulty).report
+    except InputError as error:
+        raise failure or error from None
+
+
+def print_written(report: Report, folder: Path) -> None:
+    """Print the summary of a run's report, and where it is."""
+    path = RunDirectory(folder).report / "report.md"
+    say(str(report))
+    say(f"report: {path}")
+    say(f"page: {path.with_suffix('.html')}")

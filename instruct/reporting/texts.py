@@ -26,7 +26,7 @@ from instruct.analysis.measured_results import (
 )
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
-from instruct.reporting.claims import seeds_of
+from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import Column, Table, columns_table, text_columns
 from instruct.reporting.text import probability
 from instruct.run.measurements import Measurement, Metrics, metric_step

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from instruct.base.errors import one_line
-from instruct.reporting.render import markdown, terminal
-from instruct.reporting.render.markdown import escape_markdown
+from instruct.reporting.render.lines import escape_markdown, markdown_section, terminal_table
 from instruct.reporting.tables import Table
 from instruct.reporting.text import probability
 from instruct.validation.agreement import COIN
@@ -24,7 +23,7 @@ def render_terminal(head: Sequence[str], agreement: Record) -> str:
     """`head`, then the tables, as plain text without control characters."""
     lines = [one_line(line, 1000) for line in head]
     for table in _tables(agreement):
-        lines += ["", table.title, *terminal.table_lines(table, 80, indent=2)]
+        lines += ["", table.title, *terminal_table(table, 80, indent=2)]
     return "\n".join(lines) + "\n"
 
 
@@ -34,7 +33,7 @@ def render_markdown(title: str, head: Sequence[str], agreement: Record) -> str:
     for line in head:
         lines += [escape_markdown(line, 1000), ""]
     for table in _tables(agreement):
-        lines += markdown.section(table, 2)
+        lines += markdown_section(table, 2)
     return "\n".join(lines).rstrip() + "\n"
 
 

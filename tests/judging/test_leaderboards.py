@@ -9,7 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.judging.interchange.exchange import export_from_run, import_into_run
-from instruct.phases.report import written_report
+from instruct.reporting.report import written_report
 
 BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3}
 CHOICES = (*BATTLES, None)

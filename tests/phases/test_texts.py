@@ -9,9 +9,9 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.phases.report import written_report
 from instruct.phases.texts import evaluate_texts
 from instruct.reporting.document import document
+from instruct.reporting.report import written_report
 
 HUMAN = [f"On day {n} the {('cat', 'dog', 'owl')[n % 3]} walked {n} miles to see the old town." for n in range(12)]
 

@@ -11,7 +11,7 @@ from instruct.analysis.measured_results import Bench, BenchDifference, BenchSyst
 from instruct.analysis.seeds import score_difference
 from instruct.reporting import bench
 from instruct.reporting.document import document
-from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.report import build_report
 from instruct.reporting.text import bench_headlines
 

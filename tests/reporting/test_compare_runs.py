@@ -18,7 +18,7 @@ from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.compare_runs import compare_runs, render_table, write_comparison
-from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.lines import render_markdown
 from instruct.run.directory import RunDirectory
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")

@@ -12,10 +12,17 @@ from huggingface_hub import ModelCard
 
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
-from instruct.reporting.exports import write_exports
-from instruct.reporting.exports.csv_rows import cell, csv_text, figures_rows, leaderboards
-from instruct.reporting.exports.latex import escape_latex, latex_tables, win_rate_tables
-from instruct.reporting.exports.model_card import evaluated_model_cards
+from instruct.reporting.exports import (
+    cell,
+    csv_text,
+    escape_latex,
+    evaluated_model_cards,
+    figures_rows,
+    latex_tables,
+    leaderboards,
+    win_rate_tables,
+    write_exports,
+)
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")

@@ -17,7 +17,6 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
-from instruct.reporting.health import answers_health, histogram_edges
 from instruct.reporting.model import (
     ComparisonReport,
     EvaluationLog,
@@ -27,6 +26,7 @@ from instruct.reporting.model import (
     Training,
     TrainingLog,
 )
+from instruct.reporting.provenance import answers_health, histogram_edges
 from instruct.reporting.report import Report, build_report, write_report
 
 HOSTILE = [

@@ -10,7 +10,7 @@ import yaml
 
 from instruct.base.files import write_atomically
 from instruct.reporting.compare_runs import compare_runs
-from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.report import build_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")

@@ -11,8 +11,9 @@ from pages import warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
-from instruct.reporting.health import answers_health, health_warnings, histogram_edges
+from instruct.reporting.cautions import health_warnings
 from instruct.reporting.model import Health, LengthHistogram, SystemReport
+from instruct.reporting.provenance import answers_health, histogram_edges
 from instruct.reporting.report import build_report, write_report
 
 

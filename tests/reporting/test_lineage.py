@@ -100,7 +100,7 @@ def test_weights_changed_after_generation_give_a_warning(whole):
 
 
 def test_large_weights_are_not_hashed_again(whole, monkeypatch):
-    monkeypatch.setattr("instruct.reporting.provenance._LARGEST", 3)
+    monkeypatch.setattr("instruct.reporting.cautions._LARGEST", 3)
     write_atomically(whole.adapters / "emo" / "adapter_model.safetensors", "trained again")
     assert warnings_of(whole) == []
     change(whole, "train/emo", "results", sha256={"adapter_model.safetensors": "f" * 64})

@@ -19,9 +19,7 @@ from instruct.base.replies import Completion
 from instruct.command.main import main
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.read import read_run
-from instruct.reporting.render import page_pairs
-from instruct.reporting.render.page import render_page, write_page
-from instruct.reporting.render.page_pairs import packed_pairs
+from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.report import Report, build_report
 
 
@@ -149,7 +147,7 @@ def test_a_partly_judged_pair_is_marked_as_open(run, card, write_answers, judge_
 
 
 def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
-    monkeypatch.setattr(page_pairs, "MOST_PAIRS", 2)
+    monkeypatch.setattr("instruct.reporting.render.page.MOST_PAIRS", 2)
     (comparison,) = unpacked(pairs_of(judged))["comparisons"]
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
 

@@ -18,8 +18,7 @@ from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.document import Brief, document
 from instruct.reporting.model import ComparisonReport, JudgeReport
-from instruct.reporting.render.markdown import escape_markdown
-from instruct.reporting.render.terminal import table_lines
+from instruct.reporting.render.lines import escape_markdown, terminal_table
 from instruct.reporting.report import Report, build_report, write_report
 from instruct.reporting.tables import Table
 from instruct.reporting.text import headline
@@ -154,7 +153,7 @@ def test_a_table_in_the_terminal_has_what_differs_and_fits(run, card, write_answ
     assert two.split() == ["candidate", "baseline", "n", "win", "tie", "loss", "win", "rate", "95", "%", "CI"]
     for report in golden_reports():
         tables = [block.content for block in document(report).opening if isinstance(block, Brief)]
-        lines = [line for table in tables if isinstance(table, Table) for line in table_lines(table)]
+        lines = [line for table in tables if isinstance(table, Table) for line in terminal_table(table)]
         assert lines
         assert max(map(len, lines)) <= 80
         assert "policy" not in lines[0] or any("(leads)" not in line for line in lines[2:])

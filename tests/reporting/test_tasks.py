@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from instruct.config import make_config
-from instruct.phases.report import written_report
 from instruct.reporting.document import document
-from instruct.reporting.report import Report
+from instruct.reporting.report import Report, written_report
 from instruct.reporting.tasks import task_tables
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values

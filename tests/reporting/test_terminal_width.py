@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from instruct.base.output import wrapped
-from instruct.reporting.render.terminal import table_lines
+from instruct.reporting.render.lines import terminal_table
 from instruct.reporting.report import build_report
 from instruct.reporting.tables import Table
 
@@ -56,7 +56,7 @@ def test_a_summary_in_a_file_has_a_line_per_sentence(judged):
 
 def test_a_table_that_fits_keeps_its_rows():
     with terminal():
-        lines = table_lines(Table("t", ["name", "n"], [["emo", 1], ["mle", 20]]))
+        lines = terminal_table(Table("t", ["name", "n"], [["emo", 1], ["mle", 20]]))
     assert lines == ["name   n", "----  --", "emo    1", "mle   20"]
 
 
@@ -64,7 +64,7 @@ def test_rows_that_do_not_fit_next_to_each_other_go_below():
     header = ["name", *(f"figure {number}" for number in range(12))]
     rows = [[f"a system with a long name {row}", *range(12)] for row in range(3)]
     with terminal():
-        lines = table_lines(Table("t", header, rows), indent=2)
+        lines = terminal_table(Table("t", header, rows), indent=2)
     assert max(map(len, lines)) <= 80
     assert " ".join(lines[0].split()) == "name a system with a long name 0 a system with a long name 1"
     assert lines[13:15] == ["", "  name       a system with a long name 2"]

@@ -1,0 +1,204 @@
+"""A document as lines of text: as Markdown, for a terminal, and as Slack's mrkdwn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from instruct.base.errors import one_line
+from instruct.base.output import terminal_width, wrapped
+from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Section, Verdict
+from instruct.reporting.model import Figure
+from instruct.reporting.tables import Table
+
+_SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
+_MRKDWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//"}
+
+
+def escape_markdown(text: object, limit: int = 2000) -> str:
+    """Foreign text as one line of Markdown that shows it and does nothing else: no markup, table cell, HTML or link."""
+    line = _SPECIAL.sub(lambda match: "\\" + match.group(), one_line(text, limit))
+    for mark, entity in _MARKDOWN.items():
+        line = line.replace(mark, entity)
+    return re.sub(r"(www)\.", r"\1&#46;", line, flags=re.IGNORECASE)
+
+
+def render_markdown(document: Document) -> str:
+    """The whole document, with links to its figures."""
+    lineage = [Section("Lineage", list(document.lineage))] if document.lineage else []
+    lines = _blocks([*document.opening, *document.numbers, *lineage], 2)
+    return "\n".join([f"# {escape_markdown(document.title)}", "", *lines]).rstrip() + "\n"
+
+
+def _blocks(blocks: Sequence[Block], level: int) -> list[str]:
+    lines: list[str] = []
+    shown = [block for block in blocks if not isinstance(block, Brief)]
+    for block, following in zip(shown, [*shown[1:], None], strict=True):
+        lines += _markdown_block(block, level)
+        if not (isinstance(block, Verdict) and isinstance(following, Verdict)):  # the items of one list
+            lines.append("")
+    return lines
+
+
+def _markdown_block(block: Block, level: int) -> list[str]:
+    match block:
+        case Caution():
+            about = f", {escape_markdown(block.about)}" if block.about else ""
+            return [f"> **Warning{about}:** {escape_markdown(block.warning.text)}"]
+        case Verdict():
+            details = [*block.details, *(f"Warning: {warning}" for warning in block.warnings)]
+            return [f"- **{escape_markdown(block.headline)}**", *(f"  - {escape_markdown(text)}" for text in details)]
+        case Paragraph():
+            return [escape_markdown(block.labeled)]
+        case Listing():
+            lines = _listing(block, escape_markdown, "**", ("- ", "  - "))
+            return [lines[0], "", *lines[1:]] if block.missing else lines
+        case Section():
+            return [f"{'#' * level} {escape_markdown(block.title)}", "", *_blocks(block.blocks, level + 1)[:-1]]
+        case Figure():
+            return [f"![{escape_markdown(block.title)}]({block.png})"]
+        case Table():
+            return markdown_section(block, level)[:-1]
+    return []
+
+
+def _listing(block: Listing, escape: Callable[[str], str], bold: str, bullets: tuple[str, str]) -> list[str]:
+    """The title of what is missing, and each sentence, in bold letters if it is titled, with those that explain it."""
+    bold = "" if block.missing or not block.title else bold
+    lines = [f"{escape(block.title)}:"] if block.missing else []
+    for text, details in block.items:
+        lines += [f"{bullets[0]}{bold}{escape(text)}{bold}", *(f"{bullets[1]}{escape(each)}" for each in details)]
+    return lines
+
+
+def markdown_section(table: Table, level: int = 3) -> list[str]:
+    """A table under its title, followed by its note."""
+    note = [escape_markdown(table.note), ""] if table.note else []
+    title = [f"{'#' * level} {escape_markdown(table.title)}", ""] if table.title else []
+    return [*title, *(markdown_table(table) if table.rows else []), *[""] * bool(table.rows), *note]
+
+
+def markdown_table(table: Table) -> list[str]:
+    """A table's lines, every cell escaped."""
+    rule = ["---" if index < table.left else "---:" for index in range(len(table.header))]
+    rows = [[escape_markdown(cell, 400) for cell in row] for row in (table.header, *table.cells())]
+    return ["| " + " | ".join(cells) + " |" for cells in (rows[0], rule, *rows[1:])]
+
+
+def render_terminal(document: Document) -> str:
+    """A document's opening for a terminal: plain text without control characters."""
+    lines: list[str] = []
+    for block in document.opening:
+        lines += _terminal_block(block)
+        if not isinstance(block, Caution | Verdict):
+            lines.append("")
+    return wrapped("\n".join(lines).rstrip()) + "\n"
+
+
+def _terminal_block(block: Block) -> list[str]:
+    match block:
+        case Caution():
+            return [_terminal_line(": ".join(filter(None, ["WARNING", block.about, block.warning.text])))]
+        case Verdict():
+            warnings = [f"WARNING: {warning}" for warning in block.warnings]
+            notes = [f"note: {note}" for note in block.notes]
+            return [
+                block.headline,
+                *(f"  {_terminal_line(text)}" for text in (*block.details, *warnings, *block.missing, *notes)),
+            ]
+        case Paragraph():
+            return [_terminal_line(block.text)]
+        case Listing():
+            title = f"{block.title.upper()}: " if block.missing else ""
+            return [
+                line for text, details in block.items for line in (title + text, *(f"  {each}" for each in details))
+            ]
+        case Brief(content=Table() as table):
+            return terminal_table(table)
+        case Brief(content=list() as sentences):
+            return sentences
+        case Table():
+            rows = terminal_table(block) if block.rows else []
+            return [
+                *[_terminal_line(block.title)] * bool(block.title),
+                *rows,
+                *["", _terminal_line(block.note)] * bool(block.note),
+            ]
+    return []
+
+
+def _terminal_line(text: object) -> str:
+    return one_line(text, 2000)
+
+
+def terminal_table(table: Table, limit: int = 40, indent: int = 0) -> list[str]:
+    """A table's lines in columns, indented; names are cut to `limit` characters.
+
+    On a terminal that is too narrow for a row, each row becomes a column, with the header on the left.
+    """
+    rows = [[one_line(cell, limit) for cell in row] for row in (table.header, *table.cells())]
+    width = terminal_width()
+    lines = _columns(rows, table.left)
+    if width is not None and len(lines[0]) + indent > width:
+        lines = _records(rows, width - indent)
+    return [f"{'':{indent}}{line}".rstrip() for line in lines]
+
+
+def _columns(rows: list[list[str]], left: int) -> list[str]:
+    """The header, a rule and the rows; the first `left` columns are aligned to the left."""
+    rule = ["-" * max(map(len, column)) for column in zip(*rows, strict=True)]
+    return _aligned([rows[0], rule, *rows[1:]], left)
+
+
+def _records(rows: list[list[str]], width: int) -> list[str]:
+    """The rows as columns, as many next to each other as `width` allows, and the others below them."""
+    header, *records = rows
+    lines: list[str] = []
+    while records:
+        block = [header, records.pop(0)]
+        while records and sum(max(map(len, each)) + 2 for each in (*block, records[0])) - 2 <= width:
+            block.append(records.pop(0))
+        lines += [*([""] if lines else []), *_aligned([list(line) for line in zip(*block, strict=True)], 1)]
+    return lines
+
+
+def _aligned(rows: list[list[str]], left: int) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if place < left else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def escape_slack(text: object) -> str:
+    """Foreign text as one line that Slack shows as it is: no mention, link or markup.
+
+    mrkdwn has no escape for its marks, so a space of no width stands before them.
+    """
+    return re.sub(r"([*~`]|(?<!\w)_|_(?!\w))", "\u200b\\1", one_line(text, 2000)).translate(_MRKDWN)
+
+
+def render_slack(document: Document) -> str:
+    """A document's opening as a message."""
+    lines = [f"*{escape_slack(document.title)}*"]
+    for block in document.opening:
+        lines += _slack_block(block)
+    return "\n".join(lines) + "\n"
+
+
+def _slack_block(block: Block) -> list[str]:
+    match block:
+        case Caution():
+            about = f" ({escape_slack(block.about)})" if block.about else ""
+            return [f":warning: {escape_slack(block.warning.text)}{about}"]
+        case Paragraph():
+            return [escape_slack(block.labeled)]
+        case Listing():
+            return _listing(block, escape_slack, "*", ("• ", "    ◦ "))
+        case Table() if block.rows:
+            return ["```", *(line.replace("`", "'").translate(_MRKDWN) for line in terminal_table(block)), "```"]
+    return []
