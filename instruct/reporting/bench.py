@@ -235,20 +235,20 @@ def bench_tables(found: Bench) -> list[Table]:
     names = list(dict.fromkeys(name for system in found.systems for name in system.figures))
     columns = [
         Column("system", "name", text=True),
-        Column("learning rate", lambda row: None if row.learning_rate is None else f"{row.learning_rate:g}"),
+        Column("learning rate", "learning_rate", form="g"),
         Column("trainings"),
         *(Column(name, _cell(name)) for name in names),
-        Column("minutes", lambda row: None if row.minutes is None else f"{row.minutes:.1f}"),
-        Column("GiB", lambda row: None if row.gib is None else f"{row.gib:.1f}"),
+        Column("minutes", form=".1f"),
+        Column("GiB", "gib", form=".1f"),
     ]
     tests = [
         Column("difference", lambda row: f"{row.first} − {row.second}", text=True),
         Column("of", "measure", text=True),
         Column("seeds", "trainings"),
         Column("n"),
-        Column("mean", lambda row: None if row.difference is None else signed(row.difference)),
-        Column("95 % CI", lambda row: row.interval and " to ".join(map(signed, row.interval))),
-        Column("p (Holm)", lambda row: None if row.p_holm is None else f"{row.p_holm:.3g}"),
+        Column("mean", "difference", form=signed),
+        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(signed, ends))),
+        Column("p (Holm)", "p_holm", form=".3g"),
         Column("finding"),
     ]
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in found.rows.items())

@@ -89,9 +89,9 @@ _COLUMNS = [
     Column("win rate %", "figures.win_rate"),
     Column("std. error", "figures.standard_error"),
     Column("95 % CI", "figures.interval"),
-    Column("adjusted p", lambda row: probability(row.entry.comparison.significance.adjusted_p)),
+    Column("adjusted p", "entry.comparison.significance.adjusted_p", form=probability),
     Column("diff.", _shown_difference),
-    Column("p", lambda row: probability(row.difference.p if row.difference else None)),
+    Column("p", "difference.p", form=probability),
 ]
 
 
@@ -114,7 +114,7 @@ _PANELS = [
     Column("n", "panel.majority.n_judged"),
     Column("win rate %", "panel.majority.win_rate"),
     Column("95 % CI", "panel.majority.interval"),
-    Column("adjusted p", lambda it: probability(it.panel.significance.adjusted_p if it.panel.significance else None)),
+    Column("adjusted p", "panel.significance.adjusted_p", form=probability),
 ]
 
 

@@ -47,10 +47,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     ratings, counts = _ratings(judgments), tally_pairs(judged.pairs)
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
-    policies: dict[str, TallyFigures] = {judged.leading: leading_figures(counts, looked)}
-    for policy, pairs in judged.by_policy.items():
-        if policy != judged.leading:
-            policies[policy] = tally_figures(tally_pairs(pairs))
+    others = {policy: pairs for policy, pairs in judged.by_policy.items() if policy != judged.leading}
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
     people, cautions = with_labels(judged, contents.labels)
@@ -58,7 +55,10 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
         leading=judged.leading,
-        policies=policies,
+        policies={
+            judged.leading: leading_figures(counts, looked),
+            **{policy: tally_figures(tally_pairs(pairs)) for policy, pairs in others.items()},
+        },
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
         pairs_expected=len(wanted),
@@ -82,11 +82,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         noise=judged.noise,
         requests=len({key for one in (judgments, *judged.samples) for judgment in one for key in judgment.key.split()}),
         notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
-        warnings=[
-            *map(claim_warning, doubts),
-            *identical_warnings(judged),
-            *map(claim_warning, cautions),
-        ],
+        warnings=[*map(claim_warning, doubts), *identical_warnings(judged), *map(claim_warning, cautions)],
     )
 
 

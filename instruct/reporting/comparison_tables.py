@@ -148,14 +148,14 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
 
 def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
-        Column("sign test p", lambda it: probability(it.significance.sign_test.p)),
+        Column("sign test p", "significance.sign_test.p", form=probability),
         Column("pairs without ties", "significance.sign_test.n"),
-        Column("permutation p", lambda it: probability(it.significance.permutation_test.p)),
+        Column("permutation p", "significance.permutation_test.p", form=probability),
         Column("resamples", "significance.permutation_test.resamples"),
-        Column("adjusted p", lambda it: probability(it.significance.adjusted_p)),
+        Column("adjusted p", "significance.adjusted_p", form=probability),
         Column("claims", "significance.claims"),
         Column("min. detectable", "power.smallest_difference"),
-        Column("pairs needed", lambda it: None if it.power.pairs_needed is None else f"{it.power.pairs_needed:,}"),
+        Column("pairs needed", "power.pairs_needed", form=","),
     ]
     note = (
         "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the "
@@ -216,8 +216,8 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
 def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = _parts_of(comparisons, "ratings")
     columns = [
-        Column("candidate's mean", lambda ratings: f"{ratings.candidate:.2f}"),
-        Column("baseline's mean", lambda ratings: f"{ratings.baseline:.2f}"),
+        Column("candidate's mean", "candidate", form=".2f"),
+        Column("baseline's mean", "baseline", form=".2f"),
         *(
             Column(f"turn {turn + 1}", partial(_turn, turn))
             for turn in range(max((len(ratings.turns) for _, ratings in rows), default=0))
@@ -250,7 +250,7 @@ def _lengths(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("baseline's mean characters", "length.baseline_mean"),
         Column("win rate % at equal length", "length.adjusted.win_rate"),
         Column("95 % CI", "length.adjusted.interval"),
-        Column("p of length", lambda it: it.length and probability(it.length.adjusted.slope_p)),
+        Column("p of length", "length.adjusted.slope_p", form=probability),
         Column("length-controlled win rate %", "length_control.win_rate", when=controlled),
         Column("std. error", "length_control.standard_error", when=controlled),
     ]
@@ -340,7 +340,7 @@ def panel_tables(panel: Panel) -> list[Table]:
         Column("judges", lambda it: " and ".join(it.judges), text=True),
         Column("pairs", "n"),
         Column("agreement %", "agreement"),
-        Column("Cohen's kappa", lambda it: None if it.kappa is None else f"{it.kappa:.2f}"),
+        Column("Cohen's kappa", "kappa", form=".2f"),
     ]
     return [
         columns_table(f"{title}, majority", [_Tally("majority", panel.majority)], tally, note),
@@ -358,7 +358,7 @@ def seeds_table(spreads: Sequence[SeedSpread], run: str = "") -> Table:
         Column("standard deviation", "standard_deviation"),
         Column("95 % CI over seeds", "interval_seeds"),
         Column("over seeds and prompts", "interval_both"),
-        Column("adjusted p", lambda spread: probability(spread.adjusted_p)),
+        Column("adjusted p", "adjusted_p", form=probability),
     ]
     return columns_table(f"Training seeds of {run}" if run else "Training seeds", spreads, columns, _SEEDS)
 
@@ -370,6 +370,6 @@ def paired_table(report: ReportData) -> Table:
         Column("prompts", "n"),
         Column("difference"),
         Column("95 % CI", "interval"),
-        Column("p", lambda paired: probability(paired.p)),
+        Column("p", form=probability),
     ]
     return columns_table("Systems with the same baseline", report.paired, columns, _PAIRED)

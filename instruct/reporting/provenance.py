@@ -305,9 +305,9 @@ def trainings_table(report: ReportData) -> Table:
         Column("seed", when=any(training.seed is not None for training in report.trainings)),
         Column("rows"),
         Column("truncated"),
-        Column("epochs", lambda it: None if it.epochs is None else f"{it.epochs:g}"),
+        Column("epochs", form="g"),
         Column("steps"),
-        Column("learning rate", lambda it: None if it.learning_rate is None else f"{it.learning_rate:g}"),
+        Column("learning rate", "learning_rate", form="g"),
     ]
     note = "" if report.overlap is None else f"{overlap_text(report.overlap.model_dump())}."
     return columns_table("Training", report.trainings, columns, note)

@@ -186,11 +186,11 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
         Column("n"),
         Column("win rate %", "win_rate"),
         Column("simultaneous 95 % CI", "interval"),
-        Column("p against the next", lambda system: probability(system.next_p)),
+        Column("p against the next", "next_p", form=probability),
     ]
     strength = [
         Column("system", "name", text=True),
-        Column("strength", lambda system: f"{system.strength:+.2f}"),
+        Column("strength", form="+.2f"),
         Column("95 % CI", _strength_interval),
     ]
     tables = []

@@ -36,21 +36,24 @@ class Column:
 
     An attribute may be one of a part (`power.pairs_needed`): nothing where the part is missing. `text`: such columns
     stand first, aligned to the left. `when`: whether the table has the column; "known": if any of its values is neither
-    None nor 0.
+    None nor 0. `form`: how a value that is there is written, if not as `shown` does: a format, or a call.
     """
 
     header: str
     value: str | Callable[[Any], Value] = ""
     text: bool = False
     when: bool | Literal["known"] = True
+    form: str | Callable[[Any], str] = ""
 
     def of(self, row: Any) -> Any:
         """The value of a row."""
-        if callable(self.value):
-            return self.value(row)
-        for name in (self.value or self.header).split("."):
-            row = None if row is None else getattr(row, name)
-        return row
+        names = () if callable(self.value) else (self.value or self.header).split(".")
+        value = self.value(row) if callable(self.value) else row
+        for name in names:
+            value = None if value is None else getattr(value, name)
+        if value is None or not self.form:
+            return value
+        return self.form(value) if callable(self.form) else format(value, self.form)
 
     def within(self, part: Callable[[Any], Any]) -> Column:
         """The column of rows that hold, in a part, what this one is about; nothing where the part is missing."""
@@ -59,7 +62,7 @@ class Column:
             inner = part(row)
             return None if inner is None else self.of(inner)
 
-        return replace(self, value=value)
+        return replace(self, value=value, form="")
 
 
 # Of rows with a win rate.

@@ -278,12 +278,12 @@ def _comparisons(report: TaskReport) -> Table:
         *text_columns("task", "first", "second"),
         Column("metric", text=True, when=harness),
         Column("rows", "n"),
-        Column("difference", lambda pair: f"{pair.difference:+.1f}"),
+        Column("difference", form="+.1f"),
         Column("95 % CI", "interval"),
         Column("only first right", "first_alone"),
         Column("only second right", "second_alone"),
-        Column("p", lambda pair: probability(pair.p)),
-        Column("p (Holm)", lambda pair: probability(pair.p_holm)),
+        Column("p", form=probability),
+        Column("p (Holm)", "p_holm", form=probability),
     ]
     note = _DIFFERENCES + _GRADED if harness else _DIFFERENCES
     return columns_table("Tasks: differences", report.differences, columns, note)
@@ -295,11 +295,8 @@ def _harness(report: TaskReport) -> Table:
         *text_columns("task", "system", "metric"),
         Column("shots"),
         Column("rows"),
-        Column("value", lambda figure: f"{figure.value:.4f}"),
-        Column(
-            "std. error",
-            lambda figure: None if figure.standard_error is None else f"{figure.standard_error:.4f}",
-        ),
+        Column("value", form=".4f"),
+        Column("std. error", "standard_error", form=".4f"),
         Column("prompts", lambda figure: "chat" if figure.chat else "text", when=any(f.chat for f in report.harness)),
         Column("shortened", when="known"),
         Column("draws", when=drawn),

@@ -394,10 +394,10 @@ def _tests_table(texts: TextReport) -> Table:
         Column("metric", lambda test: METRICS[test.metric].label, text=True),
         *text_columns("first", "second"),
         Column("difference", lambda test: f"{'+' * (test.difference > 0)}{decimal(test.difference)}"),
-        Column("95 % CI", lambda test: test.interval and " to ".join(map(decimal, test.interval))),
-        Column("p", lambda test: probability(test.p)),
-        Column("p (Holm)", lambda test: probability(test.p_holm)),
-        Column("test", lambda test: _TESTED[test.test]),
-        Column("trainings", lambda test: str(test.trainings)),
+        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(decimal, ends))),
+        Column("p", form=probability),
+        Column("p (Holm)", "p_holm", form=probability),
+        Column("test", form=_TESTED.__getitem__),
+        Column("trainings"),
     ]
     return columns_table("Texts: differences", texts.tests, columns, _ABOUT_TESTS)
