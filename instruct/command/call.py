@@ -13,6 +13,7 @@ from instruct.command.flags import options_given
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.data.evaluation import AnswerForm
+    from instruct.judging.work import JudgingMode
     from instruct.reporting.length_control import Difficulty
     from instruct.reporting.report import Report
     from instruct.run.directory import RunDirectory
@@ -75,6 +76,15 @@ def named_form(arguments: argparse.Namespace) -> AnswerForm:
     from instruct.data.evaluation import AnswerForm
 
     return AnswerForm(arguments.prompt_column, arguments.response_column, arguments.encoding)
+
+
+def named_mode(arguments: argparse.Namespace) -> JudgingMode:
+    """What the call lets judges be asked again, or does without."""
+    from instruct.judging.work import JudgingMode
+
+    failed, unparsed = arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
+    others = {name: getattr(arguments, name, False) for name in ("yes", "reparse", "start_over")}
+    return JudgingMode(retry_failed=failed, retry_unparsed=unparsed, **others)
 
 
 def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -100,14 +100,13 @@ def run(arguments: argparse.Namespace) -> Result:
     from instruct.phases.experiment import run_folder, run_phases
 
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
-    retries = flags.named_retries(arguments)
     if arguments.on:
         from instruct.phases.plan import print_plan
 
         if not arguments.dry_run:
             raise InputError("--on requires --dry-run; add it or drop --on")
         return Result(print_plan(config, arguments.on))
-    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, *retries)
+    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, call.named_mode(arguments))
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder
     return Result({"run": folder, "report": report}, line, failure=failure)

@@ -120,11 +120,6 @@ def add_retry_flag(sub: argparse.ArgumentParser, unparsed: bool = False) -> None
         sub.add_argument("--retry", action="append", choices=["failed", "unparsed"], default=[], help=text)
 
 
-def named_retries(arguments: argparse.Namespace) -> tuple[bool, bool]:
-    """Whether to ask again what failed, and what could not be read."""
-    return arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
-
-
 def add_cluster_flags(sub: argparse.ArgumentParser) -> None:
     """Where models are asked."""
     sub.add_argument("--cluster", choices=["ray"], help="use the machines of a Ray cluster (docs/cluster.md)")

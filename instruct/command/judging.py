@@ -77,7 +77,6 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
 
 def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.asking import Judge
-    from instruct.judging.judge import JudgingMode
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
 
@@ -100,10 +99,9 @@ def judge(arguments: argparse.Namespace) -> Result:
     judges = judges or [
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    failed, unparsed = flags.named_retries(arguments)
-    if arguments.reparse and unparsed:
+    mode = call.named_mode(arguments)
+    if mode.reparse and mode.retry_unparsed:
         raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
-    mode = JudgingMode(arguments.yes, failed, arguments.reparse, arguments.start_over, unparsed)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)
@@ -155,7 +153,6 @@ def validate(arguments: argparse.Namespace) -> Result:
 
     if not arguments.judge:
         _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
-    failed, unparsed = flags.named_retries(arguments)
     result = validate_judge(
         _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
@@ -165,9 +162,7 @@ def validate(arguments: argparse.Namespace) -> Result:
         limit=arguments.limit,
         output=arguments.output,
         write_card=arguments.write_card,
-        yes=arguments.yes,
-        retry_failed=failed,
-        retry_unparsed=unparsed,
+        mode=call.named_mode(arguments),
         cluster=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(result.content, result.headline, result.text, result.stopped)

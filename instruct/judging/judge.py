@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, InputErrors, InstructError, StoppedError, counted, one_line
@@ -17,7 +16,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, further_plans, plan_again, plan_comparison
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
-from instruct.judging.work import ComparisonCounts, judge_plan
+from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 
@@ -31,30 +30,11 @@ class JudgingTask(NamedTuple):
     baseline: Answers
 
 
-@dataclass(frozen=True)
-class JudgingMode:
-    """What a call asks again, or does without.
-
-    Attributes:
-        yes: ask a judge that costs money without a budget.
-        retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
-        retry_unparsed: ask once more about every pair and order whose reply could not be read.
-        reparse: read the verdicts again from the stored completions, without asking.
-        start_over: ask everything again, because the store has vanished.
-    """
-
-    yes: bool = False
-    retry_failed: bool = False
-    reparse: bool = False
-    start_over: bool = False
-    retry_unparsed: bool = False
-
-
 def ask_judges(
     run: RunDirectory,
     judges: Iterable[Judge],
     tasks_of: Callable[[Judge], Sequence[JudgingTask]],
-    mode: JudgingMode = JudgingMode(),
+    mode: JudgingMode,
 ) -> InstructError | None:
     """Let one judge after another do its tasks; one that is stopped or refused does not keep the others from theirs.
 
@@ -258,8 +238,7 @@ def _judge_task(
         if partly:
             _drop_unconfirmed(run, task, plan, store)
         with contextlib.nullcontext(results) if partly else recorded as results:
-            retries = {"retry_failed": mode.retry_failed, "retry_unparsed": mode.retry_unparsed}
-            counts = judge_plan(judge, plan, store, engine, **retries, ask=not mode.reparse)
+            counts = judge_plan(judge, plan, store, engine, mode)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
             for name in ("unanswered_pairs", "unanswered_samples"):
                 if not results[name]:

@@ -21,6 +21,25 @@ from instruct.judging.verdicts import Reading, margins, read_replies
 
 
 @dataclass(frozen=True)
+class JudgingMode:
+    """What a call asks again, or does without.
+
+    Attributes:
+        yes: ask a judge that costs money without a budget.
+        retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
+        retry_unparsed: ask once more about every pair and order whose reply could not be read.
+        reparse: read the verdicts again from the stored completions, without asking.
+        start_over: ask everything again, because the store has vanished.
+    """
+
+    yes: bool = False
+    retry_failed: bool = False
+    reparse: bool = False
+    start_over: bool = False
+    retry_unparsed: bool = False
+
+
+@dataclass(frozen=True)
 class ComparisonCounts:
     """What judging a comparison took.
 
@@ -54,23 +73,14 @@ class ComparisonCounts:
 
 
 def judge_plan(
-    judge: Judge,
-    plan: Plan,
-    store: JudgmentStore,
-    engine: Engine,
-    *,
-    retry_failed: bool = False,
-    retry_unparsed: bool = False,
-    ask: bool = True,
+    judge: Judge, plan: Plan, store: JudgmentStore, engine: Engine, mode: JudgingMode = JudgingMode()
 ) -> ComparisonCounts:
     """Ask for the completions that are not stored, and store the verdicts.
 
-    Args:
-        retry_failed: ask again for all that failed; otherwise what was refused for good, or was asked again twice,
-            stays a `failed` verdict.
-        retry_unparsed: ask once more about every presentation whose reply could not be read.
-        ask: False reads verdicts from the stored completions alone.
+    Unless the mode asks again for all that failed, what was refused for good, or was asked again twice, stays a
+    `failed` verdict.
     """
+    ask = not mode.reparse
     earlier = store.judgments(plan.comparison)
     planned = {(shown.about.instruction, shown.about.position, shown.key) for shown in plan.presentations}
     planned |= {(j.instruction, j.position, j.key) for j in plan.decided}
@@ -78,17 +88,17 @@ def judge_plan(
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
     store.add_judgments(plan.decided)
     failed = {j.key for j in earlier if j.verdict == "failed"}
-    skip = set() if retry_failed else failed - store.to_ask_again(earlier)
+    skip = set() if mode.retry_failed else failed - store.to_ask_again(earlier)
     spent = store.spent_usd()
     work = _Work(judge, store, engine, plan, skip, Presentation.judged)
     stopped = _ask(engine, work) if ask else None
     # What was asked again earlier is read in any case.
     again = _Work(judge, store, engine, plan_again(plan, store), set(), _second_judgment)
-    if retry_unparsed and ask and not stopped:
+    if mode.retry_unparsed and ask and not stopped:
         stopped = _ask(engine, again)
     samples = []
     for further in further_plans(judge, plan):
-        given_up = set() if retry_failed else store.given_up(further.requests())
+        given_up = set() if mode.retry_failed else store.given_up(further.requests())
         skip = {shown.key for shown in further.presentations if not given_up.isdisjoint(shown.key.split())}
         # Replies are kept alone, and read as samples when a report needs them.
         samples.append(_Work(judge, store, engine, further, skip, lambda shown, reading: None))

@@ -13,6 +13,7 @@ from instruct.phases import PHASES
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
+    from instruct.judging.work import JudgingMode
     from instruct.reporting.report import Report
 
 
@@ -45,22 +46,16 @@ def run_experiment(
 
 
 def run_phases(
-    config: ExperimentConfig,
-    dry_run: bool,
-    first: str,
-    last: str,
-    retry_failed: bool = False,
-    retry_unparsed: bool = False,
+    config: ExperimentConfig, dry_run: bool, first: str, last: str, mode: JudgingMode | None = None
 ) -> tuple[Report | None, InstructError | None]:
     """`run_experiment`, which returns what stopped or refused a judge beside the report.
 
     Args:
-        retry_failed: send all failed requests again, of answers and of verdicts.
-        retry_unparsed: ask judges once more about every pair and order whose reply could not be read.
+        mode: what judges are asked again; what failed, of answers too.
     """
     from accelerate import PartialState
 
-    from instruct.judging.judge import JudgingMode
+    from instruct.judging.work import JudgingMode
     from instruct.phases.answer import generate
     from instruct.phases.judge import judge_run
     from instruct.phases.preflight import check_experiment
@@ -69,6 +64,7 @@ def run_phases(
     from instruct.phases.upload import upload
     from instruct.reporting.report import print_written, written_report
 
+    mode = mode or JudgingMode()
     phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
     if not phases:
         raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
@@ -90,14 +86,13 @@ def run_phases(
         say(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return None, None
     if "answer" in phases:
-        generate(config, run, retry_failed)
+        generate(config, run, mode.retry_failed)
     if "evaluate" in phases and config.evaluation:
         from instruct.phases.evaluate import evaluate_run, metrics_text
 
         say(metrics_text(evaluate_run(config, run), run))
     failure = None
     if "judge" in phases and judges:
-        mode = JudgingMode(retry_failed=retry_failed, retry_unparsed=retry_unparsed)
         with judge_flags(config):
             failure = judge_run(run, judges, config.comparisons, mode)
         failure = failure and renamed(failure, config)

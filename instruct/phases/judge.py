@@ -16,8 +16,9 @@ from instruct.base.errors import InputError, InstructError
 from instruct.data.evaluation import AnswerForm
 from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
-from instruct.judging.judge import JudgingMode, ask_judges, comparison_tasks
+from instruct.judging.judge import ask_judges, comparison_tasks
 from instruct.judging.options import JudgeOptions
+from instruct.judging.work import JudgingMode
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
 from instruct.run.directory import RunDirectory

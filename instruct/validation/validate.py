@@ -20,11 +20,12 @@ from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warning
-from instruct.judging.judge import JudgingMode, JudgingTask, ask_judges
+from instruct.judging.judge import JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore, open_store
 from instruct.judging.verdicts import margins
+from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
@@ -64,9 +65,7 @@ def validate(
     limit: int | None = None,
     output: str | None = None,
     write_card: bool = False,
-    yes: bool = False,
-    retry_failed: bool = False,
-    retry_unparsed: bool = False,
+    mode: JudgingMode | None = None,
     cluster: ClusterOptions | None = None,
 ) -> Validated:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
@@ -86,9 +85,7 @@ def validate(
         output: the folder for the files; None: the run directory.
         write_card: write the figures to the judge's card, under `human_agreement`. With `replay`, the file must state
             that this card made its verdicts.
-        yes: allow a judge that costs money without a budget.
-        retry_failed: ask again for what failed for good.
-        retry_unparsed: ask once more for what could not be read.
+        mode: whether a judge that costs money may do without a budget, and what is asked again.
         cluster: where the judge's model is loaded, if it is a local one.
 
     Returns:
@@ -124,8 +121,7 @@ def validate(
     else:
         assert resolved is not None, "checked above"
         card, folder = resolved.card, _folder(resolved.card.name, human)
-        mode = JudgingMode(yes, retry_failed, retry_unparsed=retry_unparsed)
-        verdicts, stopped = _asked(resolved, human, folder, mode)
+        verdicts, stopped = _asked(resolved, human, folder, mode or JudgingMode())
     first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
     agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
     figures = card_figures(agreement, card, verdicts.about)

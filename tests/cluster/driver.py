@@ -17,8 +17,8 @@ from instruct.generation import batches
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.judging import asking
 from instruct.judging.asking import Judge
-from instruct.judging.judge import JudgingMode
 from instruct.judging.options import JudgeOptions
+from instruct.judging.work import JudgingMode
 from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 

@@ -16,8 +16,8 @@ from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.judging.asking import Judge
-from instruct.judging.judge import JudgingMode
 from instruct.judging.options import JudgeOptions
+from instruct.judging.work import JudgingMode
 from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process

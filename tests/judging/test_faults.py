@@ -21,7 +21,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
-from instruct.judging.work import judge_plan
+from instruct.judging.work import JudgingMode, judge_plan
 from instruct.run.directory import RunDirectory
 
 KEY = "sk-secret-key"
@@ -68,9 +68,8 @@ def judge(path, url, ours: dict[str, str], theirs: dict[str, str], card_name="pa
     engine = ServerEngine(engine_options(resolved.card), url, timeout=3.0)
     sides = answers("ours", ours), answers("theirs", theirs)
     with JudgmentStore(path) as store, contextlib.closing(engine):
-        counts = judge_plan(
-            resolved, plan_comparison(resolved, *sides, engine), store, engine, retry_failed=retry_failed
-        )
+        mode = JudgingMode(retry_failed=retry_failed)
+        counts = judge_plan(resolved, plan_comparison(resolved, *sides, engine), store, engine, mode)
         return counts, store.judgments(ComparisonKey(card_name, "ours", "theirs"))
 
 

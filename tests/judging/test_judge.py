@@ -23,7 +23,7 @@ from instruct.judging.money import Price
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, joined, plan_comparison
 from instruct.judging.store import JudgmentStore
-from instruct.judging.work import judge_plan
+from instruct.judging.work import JudgingMode, judge_plan
 
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 
@@ -38,7 +38,8 @@ def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=
     if price:
         resolved.price = price
     with JudgmentStore(path) as store, resolved.open() as engine:
-        counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=ask)
+        mode = JudgingMode(reparse=not ask)
+        counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, mode)
         return counts, store.judgments(ComparisonKey(resolved.card.name, pair[0].name, pair[1].name))
 
 
@@ -84,7 +85,8 @@ def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
         engine.identity = {**engine.identity, "endpoint": url}
         same = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine)
         assert (same.asked, same.verdicts, len(requests())) == (0, counts.verdicts, 0)
-        again = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, retry_failed=True)
+        mode = JudgingMode(retry_failed=True)
+        again = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, mode)
     assert (again.asked, again.verdicts.get("failed", 0)) == (4, 0)
     assert len(requests()) == 4
 
@@ -99,7 +101,7 @@ def test_reparsing_reads_stored_replies_without_a_request(tmp_path, fake_server,
     changed = card.model_copy(update={"notes": "other notes", "verdict": type(card.verdict)(**words)})
     resolved = Judge(JudgeOptions(card="pandalm", base_url=url), changed)
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
-        read = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=False)
+        read = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, JudgingMode(reparse=True))
         again = store.judgments(ComparisonKey(card.name, pair[0].name, pair[1].name))
     assert (read.asked, len(requests())) == (0, 40)
     swapped = {"first": "second", "second": "first"}

@@ -14,6 +14,7 @@ from instruct.base.errors import InputError
 from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
+from instruct.judging.work import JudgingMode
 from instruct.validation.card_figures import card_figures, trained_on, write_training_pairs
 from instruct.validation.human_sets import load_human_set
 from instruct.validation.validate import validate, write_human_agreement
@@ -109,7 +110,7 @@ def test_a_failed_request_counts_as_wrong_until_it_is_retried(fake_server, work)
     asked = len(requests())
     run(url)
     assert len(requests()) == asked
-    run(url, retry_failed=True)
+    run(url, mode=JudgingMode(retry_failed=True))
     assert read("runs/validate-pandalm-own")[0]["listed"]["failed"] == 0
 
 
