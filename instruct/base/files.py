@@ -15,6 +15,15 @@ from pathlib import Path
 from instruct.base.errors import InputError, InstructError, one_line
 
 
+def ending_of(path: str | Path, known: Iterable[str]) -> str:
+    """The extension of a file to write, in small letters; InputError for one that is not among the `known`."""
+    ending = Path(path).suffix.lower()
+    *others, last = known
+    if ending not in (*others, last):
+        raise InputError(f"{path}: the extension must be {', '.join(others)} or {last}; rename the file")
+    return ending
+
+
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write a file completely or not at all, even if the power is cut; `content` may come in pieces.
 

@@ -136,10 +136,11 @@ def report(arguments: argparse.Namespace) -> Result:
 
 
 def compare(arguments: argparse.Namespace) -> Result:
-    from instruct.reporting.compare_runs import check_ending, compare_runs, render_table, write_comparison
+    from instruct.base.files import ending_of
+    from instruct.reporting.compare_runs import ENDINGS, compare_runs, render_table, write_comparison
 
     for path in arguments.output or ():
-        check_ending(path)  # before the work
+        ending_of(path, ENDINGS)  # before the work
     found = compare_runs(arguments.runs, arguments.common_prompts)
     for path in arguments.output or ():
         write_comparison(found, path)

@@ -12,7 +12,7 @@ from typing import Any
 from instruct.analysis.inference import Difference, paired_difference
 from instruct.analysis.results import SeedSpread, rounded
 from instruct.base.errors import InputError, counted, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import ending_of, write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.comparison_tables import seeds_table
 from instruct.reporting.document import Caution, Document
@@ -26,6 +26,7 @@ from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability, span
 from instruct.run.directory import RunDirectory
 
+ENDINGS = (".md", ".csv", ".html")  # of the files that a comparison can be written to
 _TITLE = "Systems side by side"
 _NOTE = (
     "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
@@ -296,12 +297,4 @@ def write_comparison(compared: Compared, path: str | Path) -> None:
         ".html": lambda: _page(compared),
         ".csv": lambda: csv_text([row.content() | {"warnings": "; ".join(row.warnings)} for row in compared.rows]),
     }
-    write_atomically(path, renderers[check_ending(path)]())
-
-
-def check_ending(path: str | Path) -> str:
-    """The extension of a file to write: .md, .csv or .html; InputError for another."""
-    ending = Path(path).suffix.lower()
-    if ending not in (".md", ".csv", ".html"):
-        raise InputError(f"{path}: the extension must be .md, .csv or .html; rename the file")
-    return ending
+    write_atomically(path, renderers[ending_of(path, ENDINGS)]())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import ValidationError
 
 from instruct.base.errors import InputError, InstructError, first_problem
-from instruct.base.files import write_atomically
+from instruct.base.files import ending_of, write_atomically
 from instruct.base.output import say
 from instruct.reporting.build import build
 from instruct.reporting.cautions import figure_warnings
@@ -93,9 +93,7 @@ class Report(ReportData):
         """
         path = Path(path).expanduser()
         renderers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
-        if path.suffix.lower() not in renderers:
-            raise InputError(f"{path}: the extension must be .json, .md or .html; rename the file")
-        write_atomically(path, renderers[path.suffix.lower()]())
+        write_atomically(path, renderers[ending_of(path, renderers)]())
 
     def to_json(self) -> str:
         """The text of report.json."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError, one_line
-from instruct.base.files import write_atomically
+from instruct.base.errors import one_line
+from instruct.base.files import ending_of, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -78,9 +78,7 @@ class Drawing:
             InputError: another extension, or a place that cannot be written.
         """
         path = Path(path).expanduser()
-        kind = path.suffix.lower()[1:]
-        if kind not in _METADATA:
-            raise InputError(f"{path}: the extension must be .svg, .png or .pdf; rename the file")
+        kind = ending_of(path, (f".{kind}" for kind in _METADATA))[1:]
         write_atomically(path, self._drawn(kind)[kind])
 
     def save_into(self, folder: Path) -> None:
