@@ -7,37 +7,22 @@ import importlib.util
 import logging
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.machine import versions
-from instruct.engines.base import EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
 
-# Seconds for all machines to describe themselves: they import torch and vLLM, and GPUs may have to become free.
-SURVEY_S = 300.0
 # Seconds to find the cluster.
 CONNECT_S = 20
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The workers that a cluster can run.
-
-    Attributes:
-        workers: engines at a time.
-        cpus, gpus: of one worker.
-        engine: the engine's version and device, which replies depend on; several are joined if they may differ.
-        machines: what each machine says of itself, by Ray's id of the node: see `survey`.
-    """
+class Room(NamedTuple):
+    """How many workers a cluster has room for, and how many GPUs each of them has."""
 
     workers: int
-    cpus: float
     gpus: float
-    engine: str
-    machines: dict[str, dict[str, Any]]
 
 
 def connect(options: ClusterOptions) -> bool:
@@ -108,26 +93,18 @@ def _quiet() -> Any:
         logger.setLevel(level)
 
 
-def pool_of(
-    options: ClusterOptions, engine_options: EngineOptions, identity: dict[str, Any], look: Callable[[], dict[str, Any]]
-) -> Pool:
-    """The workers of a cluster, after every machine has been asked whether it can run one.
-
-    Args:
-        identity: the engine's on this machine, which every other one must have, too.
-        look: `survey` with its arguments; each machine calls it.
+def room_of(options: ClusterOptions, shared: int) -> Room:
+    """The room for engines whose model `shared` GPUs share.
 
     Raises:
-        InputError: too few GPUs, a model or adapter that a machine lacks, or machines that differ.
+        InputError: there is none, or less than the options want.
     """
     import ray
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    gpus = _gpus(options, engine_options, nodes)
-    room = {node["NodeID"]: _room(node["Resources"], gpus) for node in nodes}
-    address = {node["NodeID"]: str(node["NodeManagerAddress"]) for node in nodes}
-    able = [node for node in room if room[node]]
-    if not able:
+    gpus = _gpus(options, shared, nodes)
+    most = sum(_room(node["Resources"], gpus) for node in nodes)
+    if not most:
         largest = max((node["Resources"].get("GPU", 0) for node in nodes), default=0)
         raise InputError(
             f"cluster: a worker needs {gpus:g} GPUs, and the largest of its {len(nodes)} machines has {largest:g}; "
@@ -135,32 +112,18 @@ def pool_of(
             if gpus
             else f"cluster: none of its {len(nodes)} machines has a CPU for a worker; start them with --num-cpus 1"
         )
-    most = sum(room.values())
     if (options.workers or 0) > most:
         each = f", of {gpus:g} GPUs each" if gpus else ""
         raise InputError(f"--workers {options.workers}: the cluster has room for {most}{each}; lower it")
-    machines = _surveyed({node: address[node] for node in able}, gpus, look)
-    for machine in machines.values():
-        if "error" in machine:
-            raise InputError(f"{_name(machine)}: {machine['error']}")
-        if machine["identity"] != identity:
-            raise InputError(
-                f"{_name(machine)}: {engine_options.model} is another model there than here; copy it, or share "
-                "its folder"
-            )
-    if not options.allow_mixed:
-        _check_alike(list(machines.values()))
-    engine = " + ".join(sorted({machine["engine"] for machine in machines.values()}))
-    return Pool(options.workers or most, 1, gpus, engine, machines)
+    return Room(options.workers or most, gpus)
 
 
 def _name(machine: dict[str, Any]) -> str:
     return f"worker {machine['address']} ({one_line(machine['host'], 60)})"
 
 
-def _gpus(options: ClusterOptions, engine_options: EngineOptions, nodes: list[dict[str, Any]]) -> float:
+def _gpus(options: ClusterOptions, shared: int, nodes: list[dict[str, Any]]) -> float:
     """GPUs of a worker."""
-    shared = engine_options.tensor_parallel_size
     if options.gpus_per_worker is None:
         return shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
     gpus = options.gpus_per_worker
@@ -181,45 +144,24 @@ def _room(resources: dict[str, float], gpus: float) -> int:
     return min(int(resources["CPU"]), int(resources.get("GPU", 0) / gpus + 1e-9))
 
 
-def _surveyed(nodes: dict[str, str], gpus: float, look: Callable[[], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What each machine says of itself, by the node's id; `nodes` has their addresses."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Only
+def check_machines(model: str, identity: dict[str, Any], mixed: bool, machines: Sequence[dict[str, Any]]) -> None:
+    """Refuse machines that cannot run an engine, or on which the same request could have different replies.
 
-    task = ray.remote(_called)
-    refs = {
-        task.options(num_cpus=1, num_gpus=gpus, max_retries=0, scheduling_strategy=Only(node, soft=False)).remote(
-            look
-        ): node
-        for node in nodes
-    }
-    ready, waiting = ray.wait(list(refs), num_returns=len(refs), timeout=SURVEY_S)
-    if waiting:
-        raise InputError(
-            f"worker {nodes[refs[waiting[0]]]}: no CPU{' or GPU' if gpus else ''} became free in {SURVEY_S:.0f} s; "
-            "wait for the cluster's other work, or stop it"
-        )
-    machines = {}
-    for ref in ready:
-        node = refs[ref]
-        try:
-            machines[node] = {"address": nodes[node], **ray.get(ref)}
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None) or error
-            text = one_line(f"{type(cause).__name__}: {cause}", 250)
+    Args:
+        model: as it is named here.
+        identity: the engine's on this machine, which every other one must have, too.
+        mixed: GPUs and versions may differ.
+        machines: what each says of itself.
+    """
+    for machine in machines:
+        if "error" in machine:
+            raise InputError(f"{_name(machine)}: {machine['error']}")
+        if machine["identity"] != identity:
             raise InputError(
-                f"worker {nodes[node]}: does not run this package ({text}); install the same environment on "
-                "every machine"
-            ) from None
-    return dict(sorted(machines.items(), key=lambda machine: (machine[1]["address"], machine[0])))
-
-
-def _called(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return look()  # Ray takes functions only
-
-
-def _check_alike(machines: list[dict[str, Any]]) -> None:
-    """Refuse machines on which the same request could have different replies."""
+                f"{_name(machine)}: {model} is another model there than here; copy it, or share its folder"
+            )
+    if mixed:
+        return
     first, here = machines[0], versions()
     for machine in machines:
         for what, value, expected, place in (

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.files import network_file_system
+from instruct.base.machine import versions
 from instruct.config import make_config
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.ray_cluster import connect
+from instruct.engines.ray_cluster import check_machines, connect
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 
@@ -108,3 +111,19 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "ray"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert json.loads(done.stdout) == []
+
+
+def test_a_machine_that_joins_later_must_be_like_the_others():
+    here = {"address": "10.0.0.1", "host": "a", "identity": {"model": "m"}, "engine": "vllm 1 cuda"}
+    first = here | {"device": "H100", "versions": versions()}
+    for other, said in (
+        (first, None),
+        (first | {"device": "A100"}, "worker 10.0.0.1 (a): the GPU or processor is A100, on 10.0.0.1 H100; use equal"),
+        (first | {"versions": versions() | {"torch": "0.1"}}, "worker 10.0.0.1 (a): torch is 0.1, on this machine "),
+        (first | {"identity": {"model": "n"}}, "worker 10.0.0.1 (a): m is another model there than here; copy it"),
+        (first | {"error": "m: no such folder"}, "worker 10.0.0.1 (a): m: no such folder"),
+    ):
+        for mixed in (False, True):
+            allowed = said is None or (mixed and (" is A100" in said or " is 0.1" in said))
+            with nullcontext() if allowed else pytest.raises(InputError, match=f"^{re.escape(said or '')}"):
+                check_machines("m", {"model": "m"}, mixed, [first, other])
