@@ -188,8 +188,9 @@ def _report(
         run.outputs.mkdir(exist_ok=True)
         (run.outputs / f"{key[1]}.json").write_text(json.dumps(answers), encoding="utf-8")
         manifest = run.manifest()
-        step = {"status": "done", "attempts": 1, "inputs": {}, "results": {}, "config": {"stop_when": "decided"}}
-        manifest["steps"][ComparisonKey(*key).step("judge")] = step
+        comparison = ComparisonKey(*key)
+        step = {"status": "done", "inputs": {}, "results": {}, "config": {"stop_when": "decided"}}
+        manifest["steps"][comparison.step("judge")] = step | {"comparison": comparison._asdict()}
         run.manifest_path.write_text(json.dumps(manifest), encoding="utf-8")
     if labels is not None:
         words = {1.0: "candidate", 0.5: "tie", 0.0: "baseline"}
