@@ -68,7 +68,7 @@ def _outcomes(n: int) -> tuple[NDArray[Any], ...]:
     """Every outcome of n pairs: wins, ties, losses, how many ways, interval, whether a claim is made, and tested."""
     wins, ties = np.array([(win, tie) for win in range(n + 1) for tie in range(n + 1 - win)]).T
     losses = n - wins - ties
-    shown = [Tally(*map(int, each)) for each in zip(wins, ties, losses, strict=True)]
+    shown = [Tally(int(w), int(t), int(x)) for w, t, x in zip(wins, ties, losses, strict=True)]
     made = [each.finding for each in shown]
     ends = np.array([agreeing_interval(each.interval, claim) for each, claim in zip(shown, made, strict=True)])
     claimed = np.array([claim in ("candidate", "baseline") for claim in made])
@@ -91,7 +91,7 @@ def enumerated(headline: str, n: int, cells: Iterator[tuple[str, Chances]]) -> I
 
 
 def _log(chance: float, count: NDArray[np.int64]) -> NDArray[np.float64]:
-    return count * math.log(chance) if chance > 1e-12 else np.where(count > 0, -np.inf, 0.0)
+    return np.where(count > 0, -np.inf, 0.0) if chance <= 1e-12 else np.asarray(count * math.log(chance))
 
 
 def counted_cells() -> Iterator[tuple[str, Chances]]:
@@ -241,8 +241,8 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
         for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 1000)):
             yield from weighted(n, rng, runs)
     if only in (None, "stopped early"):
-        every = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
-        for n, rate, tied in [(50, 0.5, 0.0)] if small else every:
+        looked = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
+        for n, rate, tied in [(50, 0.5, 0.0)] if small else looked:
             yield stopped(n, rate, tied, rng, 100 * factor)
     if only in (None, "ranking"):
         systems = ((0.5, 0.7, 0.9), (0.98,) * 3, (0.95,) * 5, (0.8, 0.8, 0.85, 0.9, 0.9), (0.5,) * 6)

@@ -76,7 +76,7 @@ def of_systems(matrix: Scores) -> list[Claim]:
     """The claims of several systems against one baseline; matrix: shape (systems, pairs)."""
     wins, losses = (matrix == 1).sum(axis=1), (matrix == 0).sum(axis=1)
     adjusted = holm([sign_test(int(w), int(x)) for w, x in zip(wins, losses, strict=True)])
-    claims = []
+    claims: list[Claim] = []
     for row, won, lost, p in zip(matrix, wins, losses, adjusted, strict=True):
         finding = finding_of(p, 100 * float(row.mean()), bool(won + lost >= LEAST_DECIDED))
         counts = Tally(int(won), int(len(row) - won - lost), int(lost))

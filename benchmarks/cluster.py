@@ -87,8 +87,8 @@ def overhead(kind: str, batches: int, size: int, tokens: int, rounds: int, addre
     found: dict[str, list[float]] = {"alone": [], "cluster": [], "idle": []}
     for _ in range(rounds):
         for where in ("alone", "cluster"):
-            given = {} if where == "alone" else {"cluster": ClusterOptions(address=address, workers=1)}
-            engine = make("vllm" if kind == "vllm" else "transformers", options, **given)
+            cluster = ClusterOptions(address=address, workers=1) if where == "cluster" else None
+            engine = make("vllm" if kind == "vllm" else "transformers", options, cluster=cluster)
             try:
                 engine.start()
                 arrivals, computed = [], []

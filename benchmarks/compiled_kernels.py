@@ -63,7 +63,7 @@ def compile_kernels(dtype: str, vocabulary: int, target: str = "sm_90") -> list[
     stride = whole_rows(vocabulary, GPU_STRIDE)
     found = []
     for use, unused in UNUSED.items():
-        row = {"VOCABULARY": vocabulary, "READABLE": whole_rows(vocabulary, width)}
+        row: dict[str, Any] = {"VOCABULARY": vocabulary, "READABLE": whole_rows(vocabulary, width)}
         row |= {"STRIDE": stride, "COST_STRIDE": 0 if use == "mle" else stride}
         head = {"SCALE": 0.5, "SOFTCAP": 30.0} if use == "everything" else {"SCALE": 1.0, "SOFTCAP": None}
         block = triton_kernels.STATISTICS_BYTES // (size * (1 if use == "mle" else 2))
@@ -74,9 +74,9 @@ def compile_kernels(dtype: str, vocabulary: int, target: str = "sm_90") -> list[
         ):
             constants = row | head | constants | unused
             constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-            assembly, *usage = _compiled(kernel, constants, dtype, warps, target)
+            assembly, registers, spilled = _compiled(kernel, constants, dtype, warps, target)
             name = kernel.fn.__name__.strip("_").removesuffix("_kernel")
-            found.append(CompiledKernel(name, use, assembly, *usage, warps))
+            found.append(CompiledKernel(name, use, assembly, registers, spilled, warps))
     return found
 
 

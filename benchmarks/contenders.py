@@ -116,7 +116,7 @@ def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:
         return LOSSES[name]
     if name == "emo_2048":  # the chunks of a head that trains
         return ours(EMO("pypi"), example, chunk_rows=2048)
-    return ours({"emo": EMO("pypi"), "mle": MLE()}[name], example)
+    return ours(EMO("pypi") if name == "emo" else MLE(), example)
 
 
 def contenders(example: Example, only: Sequence[str] | None = None) -> dict[str, Callable[[], None]]:

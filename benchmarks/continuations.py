@@ -80,9 +80,8 @@ def main() -> None:
     assert {len(each) for each in rounds} == {arguments.prefixes}
     folder = model_path(EMBEDDED_MODEL)
     ids = [text_token_ids(AutoTokenizer.from_pretrained(folder), each) for each in rounds]
-    options = ContinuationOptions(
-        files=["-"], generation={"engine": "vllm", "max_new_tokens": arguments.tokens, "max_model_len": 512}
-    )
+    generation = {"engine": "vllm", "max_new_tokens": arguments.tokens, "max_model_len": 512}
+    options = ContinuationOptions.model_validate({"files": ["-"], "generation": generation})
     tokens: dict[str, list[int]] = {"continue_texts": [], "generate": []}
 
     def ours() -> None:

@@ -34,7 +34,7 @@ def install(wheel: Path, extra: str, options: list[str]) -> dict[str, object]:
         python = Path(folder, "environment")
         subprocess.run(["uv", "venv", "-q", "--python", sys.executable, python], check=True)
         start = time.monotonic()
-        command = ["uv", "pip", "install", "-q", "--no-cache", "--python", python / "bin" / "python", *options, wanted]
+        command = ["uv", "pip", "install", "-q", "--no-cache", "--python", f"{python}/bin/python", *options, wanted]
         done = subprocess.run(command, capture_output=True, text=True)
         seconds = time.monotonic() - start
         if done.returncode:

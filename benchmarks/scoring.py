@@ -107,9 +107,9 @@ def main() -> None:
         logs = results["forward"].float().log_softmax(-1)
         bare = {found[place].place: 0.0 for place in places}
         for number, place in enumerate(places):
-            row = found[place].row
-            for at in range(row.start, len(row.ids)):
-                bare[found[place].place] -= float(logs[number, at - 1, row.ids[at]])
+            text = found[place].row
+            for at in range(text.start, len(text.ids)):
+                bare[found[place].place] -= float(logs[number, at - 1, text.ids[at]])
         parts = [each.place for each in found]
         for place, nats in bare.items():
             if parts.count(place) == 1:
@@ -124,7 +124,7 @@ def main() -> None:
         each: round((cut_tokens if each in ("features", "body") else tokens) / statistics.median(seconds[each]))
         for each in contenders
     }
-    row = {
+    row: dict[str, Any] = {
         "model": arguments.model,
         "dtype": arguments.dtype,
         "texts": len(texts),

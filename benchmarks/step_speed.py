@@ -197,7 +197,7 @@ def main() -> None:
         steps = {name: contender(trainer, rows, batch) for name, trainer in trainers.items()}
         seconds = alternate(steps, arguments.rounds, CLOCKS[arguments.clock])
     responses = [sum(label != -100 for label in row["labels"]) for row in rows]
-    row = {
+    row: dict[str, Any] = {
         "model": "Llama-3.2-1B's shape, random weights" if gpu else "SmolLM2-135M",
         "rows_a_step": batch,
         "response_tokens_a_step": round(sum(responses) * batch / len(rows)),

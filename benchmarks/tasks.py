@@ -22,6 +22,7 @@ import contextlib
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,7 @@ def main() -> None:
                     scored(lm.keep(kept), "ours")
                 replies.unlink()
 
-            timed = {"ours": ours, "lm_eval": partial(scored, theirs, "theirs")}
+            timed: dict[str, Callable[[], Any]] = {"ours": ours, "lm_eval": partial(scored, theirs, "theirs")}
             seconds = alternate(timed, arguments.rounds, time.process_time)
             assert np.allclose(found["ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
             rates = {each: arguments.rows / statistics.median(values) for each, values in seconds.items()}
