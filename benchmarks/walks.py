@@ -24,7 +24,9 @@ calls = collections.Counter()
 place = os.environ["INSTRUCT_PACKAGE"]
 def profile(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_filename.startswith(place) and code.co_name != "<module>":
+    # Modules and the bodies of classes run once on import, and have no fast locals (CO_OPTIMIZED); neither do the
+    # comprehensions of modules belong to a function.
+    if event == "call" and code.co_filename.startswith(place) and code.co_flags & 1 and code.co_qualname[0] != "<":
         calls[code.co_filename[len(place) + 1:] + " " + code.co_qualname] += 1
 def write():
     with open(os.environ["INSTRUCT_CALLS"], "w") as file:
