@@ -233,10 +233,8 @@ def train_reward_model(
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     network.config.pad_token_id = tokenizer.pad_token_id
-    lora = LoraConfig(
-        task_type="SEQ_CLS", r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear",
-        modules_to_save=["score"],
-    )  # fmt: skip
+    size = {"r": training.rank, "lora_alpha": 2 * training.rank}
+    lora = LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", modules_to_save=["score"], **size)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = RewardConfig(
             output_dir=scratch,

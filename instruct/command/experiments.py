@@ -44,7 +44,15 @@ def add_verbs(verb: flags.AddVerb) -> None:
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
         if function is preview:
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
+    _add_bench_and_check(verb)
+    sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
+    _run_or_file(sub)
+    flags.add_retry_flag(sub)
+    flags.add_cluster_flags(sub)
+    _add_evaluate(verb)
 
+
+def _add_bench_and_check(verb: flags.AddVerb) -> None:
     sub = verb(
         bench, "compare objectives: choose learning rates, train with several seeds, measure, one table", OVERRIDES
     )
@@ -60,11 +68,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--args", metavar="JSON", help=text)
     sub.add_argument("--out", metavar="FOLDER", help="also write a page with a figure, check.html, into this folder")
 
-    sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
-    _run_or_file(sub)
-    flags.add_retry_flag(sub)
-    flags.add_cluster_flags(sub)
 
+def _add_evaluate(verb: flags.AddVerb) -> None:
     text = "measure without a judge: perplexity, MAUVE and other text metrics, tasks"
     sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
     _run_or_file(sub)

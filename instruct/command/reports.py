@@ -12,6 +12,12 @@ from instruct.command import call, flags
 
 def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
+    _add_report(verb)
+    _add_compare_and_sample(verb)
+    _add_export_and_import(verb)
+
+
+def _add_report(verb: flags.AddVerb) -> None:
     sub = verb(
         report,
         "write the report of a run, or of verdicts made elsewhere",
@@ -49,6 +55,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
     sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
 
+
+def _add_compare_and_sample(verb: flags.AddVerb) -> None:
     sub = verb(compare, "rank the systems of one run or several, and check that their figures are comparable")
     text = "run directories, or files of verdicts (AlpacaEval's annotations.json); the first is the reference"
     sub.add_argument("runs", nargs="+", metavar="RUN", help=text)
@@ -66,6 +74,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
 
+
+def _add_export_and_import(verb: flags.AddVerb) -> None:
     sub = verb(export_verdicts, "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
     flags.run_argument(sub, "verdicts")
     sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")

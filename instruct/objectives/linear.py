@@ -160,6 +160,15 @@ def linear_objective(
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
+def _cost_of(objective: Objective, weight: Tensor, given: TransportCost | EnergyTable | None) -> Any:
+    """The cost that an objective needs: the given one, or that between the head's rows; None: it needs none."""
+    if "cost" not in objective.needs:
+        return None
+    if given is not None:
+        return given
+    return EnergyTable(weight, objective.dim) if isinstance(objective, Energy) else CosineCost(weight)
+
+
 class _LinearObjective(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -170,10 +179,7 @@ class _LinearObjective(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
         head = replace(work.head, weight=weight.to(hidden.dtype))
-        if "cost" not in objective.needs:
-            cost = None
-        elif cost is None:
-            cost = EnergyTable(head.weight, objective.dim) if isinstance(objective, Energy) else CosineCost(head.weight)
+        cost = _cost_of(objective, head.weight, cost)
         states = hidden if plan.order is None else hidden.index_select(0, plan.order)
         grad_states = None
         if needs_hidden:

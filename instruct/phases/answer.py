@@ -151,14 +151,7 @@ def _answer(
         )
         for name, path in outputs.items():
             results[name] = stats[name].record() | {"sha256": sha256_of(path)}
-    for name, kept in earlier.items():
-        path = run.outputs / f"{name}.json"
-        if path.is_file() and sha256_of(kept) == sha256_of(path):
-            kept.unlink()
-        else:
-            say(f"kept      {kept}: the earlier answers of {name}")
-    with contextlib.suppress(OSError):  # it is not empty, or not there
-        (run.outputs / "earlier").rmdir()
+    _drop_unchanged(earlier, run.outputs)
 
 
 def _rendering(config: ExperimentConfig, run: RunDirectory) -> Rendering:
@@ -186,6 +179,18 @@ def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:
             kept[name] = path.parent / "earlier" / f"{name}-{sha256_of(path)[:8]}.json"
             write_atomically(kept[name], path.read_bytes())
     return kept
+
+
+def _drop_unchanged(earlier: dict[str, Path], outputs: Path) -> None:
+    """Remove the copies of answers that were generated as before, and say which others are kept."""
+    for name, kept in earlier.items():
+        path = outputs / f"{name}.json"
+        if path.is_file() and sha256_of(kept) == sha256_of(path):
+            kept.unlink()
+        else:
+            say(f"kept      {kept}: the earlier answers of {name}")
+    with contextlib.suppress(OSError):  # it is not empty, or not there
+        (outputs / "earlier").rmdir()
 
 
 def answer_template(config: ExperimentConfig) -> Template:

@@ -65,11 +65,7 @@ def run_phases(
     from instruct.reporting.report import print_written, written_report
 
     mode = mode or JudgingMode()
-    phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
-    if not phases:
-        raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
-    if first in ("evaluate", "judge", "report") and not (run_folder(config) / "manifest.json").is_file():
-        raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
+    phases = _phases(first, last, run_folder(config))
     data, judges = check_experiment(config, run_folder(config), phases)
     if dry_run:
         from instruct.phases.plan import print_later_phases
@@ -106,6 +102,20 @@ def run_phases(
         print_written(report, run.folder)
         upload(config, run)  # the cards, now with the evaluation
     return report, failure
+
+
+def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
+    """The phases from the first to the last one.
+
+    Raises:
+        InputError: there is none, or the run does not have what the first one reads.
+    """
+    phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
+    if not phases:
+        raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
+    if first in ("evaluate", "judge", "report") and not (folder / "manifest.json").is_file():
+        raise InputError(f"{folder}: no such run; drop --from to run the earlier phases")
+    return phases
 
 
 def _say_what_is_next(config: ExperimentConfig, run: RunDirectory) -> None:

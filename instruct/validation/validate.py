@@ -96,12 +96,7 @@ def validate(
     """
     # In both orders, whatever the options say.
     resolved = Judge(judge.model_copy(update={"orders": "both"}), cluster=cluster) if judge else None
-    if resolved is None and (write_card or not replay):
-        raise InputError("--judge is required to ask a judge and to write its card; add it")
-    if replay_swapped and not replay:
-        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
-    if limit is not None and (replay or write_card or limit < 1):
-        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
+    _check_flags(resolved, replay, replay_swapped, limit, write_card)
     path = writable_card(judge) if judge and write_card else None
     human = load_labels([against] if isinstance(against, str) else against, reference)
     if write_card and not human.by_people:
@@ -138,6 +133,17 @@ def validate(
         write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
     return Validated(content, "\n".join(headline), text, stopped)
+
+
+def _check_flags(
+    judge: Judge | None, replay: str | Sequence[str] | None, replay_swapped: str | None, limit: int | None, write: bool
+) -> None:
+    if judge is None and (write or not replay):
+        raise InputError("--judge is required to ask a judge and to write its card; add it")
+    if replay_swapped and not replay:
+        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
+    if limit is not None and (replay or write or limit < 1):
+        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
 
 
 def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
