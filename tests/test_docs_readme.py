@@ -59,6 +59,7 @@ def test_it_is_short_and_shows_a_result_before_the_commands():
 
 def test_the_number_of_objectives_is_right():
     assert row("**instruct**")[0].startswith(f"{NUMBERS[len(OBJECTIVES)]} objectives")
+    assert f"{NUMBERS[len(OBJECTIVES) - 2]} more, and [your own" in README  # than cross-entropy and EMO
 
 
 def test_trl_fine_tunes_with_cross_entropy_or_dft_and_has_no_judge():
