@@ -42,7 +42,8 @@ def run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
 
 
 def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """The pair of systems that the call names, else those of the run's config, else those judged before."""
+    """The pair of systems that the call names, else those of the run's config, else those judged before, else every
+    system against the evaluation set's own answers."""
     if (arguments.candidate is None) != (arguments.baseline is None):
         raise InputError(
             "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
@@ -53,7 +54,11 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
 
     manifest = run.manifest()
     judged = [*file_comparisons(manifest), *(comparison[1:] for comparison, _ in judged_comparisons(manifest))]
-    comparisons = run_config(run, []).comparisons or list(dict.fromkeys(judged))
+    config = run_config(run, [])
+    comparisons = config.comparisons or list(dict.fromkeys(judged))
+    if not comparisons and (run.outputs / "baseline.json").is_file():
+        comparisons = [(name, "baseline") for name in config.systems if (run.outputs / f"{name}.json").is_file()]
+        say(f"comparisons: {', '.join(name for name, _ in comparisons)} against the evaluation set's own answers")
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     return comparisons

@@ -158,5 +158,6 @@ def add_length_control_flags(sub: argparse.ArgumentParser) -> None:
 
 def add_pair_flags(sub: argparse.ArgumentParser) -> None:
     """The pair of systems to compare."""
-    sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
+    text = "a system of the run, or a model_outputs.json (default: the run's comparisons, else all with `baseline`)"
+    sub.add_argument("--candidate", metavar="A", help=text)
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")

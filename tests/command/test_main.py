@@ -325,6 +325,22 @@ def test_two_files_are_judged_with_one_command(instruct, tmp_path, fake_server):
     assert len(requests()) == asked
 
 
+def test_systems_are_compared_with_the_baseline_if_nothing_else_is_named(instruct, tmp_path, fake_server):
+    url, _ = fake_server()
+    run = make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
+    config = run.config() | {"comparisons": [], "systems": {name: {"objective": name} for name in ("emo", "mle")}}
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    call = ["judge", "runs/it", "--judge", "pandalm", "--base-url", url]
+    assert "has no comparisons; give --candidate and --baseline" in refused(instruct(*call))
+    rows = [{"dataset": "d", "instruction": "Question 0?", "output": "c", "generator": "people"}]
+    (run.outputs / "baseline.json").write_text(json.dumps(rows))
+    code, stdout, stderr = instruct(*call)
+    assert code == 0, stderr
+    assert "comparisons: emo, mle against the evaluation set's own answers" in stdout
+    with JudgmentStore(run.store) as store:
+        assert store.comparisons() == [ComparisonKey("pandalm", name, "baseline") for name in ("emo", "mle")]
+
+
 def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
     run = make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
     assert "runs/it/config.yaml: has no judges; give --judge" in refused(instruct("judge", "runs/it"))
