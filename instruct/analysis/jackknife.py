@@ -70,17 +70,17 @@ def estimate(measured: Sequence[Sample]) -> Estimate:
         measured: one entry per training, of the same texts (with other groups, the texts' part is left out); at least
             one.
     """
-    value = float(np.mean([each.value for each in measured]))
+    value = float(np.mean([sample.value for sample in measured]))
     parts: list[tuple[float, int]] = []  # variances and their degrees of freedom
-    known = [each.without for each in measured if each.without is not None]
-    if len(known) == len(measured) and len({len(each) for each in known}) == 1:
+    known = [sample.without for sample in measured if sample.without is not None]
+    if len(known) == len(measured) and len({len(without) for without in known}) == 1:
         joint = np.mean(known, axis=0)
         parts.append((text_variance(joint), len(joint) - 1))
     if len(measured) > 1:
-        between = float(np.var([each.value for each in measured], ddof=1)) / len(measured)
+        between = float(np.var([sample.value for sample in measured], ddof=1)) / len(measured)
         parts.append((between, len(measured) - 1))
     parts = [(variance, freedom) for variance, freedom in parts if variance > 0]
-    fixed = float(np.sum([each.other_variance for each in measured])) / len(measured) ** 2
+    fixed = float(np.sum([sample.other_variance for sample in measured])) / len(measured) ** 2
     total = sum(variance for variance, _ in parts) + fixed
     if not parts or not math.isfinite(total):
         return Estimate(value, None, None)

@@ -79,12 +79,12 @@ def by_difference(pairs: Scored, difference: NDArray[np.int64]) -> list[LengthBi
     else:
         return []
     units = np.arange(len(pairs.scores)) if pairs.units is None else pairs.units
-    columns, found = (units, pairs.scores, pairs.counts), []
+    columns, groups = (units, pairs.scores, pairs.counts), []
     for number in np.unique(place):
         inside = place == number
         rows = zip(*(column[inside].tolist() for column in columns), strict=True)
         values = np.array(list(scores_of_units(rows).values()))
-        found.append(
+        groups.append(
             LengthBin(
                 low=int(difference[inside].min()),
                 high=int(difference[inside].max()),
@@ -93,7 +93,7 @@ def by_difference(pairs: Scored, difference: NDArray[np.int64]) -> list[LengthBi
                 interval=rounded(score_interval(values)),
             )
         )
-    return found
+    return groups
 
 
 def length_adjusted(pairs: Scored, difference: NDArray[np.int64]) -> LengthAdjusted:

@@ -48,7 +48,7 @@ class TextSystem(Record):
 
     def figure(self, metric: str) -> TextFigure | None:
         """The system's figure by a metric."""
-        return next((each for each in self.figures if each.metric == metric), None)
+        return next((figure for figure in self.figures if figure.metric == metric), None)
 
 
 class TextTest(Record):

@@ -184,7 +184,7 @@ class PairResult:
 def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:
     """The scores of the pairs with a verdict, whose mean is the weighted mean."""
     judged = [(pair.score, pair.weight) for pair in pairs if pair.score is not None]
-    return list(scores_of_units((number, *each) for number, each in enumerate(judged)).values())
+    return list(scores_of_units((number, score, weight) for number, (score, weight) in enumerate(judged)).values())
 
 
 def unit_scores(pairs: Iterable[PairResult]) -> dict[str, float]:
@@ -306,7 +306,7 @@ def pair_results(
             outcome = outcome_of_margin(mean, 0.0 if weighted else margins.tie)
             score = _logistic(mean) if weighted else POINTS[outcome]
         elif largest and score is not None:
-            score, weight = graded([round((2 * _score(each) - 1) * largest, 6) for each in orders.values()])
+            score, weight = graded([round((2 * _score(verdict) - 1) * largest, 6) for verdict in orders.values()])
             outcome = outcome_of_score(score)
         elif weighted and score is not None:
             score = sum(map(_score, orders.values())) / len(orders)

@@ -32,7 +32,7 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
     Args:
         identical: the pairs whose two answers are the same, which no judge reads.
     """
-    found = []
+    rows = []
     for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
         both = [
             (ours[pair], theirs[pair])
@@ -40,7 +40,7 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
             if pair not in identical and ours[pair] in READABLE and theirs.get(pair) in READABLE
         ]
         same = 100 * sum(first == second for first, second in both) / len(both) if both else None
-        found.append(
+        rows.append(
             PairAgreement(
                 judges=[one, other],
                 n=len(both),
@@ -48,7 +48,7 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
                 kappa=rounded(cohen_kappa(both)),
             )
         )
-    return found
+    return rows
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
@@ -75,12 +75,12 @@ def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> 
         identical: the pairs whose two answers are the same.
     """
     pairs = dict.fromkeys(pair for outcomes in judges.values() for pair in outcomes)
-    found = []
+    results = []
     for pair in pairs:
         outcome = _majority([outcomes.get(pair, "failed") for outcomes in judges.values()])
         tie: TieKind = "identical" if pair in identical else "called"
-        found.append(PairResult(pair, "", outcome, POINTS.get(outcome), tie if outcome == "tie" else None))
-    return found
+        results.append(PairResult(pair, "", outcome, POINTS.get(outcome), tie if outcome == "tie" else None))
+    return results
 
 
 def _majority(votes: Sequence[Outcome]) -> Outcome:
@@ -130,16 +130,16 @@ def judge_noise(samples: Sequence[Sequence[PairResult]]) -> JudgeNoise | None:
         for pair in one:
             if pair.score is not None and pair.tie != "identical":
                 scores.setdefault(pair.instruction, []).append(pair.score)
-    several = [np.array(each) for each in scores.values() if len(each) > 1]
+    several = [np.array(values) for values in scores.values() if len(values) > 1]
     if len(several) < 2:
         return None
-    within = np.array([each.var(ddof=1) for each in several])
-    of_means = float(np.mean(within / [len(each) for each in several]))
-    total = float(np.var([each.mean() for each in several], ddof=1))
+    within = np.array([values.var(ddof=1) for values in several])
+    of_means = float(np.mean(within / [len(values) for values in several]))
+    total = float(np.var([values.mean() for values in several], ddof=1))
     return JudgeNoise(
         samples=len(samples),
         n=len(several),
-        changed=int(sum(len(np.unique(each)) > 1 for each in several)),
+        changed=int(sum(len(np.unique(values)) > 1 for values in several)),
         missing=sum(pair.score is None for one in samples for pair in one),
         standard_deviation=round(100 * math.sqrt(float(within.mean())), 6),
         half_width=round(196 * math.sqrt(of_means / len(several)), 6),

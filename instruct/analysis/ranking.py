@@ -75,11 +75,11 @@ def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing
     rates, level = 100 * np.nanmean(matrix, axis=0), 0.95 ** (1 / len(names))
     better, p_values = _compared(matrix)
     order = sorted(range(len(names)), key=lambda index: (-rates[index], names[index]))
-    found = []
+    ranked = []
     for index, following in zip(order, [*order[1:], None], strict=True):
         column = matrix[:, index]
         low, high = score_interval(column[~np.isnan(column)], level, exact=True) or [0.0, 100.0]
-        found.append(
+        ranked.append(
             Standing(
                 names[index],
                 int(counts[index]),
@@ -90,7 +90,7 @@ def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing
                 None if following is None else round(float(p_values[index, following]), 6),
             )
         )
-    return found
+    return ranked
 
 
 def _matrix(scores: Mapping[str, Mapping[str, float | None]]) -> NDArray[np.float64]:
@@ -109,18 +109,18 @@ def _compared(matrix: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[n
     count = matrix.shape[1]
     better, corrected = np.zeros((count, count), dtype=bool), np.ones((count, count))
     pairs = list(itertools.combinations(range(count), 2))
-    differences = [each[~np.isnan(each)] for each in (matrix[:, i] - matrix[:, j] for i, j in pairs)]
+    differences = [difference[~np.isnan(difference)] for difference in (matrix[:, i] - matrix[:, j] for i, j in pairs)]
     p_values = []
-    for each in differences:
-        squares = float((each**2).sum())
-        bound = 2 * math.exp(-(float(each.sum()) ** 2) / (2 * squares)) if squares else 1.0
-        p = bound if bound < 1 / (1 + RESAMPLES) else sign_flip_test(each)[0]
+    for difference in differences:
+        squares = float((difference**2).sum())
+        bound = 2 * math.exp(-(float(difference.sum()) ** 2) / (2 * squares)) if squares else 1.0
+        p = bound if bound < 1 / (1 + RESAMPLES) else sign_flip_test(difference)[0]
         p_values.append(None if p is None else min(p, bound))
-    for (i, j), each, p in zip(pairs, differences, holm(p_values), strict=True):
+    for (i, j), difference, p in zip(pairs, differences, holm(p_values), strict=True):
         if p is not None:
             corrected[i, j] = corrected[j, i] = p
             if p <= ALPHA:
-                better[(i, j) if each.sum() > 0 else (j, i)] = True
+                better[(i, j) if difference.sum() > 0 else (j, i)] = True
     return better, corrected
 
 
@@ -153,11 +153,11 @@ def bradley_terry(games: Sequence[tuple[str, str, Mapping[str, float | None]]]) 
         weights = rng.multinomial(len(scores), np.full(len(scores), 1 / len(scores)), size=rows)
         parts.append(_fitted(sides, weights @ values, weights @ known, len(names)))
     low, high = np.percentile(np.concatenate(parts), [2.5, 97.5], axis=0)
-    found = [
+    fitted = [
         Strength(name, float(strengths[i]), [float(low[i]), float(high[i])] if high[i] - low[i] > 1e-6 else None)
         for i, name in enumerate(names)
     ]
-    return sorted(found, key=lambda each: -each.strength)
+    return sorted(fitted, key=lambda system: -system.strength)
 
 
 def _determined(

@@ -47,8 +47,8 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     rates = np.asarray(win_rates, dtype=float)
     mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
     over_seeds = student(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
-    shared = [prompt for prompt in scores[0] if all(each.get(prompt) is not None for each in scores)]
-    matrix = np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float)
+    shared = [prompt for prompt in scores[0] if all(seed.get(prompt) is not None for seed in scores)]
+    matrix = np.array([[seed[prompt] for prompt in shared] for seed in scores], dtype=float)
     both, prompts = _crossed(100 * matrix, 50.0)
     over_seeds_alone, over_both, over_prompts = (
         np.clip(interval, 0, 100).tolist() if interval else None

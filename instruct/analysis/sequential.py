@@ -131,7 +131,7 @@ def claim_p(looked: Sequential, p: float | None) -> float | None:
 
 
 def _scores_in_order(results: Mapping[str, float | None], order: Sequence[str]) -> list[float | None]:
-    return [results[each] for each in itertools.takewhile(results.__contains__, order)]
+    return [results[pair] for pair in itertools.takewhile(results.__contains__, order)]
 
 
 def _look(scores: Sequence[float | None], total: int) -> Look:
@@ -149,7 +149,7 @@ def _worst_and_best(scores: Sequence[float | None]) -> tuple[list[float], list[f
 
 def random_order(identities: Iterable[str], seed: int = 0) -> list[str]:
     """The pairs in the order in which they are judged: by a hash of seed and identity, whatever order they came in."""
-    return sorted(identities, key=lambda each: hashlib.sha256(f"{seed} {each}".encode()).digest())
+    return sorted(identities, key=lambda pair: hashlib.sha256(f"{seed} {pair}".encode()).digest())
 
 
 def confidence_interval(low: Sequence[float], high: Sequence[float], total: int | None = None) -> list[float]:

@@ -166,7 +166,7 @@ class PositionStatistics:
 
 def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics:
     """Consistency and first-position rate of one comparison's judgements (of one order or of both)."""
-    shown = [each for each in judgments if not is_identical(each) and each.reason != UNKNOWN_ORDER]
+    shown = [judgment for judgment in judgments if not is_identical(judgment) and judgment.reason != UNKNOWN_ORDER]
     outcomes: dict[str, dict[str, Outcome]] = {}
     for judgment in shown:
         if judgment.verdict in PREFERENCES:

@@ -113,8 +113,8 @@ def room_of(options: ClusterOptions, shared: int) -> Room:
             else f"cluster: none of its {len(nodes)} machines has a CPU for a worker; start them with --num-cpus 1"
         )
     if (options.workers or 0) > most:
-        each = f", of {gpus:g} GPUs each" if gpus else ""
-        raise InputError(f"--workers {options.workers}: the cluster has room for {most}{each}; lower it")
+        size = f", of {gpus:g} GPUs each" if gpus else ""
+        raise InputError(f"--workers {options.workers}: the cluster has room for {most}{size}; lower it")
     return Room(options.workers or most, gpus)
 
 

@@ -199,7 +199,7 @@ class Crew:
 
         ref, row = worker.jobs[0]
         try:
-            found = ray.get(ref)
+            answer = ray.get(ref)
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", error)  # what it raised; else it has died, or its machine
             if isinstance(cause, InputError):
@@ -216,17 +216,17 @@ class Crew:
         worker.jobs.popleft()
         worker.since = time.monotonic()
         if row is not None:
-            replies, seconds = found
+            replies, seconds = answer
             self._note(worker, len(replies), seconds)
             yield Portion(row.batch, list(zip(row.requests, replies, strict=True)), seconds)
         elif not worker.machine:
-            self._check([*(each.machine for each in self._surveyed()), found])
-            worker.machine = found
+            self._check([*(other.machine for other in self._surveyed()), answer])
+            worker.machine = answer
         else:
-            worker.engine = found
-            if found not in self.engine.split(" + "):
+            worker.engine = answer
+            if answer not in self.engine.split(" + "):
                 raise InputError(
-                    f"worker {worker.machine['worker']}: its engine is {found}, not {self.engine} as its machine "
+                    f"worker {worker.machine['worker']}: its engine is {answer}, not {self.engine} as its machine "
                     "said; start that machine's Ray again"
                 )
 

@@ -55,18 +55,18 @@ class Worker:
         address, here = str(ray.util.get_node_ip_address()), machine()
         device = ", ".join(sorted(set(here["gpus"]))) or f"{here['processor']} ({here['cores']} cores)"
         about = {"worker": f"{address}/{os.getpid()}", "address": address, "host": socket.gethostname()}
-        found: dict[str, Any] = {**about, "device": device, "versions": versions()}
+        report: dict[str, Any] = {**about, "device": device, "versions": versions()}
         try:
             engine = self._make()
             engine.check()
-            found["identity"] = engine.identity
+            report["identity"] = engine.identity
             for folder, expected in self._adapters.items():
                 if not is_adapter(folder) or adapter_identity(folder) != expected:
                     raise InputError(f"{folder}: is another adapter there; copy this machine's, or share the folder")
-            found["engine"] = self._version_of()
+            report["engine"] = self._version_of()
         except InputError as error:
-            found["error"] = str(error)
-        return found
+            report["error"] = str(error)
+        return report
 
     def start(self) -> str:
         """Start the engine; returns its version and device."""

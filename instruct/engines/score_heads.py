@@ -159,7 +159,7 @@ class StatesEngine(RewardEngine):
         states: dict[int, Any] = {}
 
         def keep(layer: int) -> Any:
-            return lambda module, given, out: states.update({layer: out[0] if isinstance(out, tuple) else out})
+            return lambda module, inputs, out: states.update({layer: out[0] if isinstance(out, tuple) else out})
 
         network = self.network
         hooks = [network.layers[layer - 1].register_forward_hook(keep(layer)) for layer in self.reading.layers]

@@ -42,12 +42,12 @@ class PrefixScorer:
         tails = [list(row.ids[length:]) for row in rows]
         longer = [place for place, tail in enumerate(tails) if len(tail) > 1]
         rest = dict(zip(longer, self._tails([tails[place] for place in longer]), strict=True)) if longer else {}
-        found = []
+        scores = []
         for place, (row, tail) in enumerate(zip(rows, tails, strict=True)):
             before = self._known[row.start : length] if row.start < length else []
             first = [(float(following[tail[0]]), tail[0] == best)]
-            found.append([*before, *first, *rest.get(place, [])][max(0, row.start - length) :])
-        return found
+            scores.append([*before, *first, *rest.get(place, [])][max(0, row.start - length) :])
+        return scores
 
     def _whole(self, rows: Sequence[TextRow]) -> list[list[TokenScore]]:
         """The scores in one pass. What follows a text cannot change it: no mask."""
@@ -105,9 +105,9 @@ def _gathered(logits: torch.Tensor, targets: Sequence[int]) -> list[TokenScore]:
     import torch
 
     size = max(1, _CHUNK // logits.shape[-1])
-    found: list[TokenScore] = []
+    scores: list[TokenScore] = []
     for z, ids in zip(logits.split(size), torch.tensor(targets, device=logits.device).split(size), strict=True):
         z = z.float()
         values = z.gather(1, ids[:, None])[:, 0] - z.logsumexp(-1)
-        found += zip(values.tolist(), (z.argmax(-1) == ids).tolist(), strict=True)
-    return found
+        scores += zip(values.tolist(), (z.argmax(-1) == ids).tolist(), strict=True)
+    return scores

@@ -130,10 +130,10 @@ def parted_after(prompt: Sequence[int], whole: str, text: str, tokenizer: Any) -
         text: the reply as it is if it did not think.
     """
     marks = marks_of(tokenizer.chat_template)
-    found = parted(whole, marks, tokenizer.decode(prompt[-_LAST:])) if marks else Parted(whole, None)
-    if found == (whole, None):
+    reply = parted(whole, marks, tokenizer.decode(prompt[-_LAST:])) if marks else Parted(whole, None)
+    if reply == (whole, None):
         return Parted(text, None)
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     tokens = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
-    reasoning = None if found.reasoning is None else tokens.sub("", found.reasoning).strip()
-    return Parted(tokens.sub("", found.text).strip(), reasoning)
+    reasoning = None if reply.reasoning is None else tokens.sub("", reply.reasoning).strip()
+    return Parted(tokens.sub("", reply.text).strip(), reasoning)

@@ -38,7 +38,7 @@ class Served(NamedTuple):
     def words(self) -> str:
         """It in a line, for people."""
         shown = {"reasoning": self.reasoning, "content": self.content, "tool calls": self.tool_calls or None}
-        listed = "; ".join(f"{name} {json.dumps(each, ensure_ascii=False)}" for name, each in shown.items() if each)
+        listed = "; ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in shown.items() if value)
         return f"vLLM ({self.parsers}) returns {listed or 'nothing'}"
 
 

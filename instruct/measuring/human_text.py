@@ -196,8 +196,8 @@ def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: 
         own = {name: target for name, target in targets.items() if pairs[name] == mle}
         controls |= (matched := _matched(predictors, mle, own))
         for name in (name for name in own if control_name(name) not in matched):
-            found = f"its entropy of {own[name]:.3f} nats"
-            reason = f"{found} is that of {mle} at no temperature between {COLDEST} and {HOTTEST}"
+            entropy = f"its entropy of {own[name]:.3f} nats"
+            reason = f"{entropy} is that of {mle} at no temperature between {COLDEST} and {HOTTEST}"
             record_no_control(run, name, reason)
             warn(f"no control of {name}: {reason}")
     if not resampled:

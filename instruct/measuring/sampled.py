@@ -231,8 +231,8 @@ def entropy_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
     """The mean entropy of a reference model's next-token distributions on texts, in nats."""
     values, human = reader.continued(partial(entropies, temperatures=[1.0]), rows)
     mean, known = (read.means[0] if read and read.tokens.sum() else None for read in (values, human))
-    found = numbers({"entropy": mean}, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
-    return PartResult(found, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
+    figures = numbers({"entropy": mean}, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
+    return PartResult(figures, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
 
 
 def mauve_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:

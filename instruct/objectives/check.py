@@ -182,8 +182,8 @@ def check(objective: Objective) -> Checked:
         needs, reference = tuple(objective.needs), None
         if isinstance(objective, LogitLoss):
             needs, reference = ("each row of logits again, by autograd",), objective.reference
-        found = behavior(objective), pull(objective), gradient_errors(objective), cost(objective)
-        return Checked(needs, reference, *found, noise)
+        measured = behavior(objective), pull(objective), gradient_errors(objective), cost(objective)
+        return Checked(needs, reference, *measured, noise)
     finally:
         torch.set_num_threads(threads)
 
@@ -299,13 +299,13 @@ def gradient_errors(objective: Objective) -> dict[str, float]:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         near, table = states.to(dtype).requires_grad_(), head.to(dtype)
         loss, _ = linear_objective_loss(near, table, labels, objective)
-        (found,) = torch.autograd.grad(loss * 2**10, near)
+        (gradient,) = torch.autograd.grad(loss * 2**10, near)
         wide = near.detach().double().requires_grad_()
         logits = wide @ table.double().T
         shares = torch.nn.functional.one_hot(labels, len(head)).double() / len(labels)
         (expected,) = torch.autograd.grad(Expectation(objective, table.double()).loss(logits, shares), wide)
         name = str(dtype).removeprefix("torch.")
-        errors[name] = float((found.double() / 2**10 - expected).norm() / expected.norm())
+        errors[name] = float((gradient.double() / 2**10 - expected).norm() / expected.norm())
     return errors
 
 

@@ -34,21 +34,21 @@ class EnergyWeigher(TorchWeigher):
         self.statistics = replace(self.statistics, cost=torch.empty_like(self.statistics.ce))
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
-        found, others = self._leave_out_targets(product, target, place)
+        statistics, others = self._leave_out_targets(product, target, place)
         q, spare = self.q[: len(product)], self.spare[: len(product)]
         own = self.embeddings[target]
         # sum_j q_j e_j - e_y from the other tokens alone: for a confident token, the difference would cancel.
         offset = torch.addcmul(torch.mm(q, self.embeddings), own, others[:, None], value=-1)
         square = offset.square().sum(dim=-1)
-        found = replace(found, cost=square / 2)
-        self._store(found, place)
+        statistics = replace(statistics, cost=square / 2)
+        self._store(statistics, place)
         if self.wants_grad:
             # |r_j - sum_k q_k r_k| is at most twice the offset's length, for unit rows.
-            weights = self._weights(found, others, 2 * others * square.sqrt(), place)
+            weights = self._weights(statistics, others, 2 * others * square.sqrt(), place)
             a, b = weights["a"], weights["b"]
             # With r as above, sum_j q_j r_j = r_y + ||offset||^2.
             mean = (offset * own).sum(dim=-1) + square
             torch.mm(offset, self.embeddings.T, out=spare)
             q.mul_(spare.mul_(b[:, None]).add_((a - b * mean)[:, None]))
-            q.scatter_(1, target[:, None], -(a * others + b * found.q_target * square)[:, None])
+            q.scatter_(1, target[:, None], -(a * others + b * statistics.q_target * square)[:, None])
             self._write_gradient_(product)

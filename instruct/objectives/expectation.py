@@ -50,8 +50,8 @@ class Expectation:
             "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
         }
         terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
-        found = {name: term.detach() for name, term in terms.items()}
-        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **found)).terms
+        statistics = {name: term.detach() for name, term in terms.items()}
+        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **statistics)).terms
         return torch.stack([(shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items()]).sum()
 
     def _cost(self, q: Tensor) -> Tensor:

@@ -160,12 +160,12 @@ def linear_objective(
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
-def _cost_of(objective: Objective, weight: Tensor, given: TransportCost | EnergyTable | None) -> Any:
+def _cost_of(objective: Objective, weight: Tensor, cost: TransportCost | EnergyTable | None) -> Any:
     """The cost that an objective needs: the given one, or that between the head's rows; None: it needs none."""
     if "cost" not in objective.needs:
         return None
-    if given is not None:
-        return given
+    if cost is not None:
+        return cost
     return EnergyTable(weight, objective.dim) if isinstance(objective, Energy) else CosineCost(weight)
 
 
@@ -310,12 +310,12 @@ def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 def _columns(objective: Objective, weigher: TorchWeigher | TritonWeigher) -> Tensor:
     """(statistics, tokens): the values to sum, in the order of ObjectiveStatistics."""
-    found = weigher.statistics
+    statistics = weigher.statistics
     if isinstance(weigher, LogitWeigher):
-        weighting = Weighting(a=found.ce, value=weigher.values)
+        weighting = Weighting(a=statistics.ce, value=weigher.values)
     else:
-        weighting = objective.weigh(found)
-    zero = torch.zeros_like(found.ce)
-    optional = found.cost, found.error_norm, found.entropy, weighting.ratio, weighting.clamped
-    columns = [torch.ones_like(zero), weighting.value, found.ce, *optional, weigher.correct]
+        weighting = objective.weigh(statistics)
+    zero = torch.zeros_like(statistics.ce)
+    optional = statistics.cost, statistics.error_norm, statistics.entropy, weighting.ratio, weighting.clamped
+    columns = [torch.ones_like(zero), weighting.value, statistics.ce, *optional, weigher.correct]
     return torch.stack([zero if column is None else column.to(zero.dtype) for column in columns])

@@ -23,8 +23,8 @@ class LogitWeigher(TorchWeigher):
         self.values = torch.empty_like(self.statistics.ce)
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
-        found, _ = self._leave_out_targets(product, target, place)
-        self._store(found, place)
+        statistics, _ = self._leave_out_targets(product, target, place)
+        self._store(statistics, place)
         logits = self.head.cap_(product.to(self.q.dtype, copy=True))
         reference = () if self.reference is None else (self.reference.logits(place, logits),)
         with torch.enable_grad():

@@ -125,9 +125,9 @@ def _moved(parts: list[Tensor | None], device: torch.device) -> list[Any]:
     """The parts on the device, in one copy that the host does not wait for."""
     if device.type == "cpu":
         return parts
-    found = [part for part in parts if part is not None]
-    joined = torch.cat(found)
+    present = [part for part in parts if part is not None]
+    joined = torch.cat(present)
     if device.type == "cuda":
         joined = joined.pin_memory()
-    moved = iter(joined.to(device, non_blocking=True).split([len(part) for part in found]))
+    moved = iter(joined.to(device, non_blocking=True).split([len(part) for part in present]))
     return [None if part is None else next(moved) for part in parts]

@@ -177,31 +177,31 @@ class TorchWeigher:
             self._weigh_block_(product[block], target[block], rows, place)
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
-        found, others = self._leave_out_targets(product, target, place)
+        statistics, others = self._leave_out_targets(product, target, place)
         q, spare = self.q[: len(product)], self.spare[: len(product)]
-        found = self._optional_statistics(found, others, product, target)
+        statistics = self._optional_statistics(statistics, others, product, target)
         if cost is not None:
             spare.copy_(cost).mul_(q)
-            found = replace(found, cost=spare.sum(dim=-1))
-        self._store(found, place)
+            statistics = replace(statistics, cost=spare.sum(dim=-1))
+        self._store(statistics, place)
         if self.wants_grad:
             # d ce / d z = q - onehot, d cost / d z = q * (C - cost), d entropy / d z = -q * (log q + entropy) and
             # d uniform / d z = q - 1 / V; computed in the wide dtype and cast at the end.
-            weights = self._weights(found, others, found.cost, place)
+            weights = self._weights(statistics, others, statistics.cost, place)
             a, b, h, u = (weights.get(name) for name in TERMS)
             assert a is not None
             at_target, of_q = -a * others, a
-            if b is not None and found.cost is not None:
-                at_target -= b * found.q_target * found.cost
-                of_q = of_q - b * found.cost
-            if h is not None and found.entropy is not None:
-                at_target += h * found.q_target * (found.ce - found.entropy)
-                of_q = of_q - h * found.entropy
+            if b is not None and statistics.cost is not None:
+                at_target -= b * statistics.q_target * statistics.cost
+                of_q = of_q - b * statistics.cost
+            if h is not None and statistics.entropy is not None:
+                at_target += h * statistics.q_target * (statistics.ce - statistics.entropy)
+                of_q = of_q - h * statistics.entropy
             if u is not None:
-                at_target += u * (found.q_target - 1 / q.shape[1])
+                at_target += u * (statistics.q_target - 1 / q.shape[1])
                 of_q = of_q + u
             q.mul_(of_q[:, None])
-            if b is not None and found.cost is not None:
+            if b is not None and statistics.cost is not None:
                 q.addcmul_(spare, b[:, None])
             if h is not None and self.information is not None:
                 q.addcmul_(self.information[: len(q)], h[:, None])
@@ -211,31 +211,31 @@ class TorchWeigher:
             self._write_gradient_(product)
 
     def _optional_statistics(
-        self, found: TokenStatistics, others: Tensor, product: Tensor, target: Tensor
+        self, known: TokenStatistics, others: Tensor, product: Tensor, target: Tensor
     ) -> TokenStatistics:
         """The statistics with those that the objective needs, but for the cost; `self.spare` is overwritten."""
         q, needs = self.q[: len(product)], self.objective.needs
         norm = torch.linalg.vector_norm(q, dim=-1) if "error_norm" in needs or "squares" in needs else None
         if norm is not None and "error_norm" in needs:
-            found = replace(found, error_norm=norm.hypot(others))
+            known = replace(known, error_norm=norm.hypot(others))
         if norm is not None and "squares" in needs:
-            found = replace(found, squares=norm.square() + found.q_target.square())
+            known = replace(known, squares=norm.square() + known.q_target.square())
         if self.information is not None:
             information = torch.special.entr(q, out=self.information[: len(q)])
-            found = replace(found, entropy=information.sum(dim=-1) + found.q_target * found.ce)
+            known = replace(known, entropy=information.sum(dim=-1) + known.q_target * known.ce)
         if "uniform" in needs:
             z = self.head.cap_(self.spare[: len(q)].copy_(product))
-            found = replace(found, uniform=found.ce + z.gather(1, target[:, None])[:, 0] - z.mean(dim=-1))
-        return found
+            known = replace(known, uniform=known.ce + z.gather(1, target[:, None])[:, 0] - z.mean(dim=-1))
+        return known
 
     def _weights(
-        self, found: TokenStatistics, others: Tensor, spread: Tensor | None, place: slice
+        self, statistics: TokenStatistics, others: Tensor, spread: Tensor | None, place: slice
     ) -> dict[str, Tensor]:
         """The weights that are not None, by TERMS, in float16 divided by each token's unit."""
-        weighting = self.objective.weigh(found)
+        weighting = self.objective.weigh(statistics)
         weights = weighting.terms
         if self.unit is not None:
-            unit = self.unit[place] = weighting.float16_unit(others, spread, found.entropy)
+            unit = self.unit[place] = weighting.float16_unit(others, spread, statistics.entropy)
             weights = {name: weight / unit for name, weight in weights.items()}
         return weights
 
@@ -263,8 +263,8 @@ class TorchWeigher:
         self.correct[place] = correct
         return TokenStatistics(ce, q_target), others
 
-    def _store(self, found: TokenStatistics, place: slice) -> None:
-        for all_tokens, own in zip(vars(self.statistics).values(), vars(found).values(), strict=True):
+    def _store(self, statistics: TokenStatistics, place: slice) -> None:
+        for all_tokens, own in zip(vars(self.statistics).values(), vars(statistics).values(), strict=True):
             if own is not None:
                 all_tokens[place] = own
 

@@ -136,10 +136,10 @@ class NumericCost:
             )
         self.base = base
         self.numbers = torch.nonzero(~torch.isnan(values))[:, 0]
-        found = values[self.numbers]
-        if len(found.unique()) < 2:
+        known = values[self.numbers]
+        if len(known.unique()) < 2:
             raise ValueError("fewer than two tokens with different numbers; use another transport_cost")
-        self.scaled = found / (found.max() - found.min())
+        self.scaled = known / (known.max() - known.min())
         self.place = torch.full((base.vocabulary,), -1, device=values.device)
         self.place[self.numbers] = torch.arange(len(self.numbers), device=values.device)
 
@@ -261,12 +261,12 @@ def _head_in(folder: Path) -> tuple[Path, str]:
         with _opened(folder / "model.safetensors") as tensors:
             files = dict.fromkeys(tensors.keys(), folder / "model.safetensors")
     for endings in (HEADS, EMBEDDINGS):
-        found = [name for name in files if name.endswith(endings)]
-        if len(found) == 1:
-            return files[found[0]], found[0]
-        if found:
+        names = [name for name in files if name.endswith(endings)]
+        if len(names) == 1:
+            return files[names[0]], names[0]
+        if names:
             raise InputError(
-                f"{folder}: several heads ({', '.join(sorted(found)[:4])}); name one as FILE.safetensors:NAME"
+                f"{folder}: several heads ({', '.join(sorted(names)[:4])}); name one as FILE.safetensors:NAME"
             )
     raise InputError(f"{folder}: no lm_head and no input embedding; name the table as FILE.safetensors:NAME")
 

@@ -144,7 +144,7 @@ class Harness:
         from lm_eval.defaults import DEFAULT_OTHER_SEED
 
         with refusing(part.partition("/")[2]):
-            found = simple_evaluate(
+            results = simple_evaluate(
                 lm,
                 tasks=[spec],
                 num_fewshot=self._options.shots,
@@ -155,8 +155,8 @@ class Harness:
                 confirm_run_unsafe_code=False,
                 fewshot_random_seed=DEFAULT_OTHER_SEED + draw,
             )
-        assert found
-        return dict(found)
+        assert results
+        return dict(results)
 
 
 @contextlib.contextmanager

@@ -307,14 +307,14 @@ class EngineLM(TemplateLM):
         Raises:
             StoppedError: requests without a reply.
         """
-        found: dict[int, Value] = {}
+        values: dict[int, Value] = {}
         reasons: list[str] = []
         with progress_bar() as progress:
             bar = progress.add_task(f"tasks, {self._subject}", total=len(asked))
             for portion in self._engine.complete_batches(self._batches(asked, contexts)):
                 for request, reply in portion.replies:
                     if isinstance(reply, Completion):
-                        found[int(request.key)] = value(int(request.key), reply)
+                        values[int(request.key)] = value(int(request.key), reply)
                     else:
                         reasons.append(reply.reason)
                 progress.advance(bar, len(portion.replies))
@@ -323,4 +323,4 @@ class EngineLM(TemplateLM):
                 f"{self._subject}: {len(reasons)} of {len(asked)} requests of {self.task} had no reply (the first: "
                 f"{reasons[0]}); the others are kept, so rerun the command to ask these again"
             )
-        return [found[place] for place in range(len(asked))]
+        return [values[place] for place in range(len(asked))]

@@ -102,14 +102,14 @@ class TaskRowReader:
             raise InputError(f"task {self._task}: the split {split!r} has no rows; correct the task's files")
         return kept
 
-    def _number(self, found: str, place: str) -> int:
-        if found not in self._numbers:
+    def _number(self, label: str, place: str) -> int:
+        if label not in self._numbers:
             known = one_line(", ".join(self._numbers), 200)
             raise InputError(
-                f"{place}: the label {one_line(found, 40)!r} is not in the task {self._task} ({known}); correct the "
+                f"{place}: the label {one_line(label, 40)!r} is not in the task {self._task} ({known}); correct the "
                 "row, or values in metadata"
             )
-        return self._numbers[found]
+        return self._numbers[label]
 
     def _read(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of a split, each with its place."""
@@ -150,8 +150,8 @@ class TaskRowReader:
         """The lines of texts; `datasets` does not read the encoding of compressed ones."""
         encoding = self._arguments.get("encoding", "utf-8")
         lines, labels = (
-            [line for file in each for line in read_texts(Path(file), encoding=encoding, section="dataset_kwargs")]
-            for each in (files, label_files)
+            [line for file in paths for line in read_texts(Path(file), encoding=encoding, section="dataset_kwargs")]
+            for paths in (files, label_files)
         )
         if label_files and len(labels) != len(lines):
             raise InputError(

@@ -87,7 +87,7 @@ def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KM
     values, withouts, stars, integrals, curves = [], [], [], [], []
     for seed in kmeans_seeds:
         labels_p, labels_q = quantize(reduced, clusters, seed)
-        counts_p, counts_q = (np.bincount(each, minlength=clusters) for each in (labels_p, labels_q))
+        counts_p, counts_q = (np.bincount(labels, minlength=clusters) for labels in (labels_p, labels_q))
         p, q = histogram(counts_p), histogram(counts_q)
         curves.append(divergence_curve(p, q))
         values.append(float(area(curves[-1])))
@@ -145,7 +145,7 @@ def reduce_features(samples: Sequence[Features]) -> list[NDArray[np.float64]]:
 
     Source: Pillutla et al. 2021, appendix on the details of the quantization.
     """
-    joined = np.concatenate([np.asarray(each, dtype=np.float64) for each in samples])
+    joined = np.concatenate([np.asarray(sample, dtype=np.float64) for sample in samples])
     norms = np.linalg.norm(joined, axis=1, keepdims=True)
     joined /= np.where(norms > 0, norms, 1.0)
     joined -= joined.mean(axis=0)
@@ -155,7 +155,7 @@ def reduce_features(samples: Sequence[Features]) -> list[NDArray[np.float64]]:
     if variances.sum() > 0:
         kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), EXPLAINED_VARIANCE)) + 1
         joined = joined @ axes[:, :kept]
-    return np.split(joined, np.cumsum([len(each) for each in samples])[:-1])
+    return np.split(joined, np.cumsum([len(sample) for sample in samples])[:-1])
 
 
 def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -> list[NDArray[np.intp]]:
@@ -169,7 +169,7 @@ def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -
     joined = np.concatenate(samples).astype(np.float32)
     kmeans = KMeans(clusters, init="random", n_init=RESTARTS, max_iter=ITERATIONS, tol=0, random_state=seed)
     labels = kmeans.fit_predict(joined)  # in OMP_NUM_THREADS threads; those without a free core wait for each other
-    return np.split(labels.astype(np.intp), np.cumsum([len(each) for each in samples])[:-1])
+    return np.split(labels.astype(np.intp), np.cumsum([len(sample) for sample in samples])[:-1])
 
 
 def histogram(counts: NDArray, smooth: bool = False) -> NDArray[np.float64]:

@@ -101,7 +101,7 @@ def windows(model: ForwardModel, held_out: HeldOut, max_length: int) -> list[Win
     """
     limit = min(max_length, model.context)
     rows = model.encode_after(held_out.prefixes, held_out.texts)
-    found: list[Window] = []
+    parts: list[Window] = []
     for place, row in enumerate(rows):
         ids = list(row.ids)
         if held_out.whole and ids[-1:] != [model.end]:
@@ -111,8 +111,8 @@ def windows(model: ForwardModel, held_out: HeldOut, max_length: int) -> list[Win
                 f"prefix {held_out.ids[place]!r} has {row.start} tokens, and {limit} are read at a time; shorten the "
                 "prefixes or raise evaluation.texts.max_length"
             )
-        found += [Window(place, part) for part in _parts(ids, row.start, limit)]
-    return found
+        parts += [Window(place, part) for part in _parts(ids, row.start, limit)]
+    return parts
 
 
 def _parts(ids: Sequence[int], start: int, limit: int) -> list[TextRow]:
@@ -382,14 +382,14 @@ def mean_distances(
 
 
 def _distributions(
-    found: Sequence[Window], *models: ForwardModel, vocabulary: int | None = None
+    parts: Sequence[Window], *models: ForwardModel, vocabulary: int | None = None
 ) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """The place of a text and the distributions of each model at some of its tokens, in step, so that no more than one
     batch's logits of each are in memory."""
-    rows = [window.row for window in found]
+    rows = [window.row for window in parts]
     for portions in zip(*(model.distributions(rows, vocabulary) for model in models), strict=True):
         (number,) = {number for number, _ in portions}
-        yield found[number].place, [logs for _, logs in portions]
+        yield parts[number].place, [logs for _, logs in portions]
 
 
 def _at(temperature: float, logs: torch.Tensor) -> torch.Tensor:

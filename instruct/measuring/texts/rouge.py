@@ -16,7 +16,7 @@ _TOKEN = re.compile("[a-z0-9]+")
 
 def rouge(reference: str, text: str) -> dict[str, float]:
     """The F1 scores by NAMES, 0 to 1: the harmonic mean of precision and recall; 0 if either text has no tokens."""
-    human, own = (_TOKEN.findall(each.lower()) for each in (reference, text))
+    human, own = (_TOKEN.findall(string.lower()) for string in (reference, text))
     return {
         "rouge1": _n_gram_f1(human, own, 1),
         "rouge2": _n_gram_f1(human, own, 2),
