@@ -151,8 +151,8 @@ def _differences(measured: _Measured) -> list[BenchDifference]:
                 scores = measured.of(measure, ours), measured.of(measure, theirs)
                 if all(scores):
                     names: dict[str, Any] = {"measure": measure, "first": key, "second": second}
-                    found = score_difference(*scores)._asdict()
-                    row = BenchDifference(**names, trainings=len(ours), **found, p_holm=None, finding="")
+                    difference = score_difference(*scores)._asdict()
+                    row = BenchDifference(**names, trainings=len(ours), **difference, p_holm=None, finding="")
                     differences.append(row)
     return differences
 
@@ -186,11 +186,11 @@ def _finding(difference: BenchDifference, p: float | None) -> str:
     """By the rule of every claim: LEAST_SEEDS trainings, and a corrected p of at most 5 %."""
     value = difference.difference or 0.0
     gain = -value if difference.measure == ENTROPY else value
-    found = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
+    finding = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
     measure = difference.measure
     known = measure in (ENTROPY, GREEDY, SAMPLED) or measure.endswith("(accuracy)")
     words = _FINDINGS if known else _DIRECTIONS
-    return words.get(found, _FEW)
+    return words.get(finding, _FEW)
 
 
 def _notes(
@@ -230,9 +230,9 @@ def _notes(
     return [*notes, f"minutes and {peaks}"]
 
 
-def bench_tables(found: Bench) -> list[Table]:
+def bench_tables(bench: Bench) -> list[Table]:
     """Every objective's figures, and their differences from those of MLE."""
-    names = list(dict.fromkeys(name for system in found.systems for name in system.figures))
+    names = list(dict.fromkeys(name for system in bench.systems for name in system.figures))
     columns = [
         Column("system", "name", text=True),
         Column("learning rate", "learning_rate", form="g"),
@@ -251,11 +251,11 @@ def bench_tables(found: Bench) -> list[Table]:
         Column("p (Holm)", "p_holm", form=".3g"),
         Column("finding"),
     ]
-    parts = ", ".join(f"{count:,} rows to {part}" for part, count in found.rows.items())
+    parts = ", ".join(f"{count:,} rows to {part}" for part, count in bench.rows.items())
     return [
-        columns_table("Objectives", found.systems, columns, f"{parts}, with different prompts."),
+        columns_table("Objectives", bench.systems, columns, f"{parts}, with different prompts."),
         columns_table(
-            "Objectives beside MLE", found.differences, tests, " ".join(f"{capital(note)}." for note in found.notes)
+            "Objectives beside MLE", bench.differences, tests, " ".join(f"{capital(note)}." for note in bench.notes)
         ),
     ]
 

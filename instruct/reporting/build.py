@@ -108,9 +108,9 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
     manifest, config = contents.manifest, contents.config
     # By the judge's name in the store, and as the call gave it.
     judged = {
-        (judge, *each.key[1:])
-        for each in contents.judged
-        for judge in (each.key.judge, each.step.get("inputs", {}).get("judge", {}).get("card"))
+        (judge, *judged.key[1:])
+        for judged in contents.judged
+        for judge in (judged.key.judge, judged.step.get("inputs", {}).get("judge", {}).get("card"))
     }
     wanted: dict[tuple[str, str, str], str | None] = {
         (judge["card"], *map(system_name, pair)): None
@@ -120,8 +120,8 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
     begun = list(judged_comparisons(manifest))
     wanted |= {(key.judge, *pair): None for key, _ in begun for pair in file_comparisons(manifest)}
     for (name, candidate, baseline), record in begun:
-        given = record["inputs"].get("judge", {}).get("card", name)
-        judge = given if (given, candidate, baseline) in wanted else name
+        card = record["inputs"].get("judge", {}).get("card", name)
+        judge = card if (card, candidate, baseline) in wanted else name
         wanted[judge, candidate, baseline] = record.get("results", {}).get("stopped")
     return [
         Unjudged(judge=judge, candidate=candidate, baseline=baseline, stopped=stopped)

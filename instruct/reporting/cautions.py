@@ -183,15 +183,15 @@ def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | 
         return []
     if digest is not None and digest != generated:
         return [f"the answers of {shown} are not those that this run generated"]
-    found = []
+    warnings = []
     template, wanted = answered["inputs"].get("template"), trained.get("inputs", {}).get("template")
     if template and wanted and template != wanted:
-        found.append(f"{shown} answered with the template {template} but was trained with {wanted}")
+        warnings.append(f"{shown} answered with the template {template} but was trained with {wanted}")
     weights = answered["inputs"].get("weights", {}).get(name)
     now = _weights(run.adapters / name, trained.get("results", {}).get("sha256", {}))
     if weights and now and weights != now:
-        found.append(f"the weights of {shown} have changed since it answered; generate and judge again")
-    return found
+        warnings.append(f"the weights of {shown} have changed since it answered; generate and judge again")
+    return warnings
 
 
 def _weights(folder: Path, recorded: dict[str, str]) -> str | None:
@@ -234,7 +234,7 @@ def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
 
 def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
     """What was out of the ordinary in the text that compared systems were trained on."""
-    found: dict[str, list[str]] = {}
+    names_by_text: dict[str, list[str]] = {}
     for name in systems:
         results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
         answers, rows = results.get("answers", {}), results.get("rows", {})
@@ -248,8 +248,8 @@ def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
             f"{out:,} of {counted(rows.get('read', 0), 'row')} left out as unusable" if out else "",
         ]
         for text in filter(None, texts):
-            found.setdefault(text, []).append(name)
-    return [f"the training of {' and '.join(names)}: {text}" for text, names in found.items()]
+            names_by_text.setdefault(text, []).append(name)
+    return [f"the training of {' and '.join(names)}: {text}" for text, names in names_by_text.items()]
 
 
 def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:

@@ -140,12 +140,12 @@ class Compared:
 
     def _seeds(self) -> dict[str, list[SeedSpread]]:
         """The comparisons over training seeds, by run."""
-        found: dict[str, list[SeedSpread]] = {}
+        spreads: dict[str, list[SeedSpread]] = {}
         for row in self.rows:
             spread = row.entry.comparison.spread
-            if spread and spread not in found.setdefault(row.entry.run, []):
-                found[row.entry.run].append(spread)
-        return found
+            if spread and spread not in spreads.setdefault(row.entry.run, []):
+                spreads[row.entry.run].append(spread)
+        return spreads
 
     def document(self) -> Document:
         """The tables, and why rows may not be comparable."""
@@ -161,10 +161,10 @@ class Compared:
         """All figures for programs."""
         return {
             "comparisons": [row.content() for row in self.rows],
-            "panels": [{"run": each.run} | each.panel.model_dump() for each in self.panels],
-            "seeds": {run: [each.model_dump() for each in spreads] for run, spreads in self._seeds().items()},
-            "rankings": [asdict(each) | {"told_apart": each.told_apart} for each in self.rankings],
-            "strengths": [asdict(each) for each in self.strengths],
+            "panels": [{"run": panel.run} | panel.panel.model_dump() for panel in self.panels],
+            "seeds": {run: [spread.model_dump() for spread in spreads] for run, spreads in self._seeds().items()},
+            "rankings": [asdict(ranking) | {"told_apart": ranking.told_apart} for ranking in self.rankings],
+            "strengths": [asdict(strength) for strength in self.strengths],
         }
 
 
@@ -190,8 +190,8 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
     panels: list[RunPanel] = []
     for path, label in zip(paths, labels, strict=True):
         with _run_of(path) as run:
-            found, voted = entries_of(run, label)
-            entries += found
+            own, voted = entries_of(run, label)
+            entries += own
             panels += [RunPanel(label, panel) for panel in voted]
     by_judge: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -236,37 +236,37 @@ def _row(entry: Entry, of_judge: Sequence[Entry], first: str, common_prompts: bo
 
 def _differing(entry: Entry, other: Entry, common_prompts: bool) -> list[str]:
     """Why two figures by the same judge may not be comparable."""
-    found = []
+    differences = []
     prompts = entry.scores.keys() & other.scores.keys()
     if len(prompts) < max(len(entry.scores), len(other.scores)):
         ours, theirs, both = len(entry.scores), len(other.scores), len(prompts)
         if common_prompts:
             left_out = f"{ours - both} of {ours} and {theirs - both} of {theirs}"
-            found.append(f"the difference is over {both} common prompts, which leaves out {left_out}")
+            differences.append(f"the difference is over {both} common prompts, which leaves out {left_out}")
         else:
-            found.append(
+            differences.append(
                 f"different prompts: {ours} and {theirs}, {both} in common; no paired difference without "
                 "--common-prompts"
             )
     if entry.baseline_answers is None or other.baseline_answers is None:
-        found.append("the baseline's answers are missing, so they may differ")
+        differences.append("the baseline's answers are missing, so they may differ")
     else:
         changed = sum(entry.baseline_answers.get(p) != other.baseline_answers.get(p) for p in prompts)
         if changed:
-            found.append(f"different answers of the baseline to {changed} of {counted(len(prompts), 'prompt')}")
+            differences.append(f"different answers of the baseline to {changed} of {counted(len(prompts), 'prompt')}")
     if entry.model != other.model:
-        found.append(f"different judge model: {entry.model}, not {other.model}")
+        differences.append(f"different judge model: {entry.model}, not {other.model}")
     if entry.card is None or other.card is None:
         if entry.card != other.card:
-            found.append("the version of the judge's card is known for only one of the two")
+            differences.append("the version of the judge's card is known for only one of the two")
     elif entry.card != other.card:
-        found.append(f"different version of the judge's card: {entry.card[:12]}, not {other.card[:12]}")
+        differences.append(f"different version of the judge's card: {entry.card[:12]}, not {other.card[:12]}")
     one, another = entry.comparison, other.comparison
     if one.leading != another.leading:
-        found.append(f"different policy: {one.leading}, not {another.leading}")
+        differences.append(f"different policy: {one.leading}, not {another.leading}")
     if one.orders != another.orders:
-        found.append(f"pairs shown in different orders: {one.orders}, not {another.orders}")
-    return found
+        differences.append(f"pairs shown in different orders: {one.orders}, not {another.orders}")
+    return differences
 
 
 def _label(entry: Entry) -> str:
@@ -280,7 +280,7 @@ def render_table(compared: Compared) -> str:
 
 def _page(compared: Compared) -> str:
     """One HTML file, with a figure of the rankings."""
-    drawing = ranked_systems([(each.judge, each.baseline, each.standings) for each in compared.rankings])
+    drawing = ranked_systems([(ranking.judge, ranking.baseline, ranking.standings) for ranking in compared.rankings])
     figure = image(drawing.svg) if drawing else None
     return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure)
 

@@ -235,14 +235,14 @@ def seed_spreads(
     return spreads
 
 
-def paired(found: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Paired]:
+def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Paired]:
     """For every two candidates that a judge compared with one baseline, the difference of their win rates.
 
     Under the policy that leads for both, or `single` if different policies lead. Systems trained with different seeds
     are not paired: seed_spreads shows what a seed changes.
     """
     rows = []
-    for one, other in itertools.combinations(found, 2):
+    for one, other in itertools.combinations(comparisons, 2):
         (judge, first, baseline), (another, second, other_baseline) = one.key, other.key
         if (judge, baseline) != (another, other_baseline) or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
             continue
@@ -253,10 +253,10 @@ def paired(found: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Pa
     return rows
 
 
-def panels_of(found: Sequence[Judged]) -> list[Panel]:
+def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
     """Who voted, how they agree, and the majority of each panel: several judges of one comparison and the same sets."""
     members: dict[tuple[str, ...], list[Judged]] = {}
-    for judged in found:
+    for judged in comparisons:
         members.setdefault((*judged.key[1:], *judged.eval_sets), []).append(judged)
     panels = []
     for (candidate, baseline, *_), panel in members.items():

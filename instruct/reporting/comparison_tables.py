@@ -69,7 +69,7 @@ def _table(title: str, rows: _Rows, columns: Sequence[Column], named: bool, note
 def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[ComparisonReport, Any]]:
     """The comparisons that have a part of this name, or several of them."""
     parts = [(comparison, getattr(comparison, name)) for comparison in comparisons]
-    return [(it, part) for it, found in parts if found for part in (found if isinstance(found, list) else [found])]
+    return [(it, part) for it, value in parts if value for part in (value if isinstance(value, list) else [value])]
 
 
 def _tallies(comparisons: Sequence[ComparisonReport], leading: bool = False) -> list[tuple[ComparisonReport, _Tally]]:

@@ -231,7 +231,7 @@ def win_rate_tables(report: ReportData) -> list[Table]:
     The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
     policy, which the title names with the number of pairs.
     """
-    baselines = dict.fromkeys(each.baseline for judge in report.judges for each in judge.comparisons)
+    baselines = dict.fromkeys(comparison.baseline for judge in report.judges for comparison in judge.comparisons)
     return [_win_rate_table(report, baseline) for baseline in baselines]
 
 
@@ -240,13 +240,13 @@ def _win_rate_table(report: ReportData, baseline: str) -> Table:
     captions: dict[str, str] = {}
     notes: list[str] = []
     for judge in report.judges:
-        comparisons = [each for each in judge.comparisons if each.baseline == baseline]
-        for each in comparisons:
-            rates.setdefault(each.candidate, {})[judge.name] = _rate(each.leading_figures)
-            notes += [f"{judge.name}, {each.candidate}: {each.leads}"] if each.leads else []
+        comparisons = [comparison for comparison in judge.comparisons if comparison.baseline == baseline]
+        for comparison in comparisons:
+            rates.setdefault(comparison.candidate, {})[judge.name] = _rate(comparison.leading_figures)
+            notes += [f"{judge.name}, {comparison.candidate}: {comparison.leads}"] if comparison.leads else []
         if comparisons:
-            policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
-            sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
+            policies = "/".join(dict.fromkeys(comparison.leading for comparison in comparisons))
+            sizes = "/".join(dict.fromkeys(str(comparison.leading_figures.n_judged) for comparison in comparisons))
             captions[judge.name] = f"{judge.name}: {policies}, {sizes} pair{'s' * (sizes != '1')} with a verdict"
     rows = [[candidate, *map(own.get, captions)] for candidate, own in rates.items()]
     title = f"Win rate (%) against {baseline}, ± its standard error; a tie counts as half a win"

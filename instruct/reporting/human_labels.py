@@ -33,11 +33,9 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
     path = Path(path).expanduser()
     labels = read_labels(path)
     with open_store(run, migrate=False) as store:
-        judged = {each: {judgment.instruction for judgment in store.judgments(each)} for each in store.comparisons()}
-    if not any(labels.of(each.candidate, each.baseline).keys() & pairs for each, pairs in judged.items()):
-        names = dict.fromkeys(
-            f"{one_line(each.candidate, 40)} against {one_line(each.baseline, 40)}" for each in judged
-        )
+        judged = {key: {judgment.instruction for judgment in store.judgments(key)} for key in store.comparisons()}
+    if not any(labels.of(key.candidate, key.baseline).keys() & pairs for key, pairs in judged.items()):
+        names = dict.fromkeys(f"{one_line(key.candidate, 40)} against {one_line(key.baseline, 40)}" for key in judged)
         raise InputError(
             f"{path}: no label is on a judged pair of {run.folder} ({', '.join(names)}); draw the pairs to label with "
             f"`instruct sample {run.folder}`"
@@ -51,17 +49,17 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
 
     A pair whose reply could not be read counts as a tie of the judge's: any guess is valid, a good one is precise.
     """
-    given = labels.of(judged.key.candidate, judged.key.baseline) if labels else {}
-    if not given:
+    labels_by_pair = labels.of(judged.key.candidate, judged.key.baseline) if labels else {}
+    if not labels_by_pair:
         return None, []
     if any(pair.conversation for pair in judged.pairs):
         return None, ["the labels are not combined with the verdicts, because pairs are turns of one conversation"]
     verdicts = {pair: 0.5 if score is None else score for pair, score in judged.scores().items()}
-    labeled = [pair for pair in verdicts if pair in given]
-    people, by_judge = (np.array([scores[pair] for pair in labeled]) for scores in (given, verdicts))
-    rest = np.array([score for pair, score in verdicts.items() if pair not in given])
+    labeled = [pair for pair in verdicts if pair in labels_by_pair]
+    people, by_judge = (np.array([scores[pair] for pair in labeled]) for scores in (labels_by_pair, verdicts))
+    rest = np.array([score for pair, score in verdicts.items() if pair not in labels_by_pair])
     warnings = []
-    if unknown := len(given) - len(labeled):
+    if unknown := len(labels_by_pair) - len(labeled):
         warnings.append(f"not counted: {counted(unknown, 'label')} on pairs without a verdict")
     if len(labeled) < 2 or not len(rest):
         why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"

@@ -34,7 +34,7 @@ def write_form(run: RunDirectory, candidate: str, baseline: str, count: int, pat
         if not (row.get("failed") or other.get("failed"))
     }
     drawn = random_order(pairs, seed)[:count]
-    content = {"candidate": ours.name, "baseline": theirs.name, "pairs": [_pair(*pairs[each], seed) for each in drawn]}
+    content = {"candidate": ours.name, "baseline": theirs.name, "pairs": [_pair(*pairs[key], seed) for key in drawn]}
     page = render("label.html.jinja", "label.css", "label.js", data=escaped_json(content), count=len(drawn))
     write_atomically(path, page)
     return len(drawn)

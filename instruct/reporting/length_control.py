@@ -91,8 +91,8 @@ def length_control(judged: Judged, difficulty: Difficulty | None) -> tuple[Lengt
     scores_alone = judged.card is not None and judged.card.protocol == "reward"  # AlpacaEval has no such judges
     if scores_alone or not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
         return None, []
-    found = _length_controlled(judged, difficulty)
-    return recorded(LengthControl, found), [found.warning] if found.warning else []
+    control = _length_controlled(judged, difficulty)
+    return recorded(LengthControl, control), [control.warning] if control.warning else []
 
 
 def _length_controlled(judged: Judged, difficulty: Difficulty | None) -> LengthControlled:

@@ -455,9 +455,9 @@ class ReportData(Record):
         """Every comparison of a single training seed knows the comparison over all of them."""
         for judge in self.judges:
             for comparison in judge.comparisons:
-                spreads = (each for each in self.seeds if each.judge == judge.name and _is_one_of(each, comparison))
+                spreads = (seeds for seeds in self.seeds if seeds.judge == judge.name and _is_one_of(seeds, comparison))
                 comparison.spread = next(spreads, None)
-        alone = {(each.candidate, each.baseline) for judge in self.judges for each in judge.comparisons if each.spread}
+        alone = {(one.candidate, one.baseline) for judge in self.judges for one in judge.comparisons if one.spread}
         for panel in self.panels:
             panel.one_seed = (panel.candidate, panel.baseline) in alone
         return self

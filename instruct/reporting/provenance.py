@@ -91,18 +91,18 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
     Raises:
         InputError: a log is not what was written.
     """
-    given = config.get("train") or {}
-    found = []
+    configured = config.get("train") or {}
+    trainings = []
     for name, system in (config.get("systems") or {}).items():
         if system.get("objective") == "none":  # the untrained base
             continue
         record = manifest["steps"].get(f"train/{name}", {})
-        results, train = record.get("results", {}), record.get("config", {}).get("train") or given
+        results, train = record.get("results", {}), record.get("config", {}).get("train") or configured
         rows, log = results.get("rows", {}), adapters / name / "training_log.json"
         digest = results.get("sha256", {}).get(log.name)
         if digest and log.is_file() and sha256_of(log) != digest:
             raise InputError(f"{log}: is not what the training wrote; restore it, or delete it to report without it")
-        found.append(
+        trainings.append(
             Training(
                 system=name,
                 objective=_objective(system),
@@ -115,7 +115,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 **_logs(log),
             )
         )
-    return found
+    return trainings
 
 
 def _log_entries(path: Path) -> list[Any]:
@@ -148,8 +148,8 @@ def _logged(
 ) -> dict[str, list[Any]] | None:
     """The columns of the entries that have the key `sign`, by their names in the report."""
     try:
-        found = [entry for entry in entries if sign in entry]
-        thinned = found[:: math.ceil(len(found) / most) or 1] if most else found
+        logged = [entry for entry in entries if sign in entry]
+        thinned = logged[:: math.ceil(len(logged) / most) or 1] if most else logged
         columns = {name: [_finite(entry.get(key)) for entry in thinned] for name, key in names.items()}
         steps = [int(entry["step"]) for entry in thinned]
     except (ValueError, TypeError, KeyError):
@@ -214,22 +214,22 @@ def recorded_overlap(manifest: dict[str, Any]) -> OverlapReport | None:
 
 def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, SystemReport]:
     """What report.json holds about each system's answers; a prompt without an answer counts as failed."""
-    outputs = {name: [row["output"] for row in each.rows if not row.get("failed")] for name, each in answers.items()}
+    outputs = {name: [row["output"] for row in file.rows if not row.get("failed")] for name, file in answers.items()}
     edges = histogram_edges([len(output) for texts in outputs.values() for output in texts] or [0])
     results = manifest["steps"].get("answers", {}).get("results", {})
     systems = {}
-    for name, each in answers.items():
+    for name, file in answers.items():
         made = results.get(name, {})
-        if made.get("sha256") != each.sha256:
+        if made.get("sha256") != file.sha256:
             made = {}  # the manifest describes other answers
-        health = answers_health(outputs[name], edges, made, failed=len(each.rows) - len(outputs[name]))
+        health = answers_health(outputs[name], edges, made, failed=len(file.rows) - len(outputs[name]))
         systems[name] = recorded(
             SystemReport,
             health,
             name=name,
-            generator=str(each.rows[0]["generator"]),
-            sha256=each.sha256,
-            n=len(each.rows),
+            generator=str(file.rows[0]["generator"]),
+            sha256=file.sha256,
+            n=len(file.rows),
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
             engine=made.get("engine"),
             health=health,

@@ -79,7 +79,7 @@ class Ranking:
     @property
     def told_apart(self) -> int:
         """Of the systems but the last, how many can be told apart from the one that follows."""
-        return sum(each.next_apart for each in self.standings)
+        return sum(standing.next_apart for standing in self.standings)
 
     @property
     def neighbors(self) -> str:
@@ -104,7 +104,7 @@ def rankings(entries: Sequence[Entry]) -> list[Ranking]:
     """A ranking for each judge, policy and baseline with two systems or more."""
     ranked = []
     for group in _with_one_baseline(entries):
-        shared = set.intersection(*({p for p, score in each.scores.items() if score is not None} for each in group))
+        shared = set.intersection(*({p for p, score in entry.scores.items() if score is not None} for entry in group))
         if len(group) < 2 or len(shared) < 2:
             continue
         names = [candidate for candidate, _ in _names(group)]

@@ -189,7 +189,7 @@ def read_run(folder: str | Path) -> RunContents:
             begun = list(recorded)
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))
             judged = [_judged(store, key, manifest, answers) for key in keys]
-            verdicts = {each.key: each.judgments for each in judged}
+            verdicts = {comparison.key: comparison.judgments for comparison in judged}
             for key, record in recorded.items():
                 check_verdicts(run, verdicts.get(key, ()), record)
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
@@ -205,12 +205,12 @@ def read_run(folder: str | Path) -> RunContents:
 
 def _values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, Any]]]:
     """The values of each text, and the answers to each row of a task, by part and system."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    values: dict[str, dict[str, dict[str, Any]]] = {}
     for row in {(row.part, row.system): row for row in metrics.measurements}.values():
         needed = ("label", "answer") if row.kind == "tasks" else ()
         if (columns := read_values(run, row.part, row.system, needed)) is not None:
-            found.setdefault(row.part, {})[row.system] = columns
-    return found
+            values.setdefault(row.part, {})[row.system] = columns
+    return values
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -264,10 +264,10 @@ def _judged(
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:
     """The card of a judge, by its name in the store and the record of its judging; or None, and why."""
-    given = step.get("inputs", {}).get("judge", {})
+    recorded = step.get("inputs", {}).get("judge", {})
     base, _, other = name.partition("@")
-    model = given.get("model") or other or None
-    path = given.get("card", "")  # the call may have given the card by its path
+    model = recorded.get("model") or other or None
+    path = recorded.get("card", "")  # the call may have given the card by its path
     try:
         by_path = bool(path) and Path(path).exists()
         card = load_judge_card(path if by_path else base, model, by_path=by_path)

@@ -84,8 +84,8 @@ def _checks(judge: JudgeReport, comparison: ComparisonReport, above: bool) -> It
     """Every check, of a claim that the candidate's rate is `above` 50 or not; rates are those of the better one."""
     figures, tests, power = comparison.leading_figures, comparison.significance, comparison.power
     claimed = figures.finding == ("candidate" if above else "baseline")
-    found = f"{claim_figures(figures)}; {adjusted(tests)}" if tests.adjusted_p is not None else claim_figures(figures)
-    yield Check("paired interval and test", found, "yes" if claimed else "no")
+    figure = f"{claim_figures(figures)}; {adjusted(tests)}" if tests.adjusted_p is not None else claim_figures(figures)
+    yield Check("paired interval and test", figure, "yes" if claimed else "no")
     bounds = figures.bounds and _claimed(figures.bounds, above)
     missing = f"{unread(figures)}; bounds {span(bounds)} %"
     yield Check("pairs without a verdict", missing, "no" if figures.reversible else "yes")
@@ -107,8 +107,8 @@ def _rate(check: str, figures: LengthAdjusted | StyleControl | PredictionPowered
     if figures is None or figures.win_rate is None or figures.interval is None:
         return Check(check, note or "no answers to compare", "not known")
     interval, (rate,) = _claimed(figures.interval, above), _claimed([figures.win_rate], above)
-    found = f"{rate:.1f} % ({span(interval)}{f'; {note}' if note else ''})"
-    return Check(check, found, "yes" if interval[0] > 50 else "no")
+    figure = f"{rate:.1f} % ({span(interval)}{f'; {note}' if note else ''})"
+    return Check(check, figure, "yes" if interval[0] > 50 else "no")
 
 
 def _claimed(rates: Sequence[float], above: bool) -> list[float]:
@@ -119,8 +119,8 @@ def _claimed(rates: Sequence[float], above: bool) -> list[float]:
 def _order(comparison: ComparisonReport) -> Check:
     if comparison.consistency is None:
         return Check("order of the answers", "the files have one order of each pair, or do not say it", "not known")
-    found = f"the same verdict in both orders for {comparison.consistency:.1f} % of {comparison.consistency_n}"
-    return Check("order of the answers", found, "yes" if comparison.consistency >= LEAST_CONSISTENCY else "no")
+    figure = f"the same verdict in both orders for {comparison.consistency:.1f} % of {comparison.consistency_n}"
+    return Check("order of the answers", figure, "yes" if comparison.consistency >= LEAST_CONSISTENCY else "no")
 
 
 def _trust(judge: JudgeReport) -> Check:

@@ -171,7 +171,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     path = run.report / "report.md"
     write_atomically(path, report.to_markdown())
     write_exports(run, report)
-    if difficulty and any(each.length_control for judge in report.judges for each in judge.comparisons):
+    if difficulty and any(comparison.length_control for judge in report.judges for comparison in judge.comparisons):
         difficulty.keep(run)
     return WrittenReport(report, path)
 

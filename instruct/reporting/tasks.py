@@ -204,18 +204,18 @@ def _difference(
     (first, our_scores), (second, their_scores) = ours, theirs
     values = [score - their_scores[place] for place, score in our_scores.items() if place in their_scores]
     alone, other = sum(value > 0 for value in values), sum(value < 0 for value in values)
-    found = paired_difference(our_scores, their_scores)
+    difference = paired_difference(our_scores, their_scores)
     return TaskDifference(
         task=task,
         metric=metric,
         first=first,
         second=second,
-        n=found.n,
-        difference=found.difference or 0.0,
-        interval=found.interval,
+        n=difference.n,
+        difference=difference.difference or 0.0,
+        interval=difference.interval,
         first_alone=alone,
         second_alone=other,
-        p=sign_test(alone, other) if set(values) <= {-1.0, 0.0, 1.0} else found.p,
+        p=sign_test(alone, other) if set(values) <= {-1.0, 0.0, 1.0} else difference.p,
         p_holm=None,
     )
 

@@ -93,10 +93,10 @@ def seeds_headline(spread: results.SeedSpread) -> str:
     return text if spread.adjusted_p is None else f"{text}. {capital(adjusted(spread))}"
 
 
-def bench_headlines(found: Bench) -> list[str]:
+def bench_headlines(bench: Bench) -> list[str]:
     """Each objective beside MLE, by each measure but a judge's, which has sentences of its own."""
     lines = []
-    for row in found.differences:
+    for row in bench.differences:
         if row.difference is None or row.measure.startswith(JUDGED):
             continue
         ends = f", 95 % CI {' to '.join(map(signed, row.interval))}" if row.interval else ""
@@ -139,15 +139,15 @@ def paired_difference(paired: results.Paired) -> str:
     )
 
 
-def forgetting(found: Forgetting) -> str:
+def forgetting(forgotten: Forgetting) -> str:
     """What the untrained base could do, and what each system lost or gained of it."""
-    parts = [f"{name(found.base)} {number(found.value)} %"]
-    for loss in found.losses:
+    parts = [f"{name(forgotten.base)} {number(forgotten.value)} %"]
+    for loss in forgotten.losses:
         change = f"{loss.difference:+.1f} points"
         if loss.interval:
             change += f", 95 % CI {span(loss.interval)}, p (Holm) {_equals(loss.p_holm)}"
         parts.append(f"{name(loss.system)} {number(loss.value)} % ({change})")
-    over = f"mean of {counted(len(found.tasks), 'task')}, {counted(found.n, 'row')}"
+    over = f"mean of {counted(len(forgotten.tasks), 'task')}, {counted(forgotten.n, 'row')}"
     return f"Before and after training ({over}): {'; '.join(parts)}"
 
 

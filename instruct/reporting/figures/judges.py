@@ -234,8 +234,8 @@ def _draw_ranking(ranked: list[tuple[str, str, list[Standing]]]) -> canvas.Figur
 
 def stopping(judges: list[JudgeReport]) -> Drawing | None:
     """The confidence sequence of each comparison, the first six; None if no judge was to stop early."""
-    every = [(judge.name, each) for judge in judges for each in judge.comparisons]
-    shown = [(judge, each) for judge, each in every if each.sequential and each.sequential.looks][:_MOST_LOOKS]
+    every = [(judge.name, comparison) for judge in judges for comparison in judge.comparisons]
+    shown = [(judge, one) for judge, one in every if one.sequential and one.sequential.looks][:_MOST_LOOKS]
     title = "The win rate and its confidence sequence over the pairs judged, in a random order"
     return Drawing("stopping", title, shown, _draw_stopping) if shown else None
 
@@ -243,10 +243,10 @@ def stopping(judges: list[JudgeReport]) -> Drawing | None:
 def _draw_stopping(shown: list[Named]) -> canvas.Figure:
     titles = "When judging could stop", "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
     figure, every = canvas.panels(titles, len(shown), (1.7, 0.75), (0.65, 0.25, 1.0))
-    for axes, (judge, each) in zip(every, shown, strict=True):
-        looked = each.sequential
+    for axes, (judge, comparison) in zip(every, shown, strict=True):
+        looked = comparison.sequential
         assert looked
-        axes.set_title(f"{one_line(judge, 40)}: {canvas.abreast(each.candidate, each.baseline, 60)}")
+        axes.set_title(f"{one_line(judge, 40)}: {canvas.abreast(comparison.candidate, comparison.baseline, 60)}")
         axes.set_xlabel("pairs judged", labelpad=1)
         axes.set_xlim(0, looked.pairs)
         axes.set_ylim(0, 100)
@@ -267,8 +267,8 @@ def _draw_stopping(shown: list[Named]) -> canvas.Figure:
 
 def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
     """The win rate by the difference in length, a panel per comparison; None if no comparison has both answers."""
-    every = [(judge.name, each) for judge in judges for each in judge.comparisons]
-    compared = [(judge, each) for judge, each in every if each.length and each.length.by_difference]
+    every = [(judge.name, comparison) for judge in judges for comparison in judge.comparisons]
+    compared = [(judge, one) for judge, one in every if one.length and one.length.by_difference]
     title = "Win rate by length difference: candidate's answer minus baseline's"
     return Drawing("length_difference", title, compared, _draw_differences) if compared else None
 

@@ -68,7 +68,7 @@ def _listing(block: Listing, escape: Callable[[str], str], bold: str, bullets: t
     bold = "" if block.missing or not block.title else bold
     lines = [f"{escape(block.title)}:"] if block.missing else []
     for text, details in block.items:
-        lines += [f"{bullets[0]}{bold}{escape(text)}{bold}", *(f"{bullets[1]}{escape(each)}" for each in details)]
+        lines += [f"{bullets[0]}{bold}{escape(text)}{bold}", *(f"{bullets[1]}{escape(detail)}" for detail in details)]
     return lines
 
 
@@ -112,7 +112,7 @@ def _terminal_block(block: Block) -> list[str]:
         case Listing():
             title = f"{block.title.upper()}: " if block.missing else ""
             return [
-                line for text, details in block.items for line in (title + text, *(f"  {each}" for each in details))
+                line for text, details in block.items for line in (title + text, *(f"  {detail}" for detail in details))
             ]
         case Brief(content=Table() as table):
             return terminal_table(table)
@@ -157,7 +157,7 @@ def _records(rows: list[list[str]], width: int) -> list[str]:
     lines: list[str] = []
     while records:
         block = [header, records.pop(0)]
-        while records and sum(max(map(len, each)) + 2 for each in (*block, records[0])) - 2 <= width:
+        while records and sum(max(map(len, record)) + 2 for record in (*block, records[0])) - 2 <= width:
             block.append(records.pop(0))
         lines += [*([""] if lines else []), *_aligned([list(line) for line in zip(*block, strict=True)], 1)]
     return lines

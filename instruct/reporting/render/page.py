@@ -163,25 +163,25 @@ def _comparison(judged: Judged, texts: _Texts) -> dict[str, Any]:
 
 def _verdict(judgment: Judgment, replies: dict[str, Completion], texts: _Texts) -> dict[str, Any]:
     """One showing: the candidate's place if known, the outcome for the candidate, why, and the judge's words."""
-    found: dict[str, Any] = {"o": outcome_of(judgment)}
+    shown: dict[str, Any] = {"o": outcome_of(judgment)}
     if judgment.reason != UNKNOWN_ORDER:
-        found["f"] = judgment.position
+        shown["f"] = judgment.position
     if judgment.reason:
-        found["r"] = judgment.reason[:400]
+        shown["r"] = judgment.reason[:400]
     if judgment.preference is not None:
-        found["q"] = round(judgment.preference, 4)
+        shown["q"] = round(judgment.preference, 4)
     if judgment.ratings is not None:
-        found["g"] = list(judgment.ratings)
+        shown["g"] = list(judgment.ratings)
     said = [replies[key] for key in judgment.key.split() if key in replies]
     if said:
-        found["w"] = [texts.number(reply.text, 1) for reply in said]
+        shown["w"] = [texts.number(reply.text, 1) for reply in said]
     logprobs = next((reply.label_logprobs for reply in said if reply.label_logprobs), None)
     if logprobs:
-        found["k"] = ", ".join(f"{label.strip()} {value:.2f}" for label, value in logprobs.items())
-    return found
+        shown["k"] = ", ".join(f"{label.strip()} {value:.2f}" for label, value in logprobs.items())
+    return shown
 
 
 def _inconsistent(judgments: Sequence[Judgment]) -> bool:
     """Whether both orders were read, with different results."""
-    found = [outcome_of(judgment) for judgment in judgments]
-    return len(found) == 2 and not {"unparsed", "failed"} & set(found) and found[0] != found[1]
+    outcomes = [outcome_of(judgment) for judgment in judgments]
+    return len(outcomes) == 2 and not {"unparsed", "failed"} & set(outcomes) and outcomes[0] != outcomes[1]
