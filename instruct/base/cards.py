@@ -45,12 +45,12 @@ def _cards_in(folder: Path, kind: Kind) -> dict[str, Path]:
 def list_cards(kind: Kind) -> list[CardLocation]:
     """Every card that can be found by name: those in `./data` or `./judges` first, then the packaged ones."""
     local, packaged = Path(kind), packaged_folder(kind)
-    found = {name: CardLocation(name, path, "installed") for name, path in _cards_in(packaged, kind).items()}
+    cards = {name: CardLocation(name, path, "installed") for name, path in _cards_in(packaged, kind).items()}
     if local.resolve() != packaged.resolve():
         for name, path in _cards_in(local, kind).items():
-            hidden = found.get(name)
-            found[name] = CardLocation(name, path, f"./{kind}", hidden.path if hidden else None)
-    return sorted(found.values(), key=lambda card: card.name)
+            hidden = cards.get(name)
+            cards[name] = CardLocation(name, path, f"./{kind}", hidden.path if hidden else None)
+    return sorted(cards.values(), key=lambda card: card.name)
 
 
 def find_card(kind: Kind, name: str) -> Path:
@@ -122,7 +122,7 @@ def _values_in(value: Any, known: dict[int, int], level: int = 0) -> int:
         raise yaml.YAMLError(f"contains itself, or is nested more than {_MOST_LEVELS} levels deep")
     if id(value) not in known:
         inner = value if isinstance(value, list) else [*value, *value.values()]
-        known[id(value)] = 1 + sum(_values_in(each, known, level + 1) for each in inner)
+        known[id(value)] = 1 + sum(_values_in(part, known, level + 1) for part in inner)
     return known[id(value)]
 
 
@@ -163,25 +163,25 @@ def validated(model: type[Model], content: dict[str, Any], where: object, whole:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        found = error.errors() if whole else error.errors()[:1]
-        problems = Problems([f"{where}: {_problem(model, each)}" for each in found])
+        errors = error.errors() if whole else error.errors()[:1]
+        problems = Problems([f"{where}: {_problem(model, detail)}" for detail in errors])
     problems.refuse()
     raise AssertionError("pydantic names what it refuses")
 
 
-def _problem(model: type[BaseModel], found: ErrorDetails) -> str:
+def _problem(model: type[BaseModel], detail: ErrorDetails) -> str:
     """One of pydantic's errors in our words."""
-    field = ".".join(str(part) for part in found["loc"]) or "(top level)"
-    if found["type"] == "extra_forbidden":
-        hint = nearest(str(found["loc"][-1]), _sibling_fields(model, found["loc"][:-1]))
+    field = ".".join(str(part) for part in detail["loc"]) or "(top level)"
+    if detail["type"] == "extra_forbidden":
+        hint = nearest(str(detail["loc"][-1]), _sibling_fields(model, detail["loc"][:-1]))
         return f"unknown key {field!r}{hint}; remove or rename it"
-    if found["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
+    if detail["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
         return f"unknown key {one_line(field, 80)!r}; remove or rename it"
-    if found["type"] == "missing":
+    if detail["type"] == "missing":
         return f"the key {field!r} is missing; add it"
-    message = one_line(found["msg"].removeprefix("Value error, "))
-    given = "" if found["type"] == "value_error" else f" (given: {one_line(repr(found.get('input')), 80)})"
-    return f"{field}: {message}{given}"
+    message = one_line(detail["msg"].removeprefix("Value error, "))
+    value = "" if detail["type"] == "value_error" else f" (given: {one_line(repr(detail.get('input')), 80)})"
+    return f"{field}: {message}{value}"
 
 
 def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:

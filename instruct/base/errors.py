@@ -54,11 +54,11 @@ class Problems:
 
     def refuse(self) -> None:
         """Raise what was found, if anything."""
-        found = list(dict.fromkeys(self.found))
-        if len(found) == 1:
-            raise InputError(found[0])
-        if found:
-            raise InputErrors(found)
+        problems = list(dict.fromkeys(self.found))
+        if len(problems) == 1:
+            raise InputError(problems[0])
+        if problems:
+            raise InputErrors(problems)
 
 
 class StoppedError(InstructError):

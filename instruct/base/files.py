@@ -90,13 +90,13 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
             mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:  # not Linux
             return None
-    place, found = path.resolve(), (0, "")
+    place, mount = path.resolve(), (0, "")
     for line in mounts.splitlines():
         _, point, kind, *_ = line.split(" ")
         folder = Path(point.replace("\\040", " "))
         if folder == place or folder in place.parents:
-            found = max(found, (len(folder.parts), kind), key=lambda each: each[0])  # a later mount hides an earlier
-    return found[1] if _NETWORK.fullmatch(found[1]) else None
+            mount = max(mount, (len(folder.parts), kind), key=lambda pair: pair[0])  # a later mount hides an earlier
+    return mount[1] if _NETWORK.fullmatch(mount[1]) else None
 
 
 def valid_name(name: str) -> str:

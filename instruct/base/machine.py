@@ -96,11 +96,11 @@ def now() -> str:
 
 def versions() -> dict[str, str]:
     """The installed versions of the packages that a result depends on."""
-    found = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
+    installed = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
     for package in _BASIS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            installed[package] = importlib.metadata.version(package)
+    return installed
 
 
 def machine() -> dict[str, Any]:

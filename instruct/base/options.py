@@ -160,7 +160,7 @@ def kinds_of(annotation: Any) -> set[type]:
             kinds |= set(map(type, get_args(kind)))
         elif isinstance(origin, type):
             known = (bool, int, float, str, list, dict, types.NoneType)
-            kinds.add(next((each for each in known if issubclass(origin, each)), list if origin is tuple else dict))
+            kinds.add(next((base for base in known if issubclass(origin, base)), list if origin is tuple else dict))
         if origin is list and get_args(kind) == (str,):
             kinds.add(str)
     return kinds

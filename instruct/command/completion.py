@@ -51,6 +51,6 @@ def runs(prefix: str, **_: Any) -> list[str]:
 def _paths(prefix: str, endings: tuple[str, ...] = ()) -> list[str]:
     """Folders, and files with one of the endings (default: all), whose path begins with `prefix`."""
     place = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
-    found = [path for path in sorted(place.glob("*")) if not path.name.startswith(".")] if place.is_dir() else []
-    folders = [f"{path}/" for path in found if path.is_dir()]
-    return folders + [str(path) for path in found if path.is_file() and (not endings or path.suffix in endings)]
+    paths = [path for path in sorted(place.glob("*")) if not path.name.startswith(".")] if place.is_dir() else []
+    folders = [f"{path}/" for path in paths if path.is_dir()]
+    return folders + [str(path) for path in paths if path.is_file() and (not endings or path.suffix in endings)]

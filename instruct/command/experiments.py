@@ -141,8 +141,8 @@ def preview(arguments: argparse.Namespace) -> Result:
     except InputError as error:  # the rest of the preview does not need them
         say(f"note: overlap with the evaluation prompts not counted: {error}")
         prompts = []
-    found = print_preview(config, shown=arguments.rows, prompts=prompts)
-    return Result(found, found.step.words())
+    printed = print_preview(config, shown=arguments.rows, prompts=prompts)
+    return Result(printed, printed.step.words())
 
 
 def bench(arguments: argparse.Namespace) -> Result:
@@ -159,10 +159,10 @@ def bench(arguments: argparse.Namespace) -> Result:
     if options.objectives:
         overrides += ["--systems", json.dumps(objectives_as_systems(options.objectives))]
     arguments.name = arguments.name or (None if arguments.config else "bench")
-    found = bench_objectives(config := _config(arguments, overrides), options, arguments.dry_run)
-    if found is None:
+    result = bench_objectives(config := _config(arguments, overrides), options, arguments.dry_run)
+    if result is None:
         return Result(None, str(run_folder(config)))
-    return call.reported(found)
+    return call.reported(result)
 
 
 def check(arguments: argparse.Namespace) -> Result:
@@ -174,18 +174,18 @@ def check(arguments: argparse.Namespace) -> Result:
     from instruct.training.emo_config import objective_of
 
     try:
-        given = json.loads(arguments.args or "{}")
+        options = json.loads(arguments.args or "{}")
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
+        options = None
+    if not isinstance(options, dict):
         raise InputError(f"--args: {arguments.args!r} is not a JSON object; write it as '{{\"gamma\": 0.8}}'")
-    objective = objective_of(arguments.objective, given)
-    found = check_objective(objective)
-    words = "\n".join([f"{arguments.objective}: {objective}", *found.words()])
+    objective = objective_of(arguments.objective, options)
+    checked = check_objective(objective)
+    words = "\n".join([f"{arguments.objective}: {objective}", *checked.words()])
     if arguments.out:
         figure = pull_figure(arguments.objective, AT, pull_curves(objective))
         _write_check(Path(arguments.out), arguments.objective, words, figure)
-    return call.shown(asdict(found), words)
+    return call.shown(asdict(checked), words)
 
 
 def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
@@ -241,8 +241,8 @@ def evaluate(arguments: argparse.Namespace) -> Result:
         if (value := getattr(arguments, key)) is not None:
             overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)
-    found = evaluate_run(config, run)
-    return call.shown(found, metrics_text(found, run))
+    metrics = evaluate_run(config, run)
+    return call.shown(metrics, metrics_text(metrics, run))
 
 
 def _evaluate_texts(arguments: argparse.Namespace) -> Result:
@@ -259,9 +259,9 @@ def _evaluate_texts(arguments: argparse.Namespace) -> Result:
     return call.reported(report)
 
 
-def _files(found: dict[str, Path]) -> Result:
+def _files(files: dict[str, Path]) -> Result:
     """The result of a verb that makes something for each system."""
-    return call.shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
+    return call.shown(files, "\n".join(f"{name}: {path}" for name, path in files.items()))
 
 
 def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tuple[ExperimentConfig, RunDirectory]:

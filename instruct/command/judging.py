@@ -112,8 +112,8 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[R
     from instruct.judging.answer_files import run_of_answers
 
     one, several, baseline = arguments.candidate, arguments.files, arguments.baseline
-    given = [*([one] if one else several or []), *([baseline] if baseline else [])]
-    whole = bool(one) != bool(several) and (baseline or several) and all(Path(file).suffix for file in given)
+    files = [*([one] if one else several or []), *([baseline] if baseline else [])]
+    whole = bool(one) != bool(several) and (baseline or several) and all(Path(file).suffix for file in files)
     if arguments.run or not arguments.judge or not whole:
         raise InputError(
             "--output creates a run from files of answers: it takes --judge, --candidate FILE.json --baseline "
@@ -140,8 +140,8 @@ def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list
 def _refuse_judge_flags(arguments: argparse.Namespace, *further: str, advice: str) -> None:
     """Refuse the flags of a judge, and `further` ones, in a call that names no judge."""
     options = _judge_options("none", arguments)  # refuses a wrong value first
-    given = options.model_fields_set - {"card", "replicas"}
-    names = sorted(given, key=[*type(options).model_fields].index)
+    fields = options.model_fields_set - {"card", "replicas"}
+    names = sorted(fields, key=[*type(options).model_fields].index)
     names += [name for name in further if getattr(arguments, name)]
     if names:
         flag = "--judge-model" if names[0] == "model" else f"--{names[0].replace('_', '-')}"
@@ -173,10 +173,10 @@ def _judge_options(name: str, arguments: argparse.Namespace, **fixed: str) -> Ju
     from instruct.base.cards import validated
     from instruct.judging.options import JudgeOptions
 
-    given = flags.options_given(arguments, "JudgeOptions") | fixed
-    if addresses := given.get("base_url"):
-        given |= {"base_url": addresses[0], "replicas": addresses[1:]}
-    return validated(JudgeOptions, {"card": name, **given}, "command line")
+    values = flags.options_given(arguments, "JudgeOptions") | fixed
+    if addresses := values.get("base_url"):
+        values |= {"base_url": addresses[0], "replicas": addresses[1:]}
+    return validated(JudgeOptions, {"card": name, **values}, "command line")
 
 
 def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
@@ -184,9 +184,9 @@ def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = No
     from instruct.base.cards import validated
     from instruct.engines.cluster_options import ClusterOptions
 
-    given = call.named_cluster(arguments)
-    if given is None:
+    cluster = call.named_cluster(arguments)
+    if cluster is None:
         return call.run_config(run, []).cluster if run else None
     if arguments.base_url:
         raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
-    return validated(ClusterOptions, given, "command line")
+    return validated(ClusterOptions, cluster, "command line")

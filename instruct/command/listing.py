@@ -40,7 +40,7 @@ def listed(what: str) -> list[Listed]:
 
 def render_names(found: Sequence[Listed]) -> str:
     """One name a line."""
-    return "\n".join(one_line(each.name) for each in found)
+    return "\n".join(one_line(entry.name) for entry in found)
 
 
 def render_text(found: Sequence[Listed], what: str) -> str:
@@ -49,15 +49,15 @@ def render_text(found: Sequence[Listed], what: str) -> str:
         return EMPTY[what]
     lines = [
         line
-        for each in found
-        for line in (one_line(each.name), "  " + " · ".join(one_line(word, 2000) for word in each.words))
+        for entry in found
+        for line in (one_line(entry.name), "  " + " · ".join(one_line(word, 2000) for word in entry.words))
     ]
     if what == "judges":
         lines.append("The annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn.")
     lines += [
-        one_line(f"note: {each.name} in {each.facts['path']} hides the packaged card {each.hides}", 2000)
-        for each in found
-        if each.hides
+        one_line(f"note: {entry.name} in {entry.facts['path']} hides the packaged card {entry.hides}", 2000)
+        for entry in found
+        if entry.hides
     ]
     return "\n".join(lines)
 
@@ -65,14 +65,14 @@ def render_text(found: Sequence[Listed], what: str) -> str:
 def _cards(kind: Kind, facts_of: Callable[[str], tuple[dict[str, Any], list[str]]]) -> list[Listed]:
     """The cards of a kind with their facts; a card that cannot be read is listed with its error."""
 
-    def one(found: CardLocation) -> Listed:
+    def one(card: CardLocation) -> Listed:
         try:
-            facts, words = facts_of(str(found.path))
+            facts, words = facts_of(str(card.path))
         except InputError as error:
-            return Listed(found.name, {"path": str(found.path), "error": str(error)}, [one_line(error)], found.hides)
-        return Listed(found.name, {**facts, "path": str(found.path)}, [*words, str(found.path)], found.hides)
+            return Listed(card.name, {"path": str(card.path), "error": str(error)}, [one_line(error)], card.hides)
+        return Listed(card.name, {**facts, "path": str(card.path)}, [*words, str(card.path)], card.hides)
 
-    return [one(found) for found in list_cards(kind)]
+    return [one(card) for card in list_cards(kind)]
 
 
 def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
@@ -120,18 +120,18 @@ def _task_facts(path: str) -> tuple[dict[str, Any], list[str]]:
 def _runs() -> list[Listed]:
     from instruct.run.directory import RunDirectory
 
-    found = []
+    runs = []
     for manifest in sorted(Path("runs").glob("*/manifest.json")):
         try:
             content = RunDirectory(manifest.parent).manifest()
         except InputError as error:
-            found.append(Listed(str(manifest.parent), {"updated": None, "done": []}, [str(error)]))
+            runs.append(Listed(str(manifest.parent), {"updated": None, "done": []}, [str(error)]))
             continue
         done = [name for name, step in content["steps"].items() if step["status"] == "done"]
         updated = content.get("updated")  # None in a manifest that something else wrote
         words = [f"updated {updated or 'at an unknown time'}", f"done: {', '.join(done) or 'nothing'}"]
-        found.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))
-    return found
+        runs.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))
+    return runs
 
 
 _KINDS: dict[str, dict[Kind, Callable[[str], tuple[dict[str, Any], list[str]]]]] = {

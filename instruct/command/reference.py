@@ -50,7 +50,7 @@ def _keys_of(section: dict[str, Any], prefix: str) -> Iterator[Key]:
             yield Key(prefix + name, ", ".join([_words(field), *bounds]), default, field["description"])
         else:
             if suffix == ".NAME":
-                default = _yaml({each: _set_keys(value, inner) for each, value in field["default"].items()})
+                default = _yaml({key: _set_keys(value, inner) for key, value in field["default"].items()})
             text = field.get("description") or inner["description"]
             yield Key(prefix + name + suffix, "section", default if suffix else "", text)
             yield from _keys_of(inner, f"{prefix}{name}{suffix}.")

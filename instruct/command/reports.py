@@ -151,11 +151,11 @@ def compare(arguments: argparse.Namespace) -> Result:
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
-    found = compare_runs(arguments.runs, arguments.common_prompts)
+    comparison = compare_runs(arguments.runs, arguments.common_prompts)
     for path in arguments.output or ():
-        write_comparison(found, path)
+        write_comparison(comparison, path)
     written = "".join(f"written: {path}\n" for path in arguments.output or ())
-    return Result(found.content(), render_table(found), render_table(found) + written)
+    return Result(comparison.content(), render_table(comparison), render_table(comparison) + written)
 
 
 def sample(arguments: argparse.Namespace) -> Result:
@@ -164,7 +164,7 @@ def sample(arguments: argparse.Namespace) -> Result:
     run = call.named_run(arguments.run, "outputs/*.json")
     comparisons = call.named_comparisons(run, arguments)
     if len(comparisons) > 1:
-        names = ", ".join(" against ".join(each) for each in comparisons)
+        names = ", ".join(" against ".join(pair) for pair in comparisons)
         raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
     path = Path(arguments.output or run.folder / "label.html")
     drawn = write_form(run, *comparisons[0], arguments.n, path, arguments.seed)

@@ -54,8 +54,8 @@ def push(arguments: argparse.Namespace) -> Result:
 def list_found(arguments: argparse.Namespace) -> Result:
     from instruct.command.listing import listed, render_names, render_text
 
-    found = listed(arguments.what)
-    return Result([each.content() for each in found], render_names(found), render_text(found, arguments.what))
+    entries = listed(arguments.what)
+    return Result([entry.content() for entry in entries], render_names(entries), render_text(entries, arguments.what))
 
 
 def doctor(arguments: argparse.Namespace) -> Result:

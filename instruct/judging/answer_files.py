@@ -85,15 +85,15 @@ class _Side:
         return json.dumps(self.rows, ensure_ascii=False, indent=2) + "\n"
 
 
-def _sides(given: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]:
-    paths = [Path(answers).expanduser() if isinstance(answers, str | Path) else None for answers in given.values()]
+def _sides(systems: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]:
+    paths = [Path(answers).expanduser() if isinstance(answers, str | Path) else None for answers in systems.values()]
     raw = [
         form.rows_of(path) if path else _rows(label, answers)
-        for path, (label, answers) in zip(paths, given.items(), strict=True)
+        for path, (label, answers) in zip(paths, systems.items(), strict=True)
     ]
     return [
         _Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label))
-        for path, label, rows in zip(paths, given, form.renamed(raw), strict=True)
+        for path, label, rows in zip(paths, systems, form.renamed(raw), strict=True)
     ]
 
 

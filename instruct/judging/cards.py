@@ -244,8 +244,8 @@ class JudgeCard(_Section):
     def _checked_reward(self) -> JudgeCard:
         unused = {"prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers"}
         unused |= {"decoding", "response_schema", "thinking_end"}
-        if given := sorted(unused & self.model_fields_set):
-            raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(given)}")
+        if fields := sorted(unused & self.model_fields_set):
+            raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(fields)}")
         if self.verdict.reads_replies:
             raise ValueError("protocol reward compares scores; keep only tie_margin in verdict")
         if (self.order_policy, self.leading_policy) != ("one", "single"):

@@ -60,18 +60,18 @@ def agreement_words(card: Measured) -> str:
     """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
     if not card.human_agreement:
         return "not measured"
-    return "; ".join(set_words(name, found, _outdated(card, found)) for name, found in card.human_agreement.items())
+    return "; ".join(set_words(name, record, _outdated(card, record)) for name, record in card.human_agreement.items())
 
 
 def agreement_warnings(card: Measured) -> list[str]:
     """One sentence for each set that is small, or on which the card's judge does not beat the best yardstick."""
-    found = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
+    current = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
     small = [
         f"was validated on {counted(figures['pairs'], 'pair')} of {name} only; a figure takes at least {LEAST_PAIRS}"
-        for name, figures in found.items()
+        for name, figures in current.items()
         if figures["pairs"] < LEAST_PAIRS
     ]
-    return small + [warning for name, figures in found.items() if (warning := yardstick_warning(name, figures))]
+    return small + [warning for name, figures in current.items() if (warning := yardstick_warning(name, figures))]
 
 
 def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") -> str | None:
@@ -139,9 +139,9 @@ def kappa_text(found: Mapping[str, Any]) -> str:
     return f"{round(found['kappa'], 2) + 0:.2f}"
 
 
-def _chance(found: Mapping[str, Any]) -> str:
-    return f"; no better than chance (κ {kappa_text(found)})" if is_chance(found) else ""
+def _chance(figures: Mapping[str, Any]) -> str:
+    return f"; no better than chance (κ {kappa_text(figures)})" if is_chance(figures) else ""
 
 
-def _outdated(card: Measured, found: Mapping[str, Any]) -> bool:
-    return "judge" in found and not card.sha256().startswith(found["judge"])
+def _outdated(card: Measured, figures: Mapping[str, Any]) -> bool:
+    return "judge" in figures and not card.sha256().startswith(figures["judge"])

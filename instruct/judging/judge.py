@@ -265,7 +265,7 @@ def _drop_unconfirmed(run: RunDirectory, task: JudgingTask, plan: Plan, store: J
     except InputError:
         requests = plan.requests()
         stored, tried = store.completions(requests), store.attempts(requests)
-        missing = {each.key: {r.key for r in each.requests if r.key not in stored} for each in plan.presentations}
+        missing = {shown.key: {r.key for r in shown.requests if r.key not in stored} for shown in plan.presentations}
         failed = {key for key, unread in missing.items() if unread & tried.keys()}
         store.remove_judgments(
             judgment
@@ -310,7 +310,7 @@ def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None
     if not plan.comparison.is_imported(run.manifest()):
         return
     stored = store.completions(plan.requests())
-    known = {each.key: all(request.key in stored for request in each.requests) for each in plan.presentations}
+    known = {shown.key: all(request.key in stored for request in shown.requests) for shown in plan.presentations}
     same = {(decided.instruction, decided.position) for decided in plan.decided if decided.verdict == "tie"}
     for judgment in store.judgments(plan.comparison):
         replaced = judgment.key in known and (known[judgment.key] or judgment.verdict == "failed")

@@ -300,9 +300,9 @@ class PromptTemplate:
 
     def _read(self, which: bool | PromptFor) -> str:
         text = self._card.prompt_text(which)
-        found = {self._names.get(name, name) for name in self._placeholder.findall(text)}
+        placeholders = {self._names.get(name, name) for name in self._placeholder.findall(text)}
         needed = () if isinstance(which, PromptFor) and "earlier" in which.fields else _NEEDED[self._card.protocol]
-        lacking = [name for name in needed if self._names.get(name, name) not in found]
+        lacking = [name for name in needed if self._names.get(name, name) not in placeholders]
         if lacking:
             path = self._card.prompt_file(which)
             wanted = " and ".join("{" + name + "}" for name in needed)

@@ -111,7 +111,7 @@ def judge_plan(
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     judged = store.judgments(plan.comparison)
     return ComparisonCounts(
-        asked=sum(each.asked for each in (work, again, *samples)),
+        asked=sum(part.asked for part in (work, again, *samples)),
         stored=work.stored,
         without_request=len(plan.decided),
         unanswered_pairs=sum(judgment.verdict == "failed" for judgment in plan.decided),
@@ -271,7 +271,7 @@ class _Work:
 
     def _read(self, keys: Iterable[str]) -> None:
         judged: list[Judgment | None] = []
-        for waiting in dict.fromkeys(each for key in keys for each in sorted(self._waiting.get(key, ()))):
+        for waiting in dict.fromkeys(pending for key in keys for pending in sorted(self._waiting.get(key, ()))):
             presentations = self.unjudged.get(waiting)
             if presentations and all(request.key in self._replies for request in presentations[0].requests):
                 del self.unjudged[waiting]

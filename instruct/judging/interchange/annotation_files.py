@@ -115,12 +115,12 @@ def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotati
 
 
 def _with_answers(
-    path: Path, annotations: list[Annotation], field: str, given: Path, form: AnswerForm | None
+    path: Path, annotations: list[Annotation], field: str, file: Path, form: AnswerForm | None
 ) -> list[Annotation]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
-    answers = {identity(row): row["output"] for row in load_answers(given, form)}
+    answers = {identity(row): row["output"] for row in load_answers(file, form)}
     prompts = [row.identity for row in annotations]
-    for place, ours, theirs in ((given, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
+    for place, ours, theirs in ((file, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
         if missing := [prompt for prompt in ours if prompt not in theirs]:
             raise InputError(
                 f"{place}: {counted(len(missing), 'prompt')} of the other file missing, first "
@@ -129,7 +129,7 @@ def _with_answers(
     for row in annotations:
         if getattr(row, field) not in (None, answers[row.identity]):
             raise InputError(
-                f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {given}; "
+                f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {file}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
     return [replace(row, **{field: answers[row.identity]}) for row in annotations]
@@ -285,13 +285,13 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
         if shown is not None and judgment.preference is not None:
             shown = judgment.preference
         reply = completions.get(judgment.key)
-        given = {n: side[judgment.instruction] for n, side in answers.items() if judgment.instruction in side}
-        row: dict[str, Any] = next(iter(given.values()), {"instruction": judgment.instruction})
+        pair = {n: side[judgment.instruction] for n, side in answers.items() if judgment.instruction in side}
+        row: dict[str, Any] = next(iter(pair.values()), {"instruction": judgment.instruction})
         rows.append(
             {"instruction": row["instruction"], "dataset": judgment.dataset}
             | ({"id": row["id"]} if "id" in row else {})
             | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
-            | {f"output_{n}": answer["output"] for n, answer in given.items()}
+            | {f"output_{n}": answer["output"] for n, answer in pair.items()}
             | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}
             | {RAW_FIELDS[0]: reply and (reply.choice or reply.text)}
         )

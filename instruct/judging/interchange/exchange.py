@@ -115,7 +115,7 @@ def export_from_run(
     wanted = [judge, *(name and system_name(name) for name in (candidate, baseline))]
     with open_store(run, migrate=False) as store:
         made = store.comparisons()
-        fitting = [each for each in made if all(ours in (None, its) for ours, its in zip(wanted, each, strict=True))]
+        fitting = [key for key in made if all(ours in (None, its) for ours, its in zip(wanted, key, strict=True))]
         if len(fitting) != 1:
             known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in fitting or made)
             raise InputError(
@@ -139,13 +139,13 @@ def _ids_in(run: RunDirectory, name: str) -> dict[str, str]:
 
 def answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     """A system's answers, from the run or from the file that it was judged from; [] if there are none."""
-    given = [
+    files = [
         Path(file)
         for _, record in judged_comparisons(run.manifest())
         for file in record["inputs"].get("answers", {})
         if file.endswith(".json") and Path(file).stem == name
     ]
-    for path in (run.outputs / f"{name}.json", *given):
+    for path in (run.outputs / f"{name}.json", *files):
         if path.is_file():
             return load_answers(path)
     return []

@@ -228,5 +228,5 @@ def _labels_of_a_judge(path: Path, judgments: Sequence[Judgment]) -> LabelScores
     for comparison in dict.fromkeys(judgment.comparison for judgment in judgments):
         by_policy = results_by_policy([judged for judged in judgments if judged.comparison == comparison])
         results = by_policy[leading_policy(by_policy, "strict")]
-        scores[comparison[1:]] = {each.instruction: each.score for each in results if each.score is not None}
+        scores[comparison[1:]] = {result.instruction: result.score for result in results if result.score is not None}
     return LabelScores(scores, judges[0])
