@@ -40,9 +40,9 @@ def said(findings: Iterable[Finding]) -> list[Finding]:
     return printed
 
 
-def failure(found: Iterable[Finding]) -> InstructError | None:
+def failure(findings: Iterable[Finding]) -> InstructError | None:
     """What the command ends with if something required is broken (exit code 1)."""
-    broken = dict.fromkeys(finding.what for finding in found if finding.state == "error")
+    broken = dict.fromkeys(finding.what for finding in findings if finding.state == "error")
     if not broken:
         return None
     return InstructError(f"doctor: not usable yet; fix the lines marked error: {', '.join(broken)}")

@@ -38,25 +38,25 @@ def listed(what: str) -> list[Listed]:
     return [card for kind, facts_of in _KINDS[what].items() for card in _cards(kind, facts_of)]
 
 
-def render_names(found: Sequence[Listed]) -> str:
+def render_names(entries: Sequence[Listed]) -> str:
     """One name a line."""
-    return "\n".join(one_line(entry.name) for entry in found)
+    return "\n".join(one_line(entry.name) for entry in entries)
 
 
-def render_text(found: Sequence[Listed], what: str) -> str:
+def render_text(entries: Sequence[Listed], what: str) -> str:
     """Two lines for each, then what else there is to know; an empty list says how to fill it."""
-    if not found:
+    if not entries:
         return EMPTY[what]
     lines = [
         line
-        for entry in found
+        for entry in entries
         for line in (one_line(entry.name), "  " + " · ".join(one_line(word, 2000) for word in entry.words))
     ]
     if what == "judges":
         lines.append("The annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn.")
     lines += [
         one_line(f"note: {entry.name} in {entry.facts['path']} hides the packaged card {entry.hides}", 2000)
-        for entry in found
+        for entry in entries
         if entry.hides
     ]
     return "\n".join(lines)

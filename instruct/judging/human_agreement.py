@@ -74,23 +74,23 @@ def agreement_warnings(card: Measured) -> list[str]:
     return small + [warning for name, figures in current.items() if (warning := yardstick_warning(name, figures))]
 
 
-def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") -> str | None:
+def yardstick_warning(name: str, figures: Mapping[str, Any], who: str = "people") -> str | None:
     """That a judge does not beat the best yardstick on the set `name`, or is not shown to; None if it does.
 
     `who` made the labels.
     """
-    if not {"accuracy", "yardstick", "yardstick_accuracy"} <= found.keys():
+    if not {"accuracy", "yardstick", "yardstick_accuracy"} <= figures.keys():
         return None
-    accuracy, yardstick = (share(found[key], found["pairs"]) for key in ("accuracy", "yardstick_accuracy"))
-    shares = f"{accuracy} against {yardstick} of {counted(found['pairs'], 'pair')}"
-    if found["accuracy"] <= found["yardstick_accuracy"]:
-        return f"agrees with {who} no better than {found['yardstick']} does: {shares} of {name}{_chance(found)}"
-    p = found.get("yardstick_p", 1.0)
+    accuracy, yardstick = (share(figures[key], figures["pairs"]) for key in ("accuracy", "yardstick_accuracy"))
+    shares = f"{accuracy} against {yardstick} of {counted(figures['pairs'], 'pair')}"
+    if figures["accuracy"] <= figures["yardstick_accuracy"]:
+        return f"agrees with {who} no better than {figures['yardstick']} does: {shares} of {name}{_chance(figures)}"
+    p = figures.get("yardstick_p", 1.0)
     if p < SIGNIFICANT:
         return None
     return (
-        f"has no significant lead over {found['yardstick']} in agreement with {who}: {shares} of {name}, "
-        f"McNemar's p = {p:.2f}{_chance(found)}"
+        f"has no significant lead over {figures['yardstick']} in agreement with {who}: {shares} of {name}, "
+        f"McNemar's p = {p:.2f}{_chance(figures)}"
     )
 
 
@@ -101,42 +101,42 @@ def share(percent: float, pairs: int) -> str:
     return f"{exact if abs(exact - percent) < 0.006 else percent:.1f} %"
 
 
-def set_words(name: str, found: HumanAgreement, outdated: bool = False) -> str:
+def set_words(name: str, figures: HumanAgreement, outdated: bool = False) -> str:
     """The agreement with one set: Cohen's kappa first, because the accuracy of chance depends on the labels.
 
     `outdated`: it was measured with another prompt or decoding than the card's.
     """
-    pairs = found["pairs"]
+    pairs = figures["pairs"]
     accuracy = (
-        f"accuracy {share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else counted(pairs, "pair")
+        f"accuracy {share(figures['accuracy'], pairs)} of {pairs}" if "accuracy" in figures else counted(pairs, "pair")
     )
     few = pairs < LEAST_PAIRS
-    if few and "accuracy_interval" in found:
-        accuracy += f", 95 % CI {'–'.join(f'{end:.1f}' for end in found['accuracy_interval'])}"
+    if few and "accuracy_interval" in figures:
+        accuracy += f", 95 % CI {'–'.join(f'{end:.1f}' for end in figures['accuracy_interval'])}"
     asides = [accuracy]
-    if "yardstick" in found and "yardstick_accuracy" in found:
-        always = "always " * found["yardstick"].startswith("the ")
-        asides.append(f"{always}{found['yardstick']}: {share(found['yardstick_accuracy'], pairs)}")
-    asides += [f"{share(found['both_orders'], pairs)} right in both orders"] if "both_orders" in found else []
-    asides += [found["verdicts"]] if "verdicts" in found else []
+    if "yardstick" in figures and "yardstick_accuracy" in figures:
+        always = "always " * figures["yardstick"].startswith("the ")
+        asides.append(f"{always}{figures['yardstick']}: {share(figures['yardstick_accuracy'], pairs)}")
+    asides += [f"{share(figures['both_orders'], pairs)} right in both orders"] if "both_orders" in figures else []
+    asides += [figures["verdicts"]] if "verdicts" in figures else []
     asides += ["measured with another prompt or decoding"] if outdated else []
-    if "kappa" not in found:
+    if "kappa" not in figures:
         words = f"{name}: {accuracy}" + (f" ({'; '.join(asides[1:])})" if asides[1:] else "")
-    elif is_chance(found):
-        words = f"{name}: no better than chance (κ {kappa_text(found)}; {'; '.join(asides)})"
+    elif is_chance(figures):
+        words = f"{name}: no better than chance (κ {kappa_text(figures)}; {'; '.join(asides)})"
     else:
-        words = f"{name}: κ {kappa_text(found)} ({'; '.join(asides)})"
+        words = f"{name}: κ {kappa_text(figures)} ({'; '.join(asides)})"
     return f"{words}, too few pairs to rely on" if few else words
 
 
-def is_chance(found: Mapping[str, Any]) -> bool:
+def is_chance(figures: Mapping[str, Any]) -> bool:
     """Whether the interval of Cohen's kappa includes 0, which is chance."""
-    return bool(found.get("kappa_interval", (1.0, 1.0))[0] <= 0)
+    return bool(figures.get("kappa_interval", (1.0, 1.0))[0] <= 0)
 
 
-def kappa_text(found: Mapping[str, Any]) -> str:
+def kappa_text(figures: Mapping[str, Any]) -> str:
     """Cohen's kappa of an agreement that has one, with two digits and never a negative zero."""
-    return f"{round(found['kappa'], 2) + 0:.2f}"
+    return f"{round(figures['kappa'], 2) + 0:.2f}"
 
 
 def _chance(figures: Mapping[str, Any]) -> str:
