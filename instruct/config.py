@@ -122,14 +122,14 @@ class ExperimentConfig(TrainingOptions):
 
     def _of_each_seed(self, comparisons: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Each comparison once per seed: seed with seed, or with an untrained system or a file."""
-        found: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         for first, second in comparisons:
             names = [
                 [seed_name(name, seed) if name in self.trained else name for seed in self.seeds or []]
                 for name in (first, second)
             ]
-            found += dict.fromkeys(zip(*names, strict=True))
-        return found
+            pairs += dict.fromkeys(zip(*names, strict=True))
+        return pairs
 
     def _check_names(self, pair: tuple[str, str]) -> None:
         known = {*self.systems, "baseline"}
@@ -161,11 +161,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
     Raises:
         InputError: a missing file, a cycle of `extends`, an unknown key (with the nearest), a value of the wrong type.
     """
-    found = find_config(path)
+    file = find_config(path)
     files: list[Path] = []
-    content = _read_extended(found, files)
+    content = _read_extended(file, files)
     bases = ", ".join(map(str, files[1:]))
-    where = f"{found} (extends {bases})" if bases else found
+    where = f"{file} (extends {bases})" if bases else file
     answers = content.get("answers")
     if isinstance(answers, dict) and answers.get("files") and answers.get("eval_set"):
         raise InputError(f"{where}: answers: {_ONE_SOURCE}")

@@ -47,10 +47,10 @@ def tables(finished: Finished) -> list[str]:
     """The table of each base model."""
     lines: list[str] = []
     for base, (config, metrics) in finished.items():
-        found = {
+        accuracies = {
             system: {task: row.value or 0.0 for task, row in rows.items()} for system, rows in metrics.tasks.items()
         }
-        lines += [f"{base or config.model.name}, accuracy in percent", "", *table(found, base), ""]
+        lines += [f"{base or config.model.name}, accuracy in percent", "", *table(accuracies, base), ""]
     return lines[:-1]
 
 

@@ -44,9 +44,9 @@ Row = dict[str, str]
 
 
 def main() -> None:
-    given, overrides = recipe_arguments(__doc__)
+    arguments, overrides = recipe_arguments(__doc__)
     plan = hashlib.sha256(PLAN.read_bytes()).hexdigest()
-    base = given.config or "instruction_smollm2"
+    base = arguments.config or "instruction_smollm2"
     plain = load_config(base, overrides)
     if not plain.data.files:
         raise InputError("no rows; give --data.files FILE")
@@ -63,7 +63,7 @@ def main() -> None:
 
     def tuned(key: str) -> tuple[float, dict[str, dict[str, float]]]:
         """The best learning rate, and what it is chosen by: cross-entropy leads; ROUGE-L is the other rule."""
-        found = {}
+        tried = {}
 
         def score(rate: float) -> float:
             system = {**systems[key], "seed": 0, "learning_rate": rate}
@@ -71,13 +71,13 @@ def main() -> None:
             config = with_rows(f"-{key}-{rate:g}", "choose", {key: system}, *alone)
             run_experiment(config, last="answer")
             figures, _ = measured(RunDirectory(run_folder(config)), key, rows["choose"])
-            found[rate] = {column: round(figures[column], 4) for column in ("cross_entropy", "rouge_l")}
-            return found[rate]["cross_entropy"]
+            tried[rate] = {column: round(figures[column], 4) for column in ("cross_entropy", "rouge_l")}
+            return tried[rate]["cross_entropy"]
 
         best = best_rate(try_rates(RATES, score, LIMITS))
-        return best, {f"{rate:g}": found[rate] for rate in sorted(found)}
+        return best, {f"{rate:g}": tried[rate] for rate in sorted(tried)}
 
-    if given.dry_run:
+    if arguments.dry_run:
         run_experiment(with_rows("", "test", systems, "--seeds", SEEDS), dry_run=True)
         return
     record: dict[str, Any] = {"plan_sha256": plan, "rates": {}, "chosen": {}}
@@ -138,7 +138,7 @@ def comparison(rows: Sequence[Row], ours: Sequence[Sequence[str]], mle: Sequence
         for pair in zip(ours, mle, strict=True)
     ]
     whole, at_equal_length = (
-        compared(*([rouge_l(rows, *each) for each in zip(side, words, strict=True)] for side in (ours, mle)))
+        compared(*([rouge_l(rows, *pair) for pair in zip(side, words, strict=True)] for side in (ours, mle)))
         for words in ([None] * len(ours), shorter)
     )
     return {"rouge_l": whole, "conclusion": conclusion(whole), "rouge_l_at_equal_length": at_equal_length}
@@ -146,9 +146,9 @@ def comparison(rows: Sequence[Row], ours: Sequence[Sequence[str]], mle: Sequence
 
 def report(run: RunDirectory, systems: Sequence[str], rows: Sequence[Row], record: dict[str, Any]) -> None:
     """Write results.json and results.md: each system and seed, then every system against MLE."""
-    found = {name: measured(run, name, rows) for name in systems}
-    record["systems"] = {name: figures for name, (figures, _) in found.items()}
-    answers = by_system({name: own for name, (_, own) in found.items()})
+    results = {name: measured(run, name, rows) for name in systems}
+    record["systems"] = {name: figures for name, (figures, _) in results.items()}
+    answers = by_system({name: own for name, (_, own) in results.items()})
     record["comparisons"] = {key: comparison(rows, own, answers["mle"]) for key, own in answers.items() if key != "mle"}
     write_atomically(run.folder / "results.json", json.dumps(record, indent=1) + "\n")
     write_table(run.folder / "results.md", table(record))

@@ -33,20 +33,20 @@ def rows(mauve: Mapping[str, float], corpus: str | None, model: str) -> list[lis
         corpus: of CORPORA; None: another one, of which the paper says nothing.
     """
     figures = paper("table_1").get(model.rpartition("/")[2], {})
-    found = []
+    lines = []
     for name, values in by_system(mauve).items():
         theirs = figures.get(name, {}).get(corpus or "")
         ours = mean_and_spread([100 * value for value in values], 1)
-        found.append([corpus or "own", name, ours, str(len(values)), "-" if theirs is None else f"{theirs:.1f}"])
-    return found
+        lines.append([corpus or "own", name, ours, str(len(values)), "-" if theirs is None else f"{theirs:.1f}"])
+    return lines
 
 
 def table(finished: study.Finished) -> list[str]:
     """The rows of all corpora."""
     lines: list[list[str]] = []
     for corpus, (config, metrics) in finished.items():
-        found = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
-        mauve = {system: value for system, value in found.items() if value is not None}
+        scores = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
+        mauve = {system: value for system, value in scores.items() if value is not None}
         lines += rows(mauve, corpus or config.data.card, config.model.name)
     return markdown(HEADER, lines, left=2) if lines else []
 

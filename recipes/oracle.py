@@ -81,9 +81,9 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
     values = {name: value for name in metrics.texts if (value := metrics.value(name, "oracle_perplexity")) is not None}
     generation = content["continuations"]["generation"]
     evaluation = {"texts": content["evaluation"]["texts"] | {"metrics": ["oracle_perplexity"]}}
-    found: dict[str, dict[float, float]] = {}
+    curves: dict[str, dict[float, float]] = {}
     for name in by_system({name: name for name in config.trained}).get("mle", []):
-        found[name] = {1.0: values[name]}
+        curves[name] = {1.0: values[name]}
         model = content["model"] | {"name": f"./{run.adapters / name}"}
         for at in TEMPERATURES:
             cooled = content["continuations"] | {"generation": generation | {"temperature": at}}
@@ -91,8 +91,8 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
             writer, _ = study.sampled(f"{config.name}-{name}-t{at:g}", **sections)
             value = evaluate_run(writer, open_run(writer)).value("writer", "oracle_perplexity")
             assert value
-            found[name][at] = value
-    return found, by_system(values)
+            curves[name][at] = value
+    return curves, by_system(values)
 
 
 def temperatures_table(found: Mapping[str, Mapping[float, float]], systems: Mapping[str, list[float]]) -> list[str]:
@@ -131,18 +131,18 @@ def main() -> None:
     defaults = (250_000, 5_000, 5_000, 1_000) if torch.cuda.is_available() else (1_000, 100, 500, 60)
     sizes = zip((*PARTS, "tuning_steps"), defaults, strict=True)
     own = {name: {"type": int, "default": size} for name, size in sizes}
-    given, overrides = study.recipe_arguments(__doc__, **own)
-    name = config_for_machine(given, "oracle", "oracle_smollm2")
+    options, overrides = study.recipe_arguments(__doc__, **own)
+    name = config_for_machine(options, "oracle", "oracle_smollm2")
     plain = study.plain_config(name, overrides)
     generator = plain.text_metrics.reference_model
     if generator is None or plain.continuations is None:
         raise InputError(f"{plain.name}: has no generator; set evaluation.texts.reference_model, and continuations")
-    counts = {part: getattr(given, part) for part in PARTS}
+    counts = {part: getattr(options, part) for part in PARTS}
     print(
-        f"plan      {generator.name} writes {sum(counts.values()):,} texts; {given.tuning_steps} steps for each point "
-        f"of a grid to tune; then {len(plain.trained)} objectives from each seed"
+        f"plan      {generator.name} writes {sum(counts.values()):,} texts; {options.tuning_steps} steps for each "
+        f"point of a grid to tune; then {len(plain.trained)} objectives from each seed"
     )
-    if given.dry_run:
+    if options.dry_run:
         return
     texts = generated_texts(plain, counts, Path("runs") / f"{plain.name}-texts")
     flags = ["--data.files", f"[{texts['train']}]", "--data.eval_files", f"[{texts['valid']}]"]
@@ -153,9 +153,9 @@ def main() -> None:
         flags += ["--model.name", f"./{start}"]
     cost = model_path(generator.name) if plain.from_scratch else None
     plain = study.plain_config(name, overrides, *flags, cost=cost)
-    systems = study.tuned_systems(plain, RATES[plain.from_scratch], given.tuning_steps, "jensen_shannon")
+    systems = study.tuned_systems(plain, RATES[plain.from_scratch], options.tuning_steps, "jensen_shannon")
     config = load_config(name, ["--seeds", study.SEEDS, *overrides, *flags, "--systems", json.dumps(systems)])
-    study.run_seeds(config, given, "oracle.md", COLUMNS, papers_table())
+    study.run_seeds(config, options, "oracle.md", COLUMNS, papers_table())
     table = temperatures_table(*oracle_perplexities(config))
     study.write_table(Path("runs") / config.name / "temperatures.md", table)
 

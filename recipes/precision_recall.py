@@ -42,18 +42,18 @@ PAPER = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, measure, and write runs/NAME/precision_recall.md."""
-    given, overrides = recipe_arguments(__doc__, arguments)
-    given.config = config_for_machine(given, "precision_recall", "precision_recall_smollm2")
-    config = load_config(given.config, overrides)
+    options, overrides = recipe_arguments(__doc__, arguments)
+    options.config = config_for_machine(options, "precision_recall", "precision_recall_smollm2")
+    config = load_config(options.config, overrides)
     reference, held_out = config.text_metrics.reference_model, config.text_metrics.held_out
     if reference is None:
         raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
     texts = f"{TEXTS:,} texts that it writes" if held_out is None else held_out.card or ", ".join(held_out.files or [])
     print(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
-    if held_out is None and not given.dry_run:
+    if held_out is None and not options.dry_run:
         files = json.dumps([str(sampled_texts(config, reference))])
-        config = load_config(given.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
-    metrics = measured(config, given)
+        config = load_config(options.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
+    metrics = measured(config, options)
     if metrics.measurements:
         study.write_table(run_folder(config) / "precision_recall.md", table(config, metrics))
 
@@ -93,11 +93,11 @@ def table(config: ExperimentConfig, metrics: Metrics) -> list[str]:
     rows = []
     for name, texts in metrics.texts.items():
         if all(metric in texts for metric in METRICS):
-            found = [texts[metric] for metric in METRICS]
-            own = [row.value or 0.0 for row in found]
-            curves = zip(*(row.details.curve for row in found), strict=True)
+            figures = [texts[metric] for metric in METRICS]
+            own = [row.value or 0.0 for row in figures]
+            curves = zip(*(row.details.curve for row in figures), strict=True)
             others = [(f"{name}, other temperature", at[0][0], [value for _, value in at]) for at in curves]
-            for label, temperature, values in [(name, found[0].details.temperature, own), *others]:
+            for label, temperature, values in [(name, figures[0].details.temperature, own), *others]:
                 rows.append([label, f"{temperature:.3f}", *(f"{value:.4f}" for value in values)])
     missing = [f"{row.system}: {row.details.reason}" for row in metrics.measurements if row.details.reason]
     return [

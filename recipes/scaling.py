@@ -75,21 +75,21 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
     flags = {point: ["--model.name", model] for point, model in (BASES | {"opt-1.3b": "facebook/opt-1.3b"}).items()}
     if sweep == "data":
         model = [] if small else flags["llama-13b"]
-        tokens = SMALL_TOKENS if small else [1_000_000 * each for each in MILLIONS]
-        sizes = {f"{each // 1000}k": each for each in tokens}
-        steps = (str(max(1, each // per_step)) for each in tokens)
-        flags = {point: [*model, "--train.max_steps", each] for point, each in zip(sizes, steps, strict=True)}
+        tokens = SMALL_TOKENS if small else [1_000_000 * count for count in MILLIONS]
+        sizes = {f"{count // 1000}k": count for count in tokens}
+        steps = (str(max(1, count // per_step)) for count in tokens)
+        flags = {point: [*model, "--train.max_steps", step] for point, step in zip(sizes, steps, strict=True)}
 
     def table_and_figure(finished: Finished) -> list[str]:
-        found = {
+        accuracies = {
             point: {system: mean_accuracy(list(rows.values())) for system, rows in metrics.tasks.items()}
             for point, (_, metrics) in finished.items()
             if point
         }
-        if not any(found.values()):
+        if not any(accuracies.values()):
             return []
-        draw(found, sizes, Path("runs") / f"{name}.png")
-        return table(found)
+        draw(accuracies, sizes, Path("runs") / f"{name}.png")
+        return table(accuracies)
 
     run_points(name, {point: [*overrides, *flags[point]] for point in sizes}, arguments, table_and_figure)
 

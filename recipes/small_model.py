@@ -35,30 +35,30 @@ COLUMNS = ("perplexity", "entropy", "MAUVE", "distinct-2")
 def main() -> None:
     sizes = {"words": 500_000, "vocabulary": 8_000, "tuning_steps": 122}
     flags = {name: {"type": int, "default": size} for name, size in sizes.items()}
-    given, overrides = recipe_arguments(__doc__, **flags)
-    name = given.config or "small_model"
+    options, overrides = recipe_arguments(__doc__, **flags)
+    name = options.config or "small_model"
     plain = plain_config(name, overrides)
     if not plain.data.files or not plain.data.eval_files:
         raise InputError("no corpus; give --data.files FILE and --data.eval_files FILE")
     start = Path("runs") / f"{plain.name}-start"
     rates = len(RATES) * (len(plain.trained) + len(WEIGHTS) - 1)
     print(
-        f"plan      the first {given.words:,} words; {rates} trainings of {given.tuning_steps} steps to tune, then "
+        f"plan      the first {options.words:,} words; {rates} trainings of {options.tuning_steps} steps to tune, then "
         f"{len(plain.trained)} objectives from each seed"
     )
     train, valid, model = start / "train.txt", start / "valid.txt", start / "model"
-    first_words(plain.data.files, given.words, train)
+    first_words(plain.data.files, options.words, train)
     first_words(plain.data.eval_files, None, valid)
     shape = {**SHAPE, "max_position_embeddings": 256}
-    make_word_model(model.absolute(), [train.read_text(encoding="utf-8")], given.vocabulary, EMBEDDED_MODEL, **shape)
+    make_word_model(model.absolute(), [train.read_text(encoding="utf-8")], options.vocabulary, EMBEDDED_MODEL, **shape)
     files = ["--model.name", f"./{model}", "--data.files", f"[{train}]", "--data.eval_files", f"[{valid}]"]
     plain = plain_config(name, overrides, *files, cost=str(model / TABLE))
-    if given.dry_run:
+    if options.dry_run:
         run_experiment(plain, dry_run=True)
         return
-    systems = tuned_systems(plain, RATES, given.tuning_steps, "mauve")
+    systems = tuned_systems(plain, RATES, options.tuning_steps, "mauve")
     config = load_config(name, ["--seeds", SEEDS, *overrides, *files, "--systems", json.dumps(systems)])
-    run_seeds(config, given, "seeds.md", COLUMNS)
+    run_seeds(config, options, "seeds.md", COLUMNS)
 
 
 if __name__ == "__main__":

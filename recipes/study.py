@@ -234,13 +234,13 @@ def plain_config(name: str, overrides: Sequence[str], *flags: str, cost: str | N
 
 def candidates(config: ExperimentConfig, rates: list[float], weights: list[float]) -> dict[str, dict[str, Any]]:
     """A system for each objective and point of the grid, by name; energy has a point for each pair of values."""
-    found = {}
+    systems = {}
     for name, system in config.trained.items():
         for rate, weight in itertools.product(rates, weights if system.objective == "energy" else [None]):
             over = {"learning_rate": rate} | ({} if weight is None else {"energy_weight": weight})
             label = f"{name}-lr{rate:g}" + ("" if weight is None else f"-w{weight:g}")
-            found[label] = {**system.model_dump(mode="json"), "seed": 0, **over, "tunes": name}
-    return found
+            systems[label] = {**system.model_dump(mode="json"), "seed": 0, **over, "tunes": name}
+    return systems
 
 
 # The sign by which the lowest value is the best: of cross-entropy, and of the metrics that can decide beside it.
@@ -272,8 +272,8 @@ def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, seco
     }
 
     def best(name: str, rule: str) -> dict[str, Any]:
-        values = {each: SIGNS[rule] * value for each, value in by_rule[rule].items() if value is not None}
-        own = [each for each in values if base[each] == name]
+        values = {label: SIGNS[rule] * value for label, value in by_rule[rule].items() if value is not None}
+        own = [label for label in values if base[label] == name]
         system = systems[min(own, key=values.__getitem__)] if own else config.systems[name].model_dump(mode="json")
         return {**system, "seed": None}
 
@@ -282,7 +282,7 @@ def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, seco
     for rule, values in by_rule.items():
         record[f"validation_{rule}"] = {name: value and round(value, 4) for name, value in values.items()}
     record["chosen"] = {
-        rule: {name: {key: each[key] for key in ("learning_rate", "energy_weight")} for name, each in own.items()}
+        rule: {name: {key: system[key] for key in ("learning_rate", "energy_weight")} for name, system in own.items()}
         for rule, own in chosen.items()
     }
     write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")

@@ -79,10 +79,10 @@ def objectives(words: int = 0) -> dict[str, Objective]:
     """All of the package's objectives that a table of so many words can be optimized with, by heading."""
     varied = {name for name, _ in VARIANTS.values()}
     named = VARIANTS | {name: (name, {}) for name in OBJECTIVES if name not in varied and name not in LEFT_OUT}
-    found = {heading: objective_of(name, arguments) for heading, (name, arguments) in named.items()}
+    chosen = {heading: objective_of(name, arguments) for heading, (name, arguments) in named.items()}
     if words > LARGEST_WITH_LOGITS:
-        found = {heading: each for heading, each in found.items() if not isinstance(each, LogitLoss)}
-    return found
+        chosen = {heading: objective for heading, objective in chosen.items() if not isinstance(objective, LogitLoss)}
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ def optimize(
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:
     """The model's distances from the truth and its entropy: means over contexts, by their shares."""
-    found = dict(zip(DISTANCES, position_distances(table.truth.log(), logs), strict=True))
-    found["entropy"] = -(logs.exp() * logs).sum(dim=-1)
-    return {name: float((table.contexts * found[name]).sum()) for name in FIGURES}
+    figures = dict(zip(DISTANCES, position_distances(table.truth.log(), logs), strict=True))
+    figures["entropy"] = -(logs.exp() * logs).sum(dim=-1)
+    return {name: float((table.contexts * figures[name]).sum()) for name in FIGURES}
 
 
 def at_temperature(logs: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -154,7 +154,7 @@ def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[
     """MLE at the temperature that has this entropy, or this reverse cross-entropy; None: no temperature has."""
 
     def figures(temperatures: list[float]) -> list[float]:
-        return [measured(at_temperature(mle, each), table)[figure] for each in temperatures]
+        return [measured(at_temperature(mle, at), table)[figure] for at in temperatures]
 
     matched = matching_temperatures(figures, {"": value})
     if not matched:
@@ -166,8 +166,8 @@ def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[
 def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
     """The shares of `count` pairs drawn from the truth."""
     joint = (table.contexts[:, None] * table.truth).flatten()
-    found = torch.multinomial(joint, count, replacement=True, generator=torch.Generator().manual_seed(seed))
-    return torch.bincount(found, minlength=len(joint)).reshape(table.truth.shape).double() / count
+    pairs = torch.multinomial(joint, count, replacement=True, generator=torch.Generator().manual_seed(seed))
+    return torch.bincount(pairs, minlength=len(joint)).reshape(table.truth.shape).double() / count
 
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -206,15 +206,15 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def compared(logs: torch.Tensor, mle: torch.Tensor | None, table: Table) -> dict[str, Any]:
     """A model's figures and its controls'; of MLE itself (None), the curve of its temperatures and the one that halves
     its perplexity under the truth."""
-    found = measured(logs, table)
-    reverse = found["reverse_cross_entropy"]
+    figures = measured(logs, table)
+    reverse = figures["reverse_cross_entropy"]
     if mle is not None:
         by = {"control": "entropy", "same_reverse": "reverse_cross_entropy"}
-        return found | {key: control(mle, figure, found[figure], table) for key, figure in by.items()}
+        return figures | {key: control(mle, figure, figures[figure], table) for key, figure in by.items()}
     temperatures = [0.5 + 0.05 * number for number in range(15)]
-    curve = [[each, measured(at_temperature(logs, each), table)] for each in temperatures]
+    curve = [[at, measured(at_temperature(logs, at), table)] for at in temperatures]
     halved = control(logs, "reverse_cross_entropy", reverse - math.log(2), table)
-    return found | {"control": None, "halved": halved, "curve": curve}
+    return figures | {"control": None, "halved": halved, "curve": curve}
 
 
 def summarized(results: dict[str, Any], data: str) -> list[dict[str, Any]]:
@@ -229,9 +229,9 @@ def summarized(results: dict[str, Any], data: str) -> list[dict[str, Any]]:
             line[f"{figure}_spread"] = max(abs(row[figure] - line[figure]) for row in rows)
         for key in ("control", "same_reverse", "halved"):
             controls = [row.get(key) for row in rows]
-            found = {figure: [each[figure] for each in controls] for figure in controls[0]} if all(controls) else None
-            line[key] = found and {figure: statistics.mean(values) for figure, values in found.items()}
-            line[f"{key}_range"] = found and (min(found["temperature"]), max(found["temperature"]))
+            by_figure = {figure: [row[figure] for row in controls] for figure in controls[0]} if all(controls) else None
+            line[key] = by_figure and {figure: statistics.mean(values) for figure, values in by_figure.items()}
+            line[f"{key}_range"] = by_figure and (min(by_figure["temperature"]), max(by_figure["temperature"]))
         lines.append(line)
     return lines
 
@@ -276,10 +276,10 @@ def temperatures_text(lines: list[dict[str, Any]]) -> list[str]:
         of_mle = line["objective"] == "MLE"
         key, below = ("halved", math.log(2)) if of_mle else ("same_reverse", 0)
         cells = ["none", "", ""]
-        if found := line[key]:
+        if figures := line[key]:
             low, high = line[f"{key}_range"]
-            distances = [f"{max(found[name], 0):.4f}" for name in ("forward_cross_entropy", "jensen_shannon")]
-            cells = [f"{found['temperature']:.3f} ({low:.3f} to {high:.3f})", *distances]
+            distances = [f"{max(figures[name], 0):.4f}" for name in ("forward_cross_entropy", "jensen_shannon")]
+            cells = [f"{figures['temperature']:.3f} ({low:.3f} to {high:.3f})", *distances]
         perplexity = math.exp(line["reverse_cross_entropy"] - below)
         rows.append(["half of MLE's" if of_mle else line["objective"], f"{perplexity:.2f}", *cells])
     intro = "The temperature at which MLE has the same oracle perplexity, exp(reverse CE), with its range over seeds:"
@@ -313,14 +313,14 @@ def draw_plane(panels: Any) -> Any:
 def panels(results: dict[str, Any]) -> list[dict[str, Any]]:
     """What the figure shows, from the first seed's curve and the means over seeds."""
     recall, precision, *_ = FIGURES
-    found = []
+    shown = []
     for data, title in (("infinite", "infinite data"), ("finite", f"{results['settings']['samples']:,} samples")):
         curve = next(row["curve"] for row in results["rows"] if row["data"] == data and row["objective"] == "MLE")
         lines = summarized(results, data)
         points = [[line["objective"], line[recall], line[precision]] for line in lines]
         plane = [[values[recall], values[precision]] for _, values in curve]
-        found.append({"title": title, "curve": plane, "points": points, "limit": lines[0][recall] + 0.25})
-    return found
+        shown.append({"title": title, "curve": plane, "points": points, "limit": lines[0][recall] + 0.25})
+    return shown
 
 
 def main() -> None:
@@ -337,18 +337,18 @@ def main() -> None:
     add("--held-out", type=int, default=10_000, help="pairs to stop by (default: 10,000)")
     add("--steps", type=int, default=1000, help="of Adam, at most (default: 1,000)")
     add("--dry-run", action="store_true", help="print the plan and stop")
-    given = parser.parse_args()
-    if not given.files and not given.card:
+    arguments = parser.parse_args()
+    if not arguments.files and not arguments.card:
         raise InputError("no corpus; give --files FILE, or --card NAME")
-    folder = Path("runs") / given.name
-    pairs = f"{len(given.seeds)} seeds, on the truth and on {given.samples:,} pairs"
-    names = objectives(given.words)
+    folder = Path("runs") / arguments.name
+    pairs = f"{len(arguments.seeds)} seeds, on the truth and on {arguments.samples:,} pairs"
+    names = objectives(arguments.words)
     if without := [name for name in objectives() if name not in names]:
         print(f"note      without {', '.join(without)}: they need --words of at most {LARGEST_WITH_LOGITS}")
-    print(f"plan      {len(names)} objectives, {pairs}; {given.words} words; to {folder}")
-    if given.dry_run:
+    print(f"plan      {len(names)} objectives, {pairs}; {arguments.words} words; to {folder}")
+    if arguments.dry_run:
         return
-    results = run(given, folder)
+    results = run(arguments, folder)
     Drawing("precision_recall", "Precision and recall", panels(results), draw_plane).save_into(folder)
     write_atomically(folder / "report.md", report_text(results))
     print(f"report: {folder / 'report.md'}")

@@ -104,12 +104,12 @@ def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | 
     sets = [load_eval_set(name, files, number) for name, number in named_sets(names, limit)]
     if len(sets) == 1:
         return sets[0]
-    prompts = [replace(prompt, dataset=_within(each, prompt.dataset)) for each in sets for prompt in each.prompts]
+    prompts = [replace(prompt, dataset=_within(part, prompt.dataset)) for part in sets for prompt in part.prompts]
     twice = [text for text, times in Counter(prompt.instruction for prompt in prompts).items() if times > 1]
     if twice:
         raise InputError(f"eval_set {names}: {one_line(twice[0], 60)!r} is in two of the sets; answer them in two runs")
-    baseline = [row | {"dataset": _within(each, row["dataset"])} for each in sets for row in each.baseline or []]
-    return EvalSet("+".join(each.name for each in sets), prompts, baseline or None)
+    baseline = [row | {"dataset": _within(part, row["dataset"])} for part in sets for row in part.baseline or []]
+    return EvalSet("+".join(part.name for part in sets), prompts, baseline or None)
 
 
 def of_sets(rows: Iterable[dict[str, Any]], names: Container[str]) -> list[dict[str, Any]]:
@@ -174,14 +174,14 @@ def _prompt(
 
 def _guides(row: RawRow) -> dict[str, str]:
     """What a row has for judges: texts, or lists of texts with a line for each; what is neither is not for them."""
-    found: dict[str, str] = {}
+    guides: dict[str, str] = {}
     for name in GUIDES:
         value = row.fields.get(name)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             value = "\n".join(f"- {item}" for item in value)
         if isinstance(value, str) and value.strip():
-            found[name] = text_field(replace(row, fields={name: value}), name)
-    return found
+            guides[name] = text_field(replace(row, fields={name: value}), name)
+    return guides
 
 
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
@@ -297,18 +297,18 @@ def turn_of(pair: str) -> tuple[str, int] | None:
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The conversations of rows of answers that are turns of one, by what identifies each row's pair."""
     firsts: dict[str, str] = {}
-    found: dict[str, str] = {}
+    by_pair: dict[str, str] = {}
     for row in rows:
         pair = identity(row)
         if turn := turn_of(pair):
-            found[pair] = turn[0]
+            by_pair[pair] = turn[0]
         elif row.get("earlier"):
             begun = str(row["earlier"][0].get("content"))
-            found[pair] = firsts.get(begun, begun)
-            found.setdefault(found[pair], found[pair])
+            by_pair[pair] = firsts.get(begun, begun)
+            by_pair.setdefault(by_pair[pair], by_pair[pair])
         else:
             firsts.setdefault(str(row["instruction"]), pair)
-    return found
+    return by_pair
 
 
 def pair_ids(raw: Sequence[RawRow]) -> list[str | None]:
@@ -371,10 +371,10 @@ def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[
     answers = {part: _by_id(source, card) for part, source in sources.items()}
     rows: list[dict[str, Any]] = []
     for prompt in prompts:
-        found = answers.get(prompt.dataset, answers.get("", {}))
-        row = found.get(prompt.id or prompt.instruction)
+        by_id = answers.get(prompt.dataset, answers.get("", {}))
+        row = by_id.get(prompt.id or prompt.instruction)
         if row is None:
-            origin = next((each.origin for each in found.values()), "baseline")
+            origin = next((answer.origin for answer in by_id.values()), "baseline")
             raise InputError(
                 f"{origin}: has no answer to {one_line(prompt.instruction, 60)!r} of {card.name}; "
                 "use a baseline that answers every prompt"
@@ -422,8 +422,8 @@ def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str
 
 def id_of(row: RawRow) -> str | None:
     """What identifies a benchmark's question, in the files of questions, answers and references alike."""
-    found = next((row.fields[name] for name in _IDS if row.fields.get(name) is not None), None)
-    return None if found is None else str(found)
+    value = next((row.fields[name] for name in _IDS if row.fields.get(name) is not None), None)
+    return None if value is None else str(value)
 
 
 def as_prompt(row: RawRow) -> RawRow:
@@ -451,14 +451,14 @@ def turns_of(row: RawRow) -> list[str]:
     """
     choices, messages = row.fields.get("choices"), row.fields.get("messages")
     if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        found = choices[0].get("turns")
+        turns = choices[0].get("turns")
     elif isinstance(messages, list):
-        found = [told for told in messages if isinstance(told, Mapping) and told.get("role") == "assistant"]
+        turns = [told for told in messages if isinstance(told, Mapping) and told.get("role") == "assistant"]
     else:
         return [text_field(row, "output")]
-    if not isinstance(found, list) or not found:
+    if not isinstance(turns, list) or not turns:
         raise InputError(f"{row.place}: has no answers in choices or messages; give the benchmark's own file")
-    return [_turn_text(row, turn) for turn in found]
+    return [_turn_text(row, turn) for turn in turns]
 
 
 def model_of(row: RawRow) -> str | None:

@@ -57,7 +57,7 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
     pairs = {pair for gram in grams for pair in itertools.pairwise(gram)}
     exact: set[int] = set()
     shared: set[int] = set()
-    found: dict[int, str] = {}
+    places: dict[int, str] = {}
     for row, place in zip(rows.rows, rows.sources, strict=True):
         for is_request, text in _texts(row):
             of_row = words(text)
@@ -66,9 +66,9 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
             shared_here = {number for gram in _candidates(of_row, pairs) for number in grams.get(gram, ())}
             shared |= shared_here
             for number in (*matches, *shared_here):
-                found.setdefault(number, place)
+                places.setdefault(number, place)
     counts = {"prompts": len(prompts), "rows": len(rows.dataset), "exact": len(exact), "shared": len(shared)}
-    return {**counts, "short": short, "found": dict(sorted(found.items()))}
+    return {**counts, "short": short, "found": dict(sorted(places.items()))}
 
 
 def overlap_text(overlap: Mapping[str, Any]) -> str:

@@ -105,7 +105,7 @@ class ChatTemplate:
         """The prompt of the last of `messages` and the reply that is trained on after it."""
         message = messages[-1]
         thinking, text = self._thinking(message)
-        given, more = more, more | self._mode(message, more)
+        default, more = more, more | self._mode(message, more)
         end = self._end(bool(thinking) or self.rendering.empty_thinking)
         prompt = self.render(messages[:-1], prompt=True, **more)
         rest, chat = self._first_right(messages, prompt, end, more)
@@ -118,7 +118,7 @@ class ChatTemplate:
                 "model not to think, and the chat template cannot turn thinking off; remove the row, give it "
                 "reasoning_content, or set data.empty_thinking: train"
             )
-        if self._thinks and prompt != self.render(messages[:-1], prompt=True, **given):
+        if self._thinks and prompt != self.render(messages[:-1], prompt=True, **default):
             facts["asked_on" if thinking or self.rendering.empty_thinking else "asked_off"] += 1
         facts.update(
             answers=1,

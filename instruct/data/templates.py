@@ -58,12 +58,12 @@ class Rendering:
         Raises:
             InputError: there is no such template.
         """
-        found: dict[str, Any] = {"arguments": dict(self.arguments)} if self.arguments else {}
+        inputs: dict[str, Any] = {"arguments": dict(self.arguments)} if self.arguments else {}
         if self.thinks is not None:
-            found["thinks"] = self.thinks
+            inputs["thinks"] = self.thinks
         if self.chat_template is not None:
-            found["sha256"] = hashlib.sha256(template_text(self.chat_template).encode()).hexdigest()
-        return found
+            inputs["sha256"] = hashlib.sha256(template_text(self.chat_template).encode()).hexdigest()
+        return inputs
 
     def prepare(self, tokenizer: Any) -> None:
         """Make template and arguments the tokenizer's own, so that they are saved and served with it.

@@ -146,11 +146,11 @@ def finished_replies(
         print_of = fingerprint([identity, weights], model, work, config, system.temperature)
         kept = KeptReplies(folder, system.name, print_of, work.identities, config.batch_size)
         planned.append(_Planned(system, work, base, adapter, kept))
-    for base in dict.fromkeys(each.model for each in planned):
-        served = [each for each in planned if each.model == base]
-        if not all(each.is_finished(config) for each in served):
+    for base in dict.fromkeys(plan.model for plan in planned):
+        served = [plan for plan in planned if plan.model == base]
+        if not all(plan.is_finished(config) for plan in served):
             _ask(served, model, config, folder, cluster)
-    return {each.system.name: each.kept for each in planned}
+    return {plan.system.name: plan.kept for plan in planned}
 
 
 def fingerprint(
@@ -179,7 +179,7 @@ def _ask(
     served: list[_Planned], model: ModelOptions, config: EngineConfig, folder: Path, cluster: ClusterOptions | None
 ) -> None:
     """Start one engine and ask what is missing of the systems on one base."""
-    works = {id(each.work): each.work for each in served}
+    works = {id(plan.work): plan.work for plan in served}
     work = served[0].work
     prompts: _Prompts
     with progress_of(f"starting on {Path(served[0].model).name}") as show:
@@ -189,7 +189,7 @@ def _ask(
             engine, prompts, room = _with_weights(served, works, model, config, cluster)
         try:
             version = engine.start()
-            unfinished = {each.kept: each for each in served if not each.is_finished(config)}
+            unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
             for kept in unfinished:
                 kept.workers = engine.workers
                 kept.start(version)
@@ -293,7 +293,7 @@ def _with_weights(
         chat=True,
         continues=work.what == "continuations",
         batch=config.batch_size,
-        adapters=tuple(dict.fromkeys(Path(each.adapter) for each in served if each.adapter is not None)),
+        adapters=tuple(dict.fromkeys(Path(plan.adapter) for plan in served if plan.adapter is not None)),
         dtype=model.dtype,
         quantization=model.quantization,
         tensor_parallel_size=config.tensor_parallel_size or 1,

@@ -96,9 +96,9 @@ def continue_texts(
     works = [(system, work) for system in asked]
     replies = finished_replies(model, works, options.generation, folder, cluster)
     stats = {name: reply_stats(kept) for name, kept in replies.items()}
-    for name, each in stats.items():
-        warn_of_failures(name, each, "continuation")
-    if failed := [name for name, each in stats.items() if each.failed]:
+    for name, counts in stats.items():
+        warn_of_failures(name, counts, "continuation")
+    if failed := [name for name, counts in stats.items() if counts.failed]:
         # A sample that lacks texts is another sample: MAUVE and diversity have no bounds for what is missing.
         raise InstructError(
             f"continuations: {' and '.join(failed)} did not continue all prefixes; what was continued is kept: leave "
@@ -129,11 +129,11 @@ def lengths(prefixes: PrefixSet, options: ContinuationOptions) -> tuple[int, int
     Raises:
         InputError: no length is given, or the least exceeds the most.
     """
-    reference, given = prefixes.cut.continuation, options.generation
-    if given.max_new_tokens is None and reference is None:
+    reference, generation = prefixes.cut.continuation, options.generation
+    if generation.max_new_tokens is None and reference is None:
         raise InputError("continuations: has no length; set continuations.continuation, such as 80 words")
-    most = given.max_new_tokens or parse_length(reference or "")[0]
-    least = most if given.min_new_tokens is None else given.min_new_tokens
+    most = generation.max_new_tokens or parse_length(reference or "")[0]
+    least = most if generation.min_new_tokens is None else generation.min_new_tokens
     if least > most:
         raise InputError(
             f"continuations.generation.min_new_tokens {least}: exceeds the longest length {most}; lower it"

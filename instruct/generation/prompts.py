@@ -30,9 +30,9 @@ def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> Prefix
     """
     card = load_dataset_card(options.card) if options.card else None
     cuts = [options.cut, *([card.cut] if card and card.cut else [])]
-    given = [length for cut in cuts for length in (cut.prefix, cut.continuation) if length]
+    cut_lengths = [length for cut in cuts for length in (cut.prefix, cut.continuation) if length]
     tokenizer: Any = None
-    if options.generation.engine != "server" and any(length.endswith(" tokens") for length in given):
+    if options.generation.engine != "server" and any(length.endswith(" tokens") for length in cut_lengths):
         name = model_path(model.name)
         tokenizer = load_tokenizer(f"model {model.name}", name, model.revision)
     return load_prefixes(
@@ -50,7 +50,7 @@ def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> Prefix
 def prefixes_text(prefixes: PrefixSet, options: ContinuationOptions) -> str:
     """How many prefixes there are, of what, and how they will be continued, for people."""
     most, least = lengths(prefixes, options)
-    each = options.samples * len(options.seeds)
+    draws = options.samples * len(options.seeds)
     tokens = f"{most} tokens" if least == most else f"{least} to {most} tokens"
     read = f"{prefixes.counts['read']:,} rows"
     left_out = [
@@ -62,5 +62,5 @@ def prefixes_text(prefixes: PrefixSet, options: ContinuationOptions) -> str:
         f"{prefixes.name}: {len(prefixes.prefixes):,} prefixes"
         + (f" of {prefixes.cut.prefix} from {read}" if prefixes.cut.prefix else "")
         + (f" ({', '.join(left_out)} left out)" if left_out else "")
-        + f", {each} {'continuation' if each == 1 else 'continuations'} of {tokens} each"
+        + f", {draws} {'continuation' if draws == 1 else 'continuations'} of {tokens} each"
     )

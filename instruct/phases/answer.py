@@ -56,8 +56,8 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
             from instruct.phases.evaluate import with_controls
 
             with generation_flags("continuations", config.continuations.generation):
-                found = continue_prefixes(config, run, with_controls(config, run))
-            files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
+                paths = continue_prefixes(config, run, with_controls(config, run))
+            files |= {f"{name} (continuations)" if config.answers else name: path for name, path in paths.items()}
     warn_of_changed_files(run)
     return files
 
@@ -133,7 +133,7 @@ def _answer(
         "model": config.model.model_dump(mode="json"),
     }
     named = sampled_at(evaluation.prompts, options.generation)
-    at = {prompt.dataset: each for prompt, each in zip(evaluation.prompts, named, strict=True) if each is not None}
+    at = {prompt.dataset: value for prompt, value in zip(evaluation.prompts, named, strict=True) if value is not None}
     if at:
         ran_with["temperatures"] = at
     if config.cluster is not None:
@@ -248,11 +248,11 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     with contextlib.ExitStack() as stack:
         results = {name: stack.enter_context(run.step(_step(name), inputs[name], config=ran_with)) for name in pending}
         stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
-        for name, found in results.items():
-            found |= {**stats[name].record(), "temperature": pending[name][1], "sha256": sha256_of(paths[name])}
-    for name, each in stats.items():
-        if each.empty:
-            say(f"note      {name}: {each.empty:,} of {each.n:,} continuations are empty")
+        for name, result in results.items():
+            result |= {**stats[name].record(), "temperature": pending[name][1], "sha256": sha256_of(paths[name])}
+    for name, counts in stats.items():
+        if counts.empty:
+            say(f"note      {name}: {counts.empty:,} of {counts.n:,} continuations are empty")
     return paths
 
 

@@ -89,8 +89,8 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     _, failure = run_phases(final, False, "train", "judge")
     run = RunDirectory(run_folder(final))
     tried = {
-        key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in found.items()}
-        for key, found in scores.items()
+        key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in by_rate.items()}
+        for key, by_rate in scores.items()
     }
     with run.step(STEP, {"rows": sizes, "rates": tried}):
         pass  # the report makes the table of it

@@ -111,8 +111,8 @@ def _output(path: Path, digest: str, made: str, missing: tuple[str, str], change
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
     generated = {path.with_suffix(".replies.sqlite"): about for path, about in generated_files(run, steps).items()}
-    found = (path for folder in (run.outputs, run.continuations) for path in folder.glob("*.replies.sqlite"))
-    for path in sorted({*generated, *found}):
+    stores = (path for folder in (run.outputs, run.continuations) for path in folder.glob("*.replies.sqlite"))
+    for path in sorted({*generated, *stores}):
         yield from _replies(path, generated.get(path, {"n": 0})["n"])
     if not was_judged(run):
         return
@@ -186,13 +186,13 @@ def _metrics(run: RunDirectory) -> Iterator[Finding]:
 
 def _leftovers(run: RunDirectory, repair: bool, busy: bool) -> Iterator[Finding]:
     """Parts of files that a killed process left: `.NAME.PID`."""
-    found = [] if busy else [path for path in run.folder.rglob(".*.*") if path.suffix[1:].isdigit() and path.is_file()]
-    if found and repair:
-        for path in found:
+    parts = [] if busy else [path for path in run.folder.rglob(".*.*") if path.suffix[1:].isdigit() and path.is_file()]
+    if parts and repair:
+        for path in parts:
             path.unlink()
-        yield Finding("leftovers", "ok", f"{counted(len(found), 'unfinished file')} removed")
-    elif found:
-        text = f"{counted(len(found), 'unfinished file')} of killed processes, such as {found[0]}"
+        yield Finding("leftovers", "ok", f"{counted(len(parts), 'unfinished file')} removed")
+    elif parts:
+        text = f"{counted(len(parts), 'unfinished file')} of killed processes, such as {parts[0]}"
         yield Finding("leftovers", "warning", text, f"instruct doctor {run.folder} --repair")
 
 

@@ -109,13 +109,13 @@ def compare_answers(
         InputError: answers that do not fit together, an unknown judge, or one that cannot be asked.
         StoppedError: the budget or too many failures; what was judged is in `output`, with its report.
     """
-    given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
-    given |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
-    given |= {"samples": samples}
+    options: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
+    options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
+    options |= {"samples": samples}
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")
-    judges = [Judge(validated(JudgeOptions, {"card": str(name), **given}, "compare_answers")) for name in names]
+    judges = [Judge(validated(JudgeOptions, {"card": str(name), **options}, "compare_answers")) for name in names]
     for one in judges:
         if output is None and one.costs_money:
             raise InputError(f"judge {one.card.name}: costs money; give output, the folder that keeps its replies")

@@ -276,9 +276,9 @@ def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
         if card is None and not source.files:
             raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
         own = bool(card and card.format == "text")
-        rows, each, basis = _rows_of(card, reading, limit)
+        rows, mean, basis = _rows_of(card, reading, limit)
         rows = min(rows, source.limit or rows)
-        number, tokens, plain = number + rows, tokens + rows * (each if own else min(each, limit)), plain and own
+        number, tokens, plain = number + rows, tokens + rows * (mean if own else min(mean, limit)), plain and own
         words.append(basis)
     return number, max(1, round(tokens / max(1, number))), ", ".join(dict.fromkeys(words)), plain
 
@@ -304,8 +304,8 @@ def _arguments(config: TrainingOptions, on: Machine, plain_text: bool) -> Simple
     from instruct.training.emo_config import EMOConfig
 
     defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
-    given = train_options(config, plain_text, gpu=bool(on.gpus))
-    return SimpleNamespace(**(defaults | given | {"use_cpu": not on.gpus, "world_size": max(1, on.gpus)}))
+    options = train_options(config, plain_text, gpu=bool(on.gpus))
+    return SimpleNamespace(**(defaults | options | {"use_cpu": not on.gpus, "world_size": max(1, on.gpus)}))
 
 
 @dataclasses.dataclass(frozen=True)

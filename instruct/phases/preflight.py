@@ -180,9 +180,9 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
         elif sharding.processes > 1:
             remedies.insert(0, "use more GPUs (--num_processes)")
         remedies.insert(1, "set train.optim adamw_torch_8bit and train.optim_args bf16_stochastic_round=True")
-    each = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
+    on_gpus = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
     raise InputError(
-        f"config {config.name}: training needs about {needed:.0f} GiB of memory{each} and {available:.0f} GiB are "
+        f"config {config.name}: training needs about {needed:.0f} GiB of memory{on_gpus} and {available:.0f} GiB are "
         f"free; {', or '.join(remedies)}"
     )
 
@@ -404,7 +404,7 @@ def refusals(run: RunDirectory, config: ExperimentConfig) -> list[str]:
     """Why a run cannot be continued with this config: a line for each key that a finished step depends on."""
     place, remedy = run.folder / "config.yaml", "choose another name (--name), or restore the value"
     changes = config_changes(run, config)
-    return [f"{place}: {each.words()}, but {each.finished} is finished; {remedy}" for each in changes if each.finished]
+    return [f"{place}: {edit.words()}, but {edit.finished} is finished; {remedy}" for edit in changes if edit.finished]
 
 
 def start_or_continue(run: RunDirectory, config: ExperimentConfig) -> None:
@@ -413,8 +413,8 @@ def start_or_continue(run: RunDirectory, config: ExperimentConfig) -> None:
     Raises:
         InputErrors: a finished step was made with the old value of a key.
     """
-    if found := refusals(run, config):
-        raise InputErrors(found)
+    if reasons := refusals(run, config):
+        raise InputErrors(reasons)
     content = config.model_dump(mode="json")
     if (run.folder / "config.yaml").is_file():
         for change in config_changes(run, config):

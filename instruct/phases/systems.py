@@ -22,13 +22,13 @@ def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Pat
     """
     if not config.systems:
         raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
-    found: dict[str, Path | None] = {}
+    folders: dict[str, Path | None] = {}
     for name in config.systems:
         folder = run.adapters / name if name in config.trained else None
         if folder and not any(folder.glob("*.safetensors")):
             raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
-        found[name] = folder
-    return found
+        folders[name] = folder
+    return folders
 
 
 def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path | None, engine: str) -> str:

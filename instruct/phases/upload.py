@@ -101,8 +101,8 @@ def push_systems(run: RunDirectory, names: dict[str, str], private: bool | None 
         if not any((run.adapters / system).glob("*.safetensors")):
             raise InputError(f"{run.adapters / system}: no trained weights; name a trained system of this run")
     cards = _evaluated_cards(run)
-    found = create_repositories(names.values(), private)
-    for system, repository in zip(names, found, strict=True):
+    full_names = create_repositories(names.values(), private)
+    for system, repository in zip(names, full_names, strict=True):
         folder = run.adapters / system
         files: dict[str, Any] = {
             str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()
@@ -118,7 +118,7 @@ def push_systems(run: RunDirectory, names: dict[str, str], private: bool | None 
             raise InstructError(
                 f"hub: {repository}: the upload failed ({_reason(error)}); repeat it: instruct push {run.folder}"
             ) from None
-    return found
+    return full_names
 
 
 def upload(config: ExperimentConfig, run: RunDirectory) -> None:

@@ -222,12 +222,12 @@ def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
         InputError: there is none.
     """
     # Not a run that is just being made: a name with a dot.
-    found = [path.parent for path in root.glob("[!.]*/manifest.json") if any(path.parent.glob(needs))]
-    if not found:
+    folders = [path.parent for path in root.glob("[!.]*/manifest.json") if any(path.parent.glob(needs))]
+    if not folders:
         raise InputError(
             f"no run in {root}/ has {needs}; give a run directory, or create one: python recipes/alpaca_emo.py"
         )
-    return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
+    return RunDirectory(max(folders, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
 
 
 _MISSING = object()

@@ -208,14 +208,14 @@ def recorded_hashes(run: RunDirectory) -> dict[tuple[str, str], dict[str, str]]:
     """
     if not (run.folder / "manifest.json").is_file():
         return {}
-    found = {}
+    recorded = {}
     for step, record in run.manifest()["steps"].items():
         kind, _, name = step.partition("/")
         hashes = (record.get("results") or {}).get("sha256")
         if kind == "evaluate" and record["status"] == "done" and isinstance(hashes, dict) and "numbers" in hashes:
             part, _, system = name.rpartition("/")
-            found[part, system] = hashes
-    return found
+            recorded[part, system] = hashes
+    return recorded
 
 
 def _sha256(rows: Iterable[Measurement]) -> str:

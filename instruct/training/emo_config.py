@@ -276,8 +276,8 @@ def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:
         InputError: an unknown name or argument, or an own objective that cannot be loaded or trained with.
     """
     takes = is_own(name) or name in WITH_ARGUMENTS
-    given = {"objective_args": dict(arguments)} if takes and arguments else {} if takes else arguments
+    options = {"objective_args": dict(arguments)} if takes and arguments else {} if takes else arguments
     try:
-        return EMOConfig(objective=name, report_to=[], use_cpu=True, bf16=False, **given).make_objective()
+        return EMOConfig(objective=name, report_to=[], use_cpu=True, bf16=False, **options).make_objective()
     except (TypeError, ValueError) as error:
         raise InputError(f"objective {one_line(name, 60)}: {one_line(error)}") from None

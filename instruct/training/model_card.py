@@ -104,8 +104,8 @@ def _objective(system: SystemOptions) -> str:
         "ent": f" (threshold {system.ent_threshold})",
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
     }
-    given = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
-    parameters = choice.get(system.objective, f" ({given})" if given else "")
+    arguments = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
+    parameters = choice.get(system.objective, f" ({arguments})" if arguments else "")
     own = ", an objective whose code is in objective.py," if is_own(system.objective) else ""
     return f"**{system.objective}**{parameters}{own}"
 

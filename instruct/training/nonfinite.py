@@ -71,9 +71,9 @@ def find_non_finite(tokens: TokenRecord, documents: Iterable[RowInBatch]) -> tup
         flat = torch.zeros(places, dtype=torch.bool, device=order.device)
         flat[order] = ~torch.isfinite(value)
         wrong_at = flat.view_as(tokens.largest_state)
-        found = [document for document in finite if wrong_at[document.row, document.first : document.end].any()]
-        finite = [document for document in finite if document not in found]
-        wrong += [(name, document) for document in found]
+        broken = [document for document in finite if wrong_at[document.row, document.first : document.end].any()]
+        finite = [document for document in finite if document not in broken]
+        wrong += [(name, document) for document in broken]
     return wrong[0][0] if wrong else "value", [document for _, document in wrong]
 
 

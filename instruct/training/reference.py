@@ -135,14 +135,14 @@ class TeacherCache:
         ids = torch.zeros(targets.numel(), size, dtype=torch.int64)
         logs = torch.zeros(targets.numel(), size)
         for name, place in texts:  # a batch may have a text twice
-            found = kept[name]
-            if found is None:
+            top = kept[name]
+            if top is None:
                 if live is None:
                     live = reference_of(self.frozen, model, labels, **inputs)
                     live = live.on_device(live.states)
-                found = kept[name] = _likeliest(live.ordered(place.to(live.states.device)), size, width)
-                write_atomically(self.folder / name, save(found))
-            ids[place], logs[place] = found["ids"].long(), found["logs"]
+                top = kept[name] = _likeliest(live.ordered(place.to(live.states.device)), size, width)
+                write_atomically(self.folder / name, save(top))
+            ids[place], logs[place] = top["ids"].long(), top["logs"]
         return TopReference(ids, logs)
 
     def _checksum(self, model: Any) -> bytes:
