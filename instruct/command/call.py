@@ -94,17 +94,17 @@ def named_mode(arguments: argparse.Namespace) -> JudgingMode:
 
 def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """The cluster that the call's flags name."""
-    given = options_given(arguments, "ClusterOptions")
+    options = options_given(arguments, "ClusterOptions")
     if arguments.cluster is None:
-        refuse_without("--cluster ray", arguments, *given)
+        refuse_without("--cluster ray", arguments, *options)
         return None
-    return given
+    return options
 
 
 def cluster_override(arguments: argparse.Namespace) -> list[str]:
     """The override of `cluster` that the call's flags give."""
-    given = named_cluster(arguments)
-    return [] if given is None else ["--cluster", json.dumps(given)]
+    options = named_cluster(arguments)
+    return [] if options is None else ["--cluster", json.dumps(options)]
 
 
 def named_difficulty(arguments: argparse.Namespace) -> Difficulty | None:

@@ -455,8 +455,8 @@ class ReportData(Record):
         """Every comparison of a single training seed knows the comparison over all of them."""
         for judge in self.judges:
             for comparison in judge.comparisons:
-                spreads = (seeds for seeds in self.seeds if seeds.judge == judge.name and _is_one_of(seeds, comparison))
-                comparison.spread = next(spreads, None)
+                own = (spread for spread in self.seeds if spread.judge == judge.name and _is_one_of(spread, comparison))
+                comparison.spread = next(own, None)
         alone = {(one.candidate, one.baseline) for judge in self.judges for one in judge.comparisons if one.spread}
         for panel in self.panels:
             panel.one_seed = (panel.candidate, panel.baseline) in alone
