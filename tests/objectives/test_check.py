@@ -187,6 +187,7 @@ def test_the_page_says_what_the_command_says(instruct):
     assert out == block
 
 
+@pytest.mark.slow
 def test_an_objective_with_a_reference_model_gets_no_claim():
     for name, without in (("asft", "no interior optimum"), ("distillation", "proper|calibrated")):
         lines = check(WITH_ARGUMENTS[name]()).words()

@@ -100,6 +100,7 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(trained
     assert {row["mood"].n for row in read_metrics(trained).tasks.values()} == {6}
 
 
+@pytest.mark.slow
 def test_results_that_were_changed_after_they_were_measured_are_refused(trained, instruct):
     flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
     assert instruct(*flags)[0] == 0

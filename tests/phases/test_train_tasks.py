@@ -32,6 +32,7 @@ SAMPLED = {key: value for key, value in CHOICE.items() if key != "doc_to_choice"
 }
 
 
+@pytest.mark.slow
 def test_tasks_are_asked_while_training_and_change_no_weight(tiny_experiment, instruct, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     Path("questions.jsonl").write_text("\n".join(json.dumps({"text": f"night {n}", "label": n % 2}) for n in range(6)))

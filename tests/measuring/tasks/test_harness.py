@@ -239,6 +239,7 @@ def test_results_are_read_by_metric_and_filter():
     }
 
 
+@pytest.mark.slow
 def test_draws_of_demonstrations_are_averaged_row_by_row(two_systems, instruct):
     """Each draw is lm-eval's own with that seed; a task with fixed demonstrations is asked once."""
     from lm_eval.models.huggingface import HFLM
