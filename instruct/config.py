@@ -75,6 +75,11 @@ class ExperimentConfig(TrainingOptions):
     """A Ray cluster for answers, tasks and judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
+    def compared(self) -> list[tuple[str, str]]:
+        """What judges compare that name no pairs of their own: `comparisons`, else every system with `baseline`."""
+        return self.comparisons or [(name, "baseline") for name in self.systems]
+
+    @property
     def text_metrics(self) -> TextMetricOptions:
         """The options of numbers about texts, or their defaults."""
         return (self.evaluation.texts if self.evaluation else None) or TextMetricOptions()

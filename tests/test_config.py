@@ -293,3 +293,9 @@ def test_a_text_that_yaml_takes_for_a_comment_is_a_text():
 
 def test_a_text_that_is_no_yaml_is_left_to_the_library():
     assert make_config({"name": "x", "train": {"learning_rate": "[x"}}, [], "file").train["learning_rate"] == "[x"
+
+
+def test_judges_compare_every_system_with_the_baseline_unless_pairs_are_named():
+    config = ExperimentConfig(name="x", systems={name: {"objective": name} for name in ("emo", "mle")})
+    assert config.compared == [("emo", "baseline"), ("mle", "baseline")]
+    assert config.model_copy(update={"comparisons": [("emo", "mle")]}).compared == [("emo", "mle")]

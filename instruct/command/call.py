@@ -57,7 +57,7 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
     config = run_config(run, [])
     comparisons = config.comparisons or list(dict.fromkeys(judged))
     if not comparisons and (run.outputs / "baseline.json").is_file():
-        comparisons = [(name, "baseline") for name in config.systems if (run.outputs / f"{name}.json").is_file()]
+        comparisons = config.compared
         say(f"comparisons: {', '.join(name for name, _ in comparisons)} against the evaluation set's own answers")
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")

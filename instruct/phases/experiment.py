@@ -90,7 +90,7 @@ def run_phases(
     failure = None
     if "judge" in phases and judges:
         with judge_flags(config):
-            failure = judge_run(run, judges, config.comparisons, mode)
+            failure = judge_run(run, judges, config.compared, mode)
         failure = failure and renamed(failure, config)
     elif "judge" in phases:
         _say_what_is_next(config, run)

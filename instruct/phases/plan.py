@@ -427,7 +427,7 @@ def _judging(config: ExperimentConfig, number: int, on: Machine) -> PhasePlan:
     judge = Judge(config.judges[number])
     options, card, assumed = judge.options, judge.card, sizes()["assumed"]
     prompts = _prompts(config)
-    compared = options.comparisons or config.comparisons
+    compared = options.comparisons or config.compared
     orders = 2 if (options.orders or card.order_policy) == "both" else 1
     answer = assumed["answer_tokens"]
     asked = assumed["judge_prompt_tokens"] + (1 if card.rates_alone else 2) * answer + assumed["prompt_tokens"]

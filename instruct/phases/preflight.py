@@ -247,8 +247,8 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
                         f"judge {judges[-1].card.name}: costs money; set --budget-usd DOLLARS, a limit for the whole "
                         "run"
                     )
-    own = itertools.chain.from_iterable(options.comparisons or [] for options in config.judges)
-    for pair in dict.fromkeys([*config.comparisons, *own]):
+    judged = itertools.chain.from_iterable(options.comparisons or config.compared for options in config.judges)
+    for pair in dict.fromkeys([*config.comparisons, *judged]):
         with problems.collected():
             _check_comparison(pair, prompts if "answer" in phases else None, folder)
     problems.refuse()
@@ -301,7 +301,7 @@ def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
         card, options = judge.card, judge.options
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         shown = "each answer alone" if card.rates_alone else orders
-        comparisons = counted(len(options.comparisons or config.comparisons), "comparison")
+        comparisons = counted(len(options.comparisons or config.compared), "comparison")
         samples = f", {options.samples} samples" if options.samples > 1 else ""
         say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
     if not evaluation.judges and config.answers:
