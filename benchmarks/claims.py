@@ -241,8 +241,8 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
         for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 1000)):
             yield from weighted(n, rng, runs)
     if only in (None, "stopped early"):
-        looked = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
-        for n, rate, tied in [(50, 0.5, 0.0)] if small else looked:
+        early = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
+        for n, rate, tied in [(50, 0.5, 0.0)] if small else early:
             yield stopped(n, rate, tied, rng, 100 * factor)
     if only in (None, "ranking"):
         systems = ((0.5, 0.7, 0.9), (0.98,) * 3, (0.95,) * 5, (0.8, 0.8, 0.85, 0.9, 0.9), (0.5,) * 6)

@@ -43,7 +43,9 @@ def main() -> None:
             known = [right[place] for place in drawn]
             row: dict[str, Any] = {"task": task.config.task, "retriever": Path(retriever).name, "shots": shots}
             for name, votes in (("all", right), ("drawn", known)):
-                low, high = wilson_interval(sum(votes), len(votes)) or (0.0, 100.0)
+                interval = wilson_interval(sum(votes), len(votes))
+                assert interval
+                low, high = interval
                 figures = {"rows": len(votes), "floor": 100 * sum(votes) / len(votes), "low": low, "high": high}
                 row[name] = {key: round(value, 1) for key, value in figures.items()}
             print(row)

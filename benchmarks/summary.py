@@ -111,14 +111,14 @@ def _gpu_lines() -> list[str]:
     speed, memory, step = (results(name, gpu=True) for name in ("objective_speed", "memory", "step_speed"))
     lines = []
     for measure, found, aims in (("time", speed, GPU_SPEED_AIMS), ("extra peak memory", memory, GPU_MEMORY_AIMS)):
-        device = found["device"] if found else ""
         for pair, aim in aims.items():
             if found is None:
                 lines.append(_line("GPU, the three shapes, 16,384 tokens", f"{measure}, {_between(pair)}", aim, None))
+                continue
             for row in by_shape(found):
                 value = row["ratios"].get(pair)
                 value = value["median"] if isinstance(value, dict) else value
-                lines.append(_line(f"{device}, {_shape(row)}", f"{measure}, {_between(pair)}", aim, value))
+                lines.append(_line(f"{found['device']}, {_shape(row)}", f"{measure}, {_between(pair)}", aim, value))
     for pair, aim in GPU_STEP_AIMS.items():
         value = step["rows"][0]["ratios"][pair]["median"] if step else None
         where = "GPU, LoRA step of a model of Llama-3.2-1B's shape"

@@ -24,8 +24,8 @@ calls = collections.Counter()
 place = os.environ["INSTRUCT_PACKAGE"]
 def profile(frame, event, argument):
     code = frame.f_code
-    # Modules and the bodies of classes run once on import, and have no fast locals (CO_OPTIMIZED); neither do the
-    # comprehensions of modules belong to a function.
+    # Functions alone have fast locals (CO_OPTIMIZED): the bodies of modules and classes, which run on import, do not
+    # count, nor do a module's own comprehensions.
     if event == "call" and code.co_filename.startswith(place) and code.co_flags & 1 and code.co_qualname[0] != "<":
         calls[code.co_filename[len(place) + 1:] + " " + code.co_qualname] += 1
 def write():

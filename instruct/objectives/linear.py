@@ -160,7 +160,9 @@ def linear_objective(
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
-def _cost_of(objective: Objective, weight: Tensor, cost: TransportCost | EnergyTable | None) -> Any:
+def _cost_of(
+    objective: Objective, weight: Tensor, cost: TransportCost | EnergyTable | None
+) -> TransportCost | EnergyTable | None:
     """The cost that an objective needs: the given one, or that between the head's rows; None: it needs none."""
     if "cost" not in objective.needs:
         return None

@@ -108,9 +108,9 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
     manifest, config = contents.manifest, contents.config
     # By the judge's name in the store, and as the call gave it.
     judged = {
-        (judge, *judged.key[1:])
-        for judged in contents.judged
-        for judge in (judged.key.judge, judged.step.get("inputs", {}).get("judge", {}).get("card"))
+        (judge, *comparison.key[1:])
+        for comparison in contents.judged
+        for judge in (comparison.key.judge, comparison.step.get("inputs", {}).get("judge", {}).get("card"))
     }
     wanted: dict[tuple[str, str, str], str | None] = {
         (judge["card"], *map(system_name, pair)): None
