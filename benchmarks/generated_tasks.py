@@ -65,7 +65,7 @@ def main() -> None:
     from lm_eval.tasks import TaskManager
     from vllm.platforms import current_platform
 
-    from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
+    from instruct.base.models import EMBEDDED_MODEL, ModelOptions, compute_dtype, model_path
     from instruct.measuring.tasks.evaluate import AskedSystems
     from instruct.measuring.tasks.options import TaskOptions
 
@@ -81,6 +81,7 @@ def main() -> None:
         )
         manager = TaskManager(include_defaults=False)
         own = {"pretrained": model_path(EMBEDDED_MODEL), "skip_tokenizer_init": False, "enable_prefix_caching": True}
+        own["dtype"] = compute_dtype(ModelOptions(name=EMBEDDED_MODEL))
         theirs = VLLM(**for_platform(ARGUMENTS | own))
         options = TaskOptions(cards=[str(path)], engine="vllm")
         asked = stack.enter_context(

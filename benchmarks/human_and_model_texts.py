@@ -22,8 +22,8 @@ import numpy as np
 
 from instruct.analysis.claims import holm
 from instruct.analysis.jackknife import difference
-from instruct.base.files import write_atomically
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, cache_folder
+from instruct.base.files import cache_folder, write_atomically
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import open_model
 from instruct.measuring.texts.mauve import Mauve, mauve
 from instruct.reporting.text import probability

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.harness import ROOT
+from instruct.base.dtype import pick_dtype
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def answer_lines(model: str, max_model_len: int, sampling: dict[str, Any]) -> No
     import vllm
     from vllm.platforms import current_platform
 
-    on_a_cpu = {"dtype": "bfloat16", "enforce_eager": True} if current_platform.is_cpu() else {}
+    on_a_cpu = {"dtype": pick_dtype(None, str), "enforce_eager": True} if current_platform.is_cpu() else {}
     llm = vllm.LLM(model, max_model_len=max_model_len, generation_config="vllm", **on_a_cpu)
     for line in sys.stdin:
         asked = json.loads(line)

@@ -25,7 +25,7 @@ from instruct.base.output import run_guarded, say
 from instruct.command.flags import add_phase_flags, split_overrides
 from instruct.config import ExperimentConfig, load_config, make_config
 from instruct.phases.bench import cross_entropy
-from instruct.phases.experiment import open_run, run_experiment, run_folder
+from instruct.phases.experiment import open_run, run_experiment, run_folder, settle_dtype
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics
 
@@ -200,6 +200,7 @@ def sampled(name: str, **sections: Any) -> tuple[ExperimentConfig, list[Continua
     from instruct.phases.answer import generate
 
     config = make_config({"name": name, "systems": {"writer": {"objective": "none"}}, **sections}, [], name)
+    config = settle_dtype(config)
     return config, read_continuations(generate(config, open_run(config))["writer"])
 
 

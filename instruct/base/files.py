@@ -15,6 +15,11 @@ from pathlib import Path
 from instruct.base.errors import InputError, InstructError, one_line
 
 
+def cache_folder() -> Path:
+    """The folder of files that can be created again: `$INSTRUCT_CACHE`, or `~/.cache/instruct`."""
+    return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
+
+
 def ending_of(path: str | Path, known: Iterable[str]) -> str:
     """The extension of a file to write, in small letters; InputError for one that is not among the `known`."""
     ending = Path(path).suffix.lower()

@@ -103,14 +103,22 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def machine() -> dict[str, Any]:
-    """The machine that the run ran on: processor, cores, memory in GiB, GPUs."""
-    processor = platform.processor() or platform.machine()
+def processor() -> str:
+    """The processor's name."""
+    return processor_line("model name") or platform.processor() or platform.machine()
+
+
+def processor_line(name: str) -> str:
+    """What Linux says of the first processor, such as its `flags`; "" if it says nothing."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                processor = line.split(":", 1)[1].strip()
-                break
+            if line.startswith(name):
+                return line.split(":", 1)[1].strip()
+    return ""
+
+
+def machine() -> dict[str, Any]:
+    """The machine that the run ran on: processor, cores, memory in GiB, GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpus = []
     # Importing torch takes seconds, and a machine without one of these devices has no GPU to ask about.
@@ -118,4 +126,4 @@ def machine() -> dict[str, Any]:
         import torch
 
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
+    return {"processor": processor(), "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}

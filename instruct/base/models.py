@@ -10,10 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from instruct.base.dtype import Dtype, pick_dtype
 from instruct.base.errors import InputError
-from instruct.base.files import sync
+from instruct.base.files import cache_folder, sync
 from instruct.base.hub import use_cache_if_unreachable
 from instruct.base.options import Options
 
@@ -29,19 +30,14 @@ class ModelOptions(Options):
     """A hub id, a local folder, or the bundled model."""
     revision: str | None = None
     """The hub's branch, tag or commit."""
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
-    """The type of matrix products and of saved weights; full fine-tuning keeps the weights that train in float32."""
+    dtype: Dtype = "auto"
+    """The type of products and saved weights (auto: on a GPU the checkpoint's, on a CPU float32 or faster bfloat16)."""
     attn_implementation: str | None = None
     """Transformers' attention, such as sdpa or flash_attention_2."""
     quantization: Literal["4bit"] | None = None
     """4bit: QLoRA (bitsandbytes, a GPU)."""
     trust_remote_code: bool = False
     """Run code that the model's repository contains."""
-
-
-def cache_folder() -> Path:
-    """The folder of files that can be created again: `$INSTRUCT_CACHE`, or `~/.cache/instruct`."""
-    return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
 
 
 def model_path(name: str) -> str:
@@ -84,17 +80,27 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~", "runs/")) or name.count("/") > 1
 
 
-def checkpoint_dtype(model: ModelOptions) -> str:
-    """The dtype that a checkpoint's config states; float32 if it states none.
+def compute_dtype(model: ModelOptions) -> str:
+    """The dtype that a model computes in on this machine, see `pick_dtype`.
 
     Raises:
-        OSError: the config cannot be read.
+        OSError: the config of the checkpoint, whose dtype counts, cannot be read.
     """
-    from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(
-        model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
-    )
+    def stated() -> str:
+        from transformers import AutoConfig
+
+        return stated_dtype(
+            AutoConfig.from_pretrained(
+                model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
+            )
+        )
+
+    return pick_dtype(model.dtype, stated)
+
+
+def stated_dtype(config: Any) -> str:
+    """The dtype that a checkpoint's config states; float32 if it states none."""
     stated = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
     return str(stated or "float32").removeprefix("torch.")
 

@@ -135,7 +135,7 @@ def caches() -> Iterator[Finding]:
     """Where converted and downloaded models are kept; both folders may be deleted."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    from instruct.base.models import cache_folder
+    from instruct.base.files import cache_folder
 
     for what, folder in [("cache", cache_folder()), ("hub cache", Path(HF_HUB_CACHE))]:
         size = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())

@@ -203,13 +203,13 @@ def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
 
 
 def train(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.experiment import open_run, run_folder
+    from instruct.phases.experiment import open_run, run_folder, settle_dtype
     from instruct.phases.preflight import check_experiment
     from instruct.phases.train import train_systems
     from instruct.phases.upload import upload
     from instruct.training.train import first_trained
 
-    config = _config(arguments, arguments.overrides)
+    config = settle_dtype(_config(arguments, arguments.overrides))
     first_trained(config)  # refuses a config that trains nothing
     data, _ = check_experiment(config, run_folder(config), ["train"])
     assert data
@@ -269,7 +269,7 @@ def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tupl
     named = arguments.run
     if named and Path(named).suffix in (".yaml", ".yml"):
         from instruct.config import load_config
-        from instruct.phases.experiment import open_run
+        from instruct.phases.experiment import open_run, settle_dtype
 
         config = load_config(named, overrides + (["--name", arguments.name] if arguments.name else []))
         if config.trained:
@@ -277,6 +277,7 @@ def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tupl
                 f"{named}: {', '.join(config.trained)} must be trained first: run instruct train {named}, then "
                 f"instruct generate runs/{config.name}"
             )
+        config = settle_dtype(config)
         return config, open_run(config)
     if arguments.name:
         raise InputError("--name: is for the run that a YAML file starts; drop it, or name that file instead of a run")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from instruct.base.dtype import Dtype
 from instruct.base.replies import Reply
 
 Message = dict[str, str]
@@ -73,7 +74,7 @@ class EngineOptions:
         adapters: LoRA adapter folders that requests may name.
         stop_texts: requests may name texts that end a reply.
         tokenizer: the model's, loaded already; None: it is loaded from the model.
-        dtype: of the weights; None: bfloat16 in transformers and on a CPU, otherwise vLLM's choice.
+        dtype: that the model computes in; None or auto: as `pick_dtype` picks it.
         quantization: "4bit" quantizes the weights as QLoRA does (bitsandbytes, NF4).
         tensor_parallel_size: GPUs that share one copy of the model (vLLM).
         gpu_memory_utilization: the share of a GPU's memory that vLLM takes; None: vLLM's default.
@@ -103,7 +104,7 @@ class EngineOptions:
     adapters: tuple[Path, ...] = ()
     stop_texts: bool = False
     tokenizer: Any = None
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    dtype: Dtype | None = None
     quantization: Literal["4bit"] | None = None
     tensor_parallel_size: int = 1
     gpu_memory_utilization: float | None = None

@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.dtype import pick_dtype
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, stated_dtype
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
@@ -91,6 +92,11 @@ class LocalEngine(BatchesInTurn):
         """The model's configuration, which is read without its weights."""
         model, revision, _ = self.weights
         return load_config(self.options.subject, model, revision)
+
+    @cached_property
+    def dtype(self) -> str:
+        """The dtype that the model computes in."""
+        return pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
 
     @cached_property
     def labels(self) -> dict[str, int]:

@@ -73,15 +73,6 @@ class NetworkEngine(LocalEngine):
             )
         return network
 
-    @property
-    def dtype(self) -> str:
-        """Of the computation: the options' dtype; bfloat16 by default, or float16 on a GPU without it."""
-        import torch
-
-        dtype = self.options.dtype or "bfloat16"
-        no_bf16 = torch.cuda.is_available() and not torch.cuda.is_bf16_supported()
-        return "float16" if dtype == "bfloat16" and no_bf16 else dtype
-
     def close(self) -> None:
         """Drop the model."""
         if self.__dict__.pop("network", None) is not None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of
-from instruct.base.models import cache_folder, folder_made_of, whole_folder
+from instruct.base.files import cache_folder, sha256_of
+from instruct.base.models import folder_made_of, whole_folder
 from instruct.base.output import warn
 from instruct.engines.memory import GIB
 from instruct.engines.weights import PICKLES, TEXTS, model_identity

@@ -64,7 +64,7 @@ class TransformersEngine(NetworkEngine):
         quantization: dict[str, Any] = {}
         if self.options.quantization:
             config = transformers.BitsAndBytesConfig(
-                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=getattr(torch, self.dtype)
             )
             quantization = {"quantization_config": config, "device_map": {"": 0}}
         network = self._from_pretrained(transformers.AutoModelForCausalLM, **quantization)

@@ -51,8 +51,8 @@ ARGUMENTS = {
 class VLLMClient:
     """A vLLM engine in a process of its own, which ends with `close` or with this process.
 
-    On a CPU it runs in bfloat16, unless float32 is asked for, with a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default
-    2). vLLM's log is shown only if `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
+    On a CPU it has a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default 2). vLLM's log is shown only if
+    `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
         arguments: of `vllm.LLM`; the defaults are no prefix cache, safetensors only, no remote code.
@@ -186,8 +186,8 @@ class InVLLM(LocalEngine):
         """The arguments of `vllm.LLM` that follow from the options."""
         _ = self.labels  # those that are not one token are refused before anything is loaded
         model, revision = self._safetensors()
-        arguments: dict[str, Any] = {"model": model, "revision": revision}
-        for name, default in (("dtype", None), ("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
+        arguments: dict[str, Any] = {"model": model, "revision": revision, "dtype": self.dtype}
+        for name, default in (("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
             if (value := getattr(self.options, name)) != default:
                 arguments[name] = value
         return arguments

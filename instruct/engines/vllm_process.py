@@ -78,15 +78,11 @@ def _start(start: dict[str, Any]) -> tuple[Any, str]:
 
 def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `vllm.LLM` that fit this machine."""
-    import torch
     from vllm.platforms import current_platform
 
     arguments = dict(arguments)
     if current_platform.is_cpu():
-        dtype = "float32" if arguments.get("dtype") == "float32" else "bfloat16"
-        arguments |= {"dtype": dtype, "enforce_eager": True}
-    elif arguments.get("dtype") == "bfloat16" and torch.bfloat16 not in current_platform.supported_dtypes:
-        arguments["dtype"] = "float16"
+        arguments["enforce_eager"] = True
     if "reasoning_config" in arguments:
         from vllm.config import ReasoningConfig
 

@@ -15,7 +15,7 @@ from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.extras import vllm_is_installed
-from instruct.base.models import ModelOptions, model_path
+from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import warn
 from instruct.base.replies import Completion
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
@@ -127,7 +127,8 @@ def finished_replies(
         name = model_path(model.name)
         revision = check_model(name, model.revision)
         identity = model_identity(name, revision)
-        model = model.model_copy(update={"name": name, "revision": revision})
+        dtype = model.dtype if cluster else compute_dtype(model)  # a cluster's machines pick it
+        model = model.model_copy(update={"name": name, "revision": revision, "dtype": dtype})
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_Planned] = []
     for system, work in asked:
@@ -156,16 +157,12 @@ def finished_replies(
 def fingerprint(
     identities: list[str], model: ModelOptions, work: AskedPrompts, config: EngineConfig, temperature: float
 ) -> str:
-    """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none.
-
-    Later settings are part of it only where they differ from what was the only way before there was a choice, so that
-    earlier journals are resumed.
-    """
+    """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none."""
     decoding = {**work.decoding, "batch_size": config.batch_size, "max_model_len": config.max_model_len}
     decoding["temperature"] = temperature
     if config.base_url is not None:
         decoding["base_url"] = config.base_url
-    elif model.dtype != "bfloat16" or model.quantization:
+    else:
         decoding |= {"dtype": model.dtype, "quantization": model.quantization}
     if config.tensor_parallel_size not in (None, 1):
         decoding["tensor_parallel_size"] = config.tensor_parallel_size

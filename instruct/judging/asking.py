@@ -13,12 +13,14 @@ from instruct.base.extras import vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.local import LocalEngine
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import LocalKind, make_engine
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
+from instruct.run.directory import RunDirectory
 
 # Requests whose labels' log-probabilities are computed together in vLLM, always the same ones.
 BATCH = 64
@@ -139,6 +141,27 @@ class Judge:
         """
         with self.open() as engine:
             engine.check()
+
+    def settle_dtype(self, run: RunDirectory) -> None:
+        """Set what a model on this machine computes in: as when the run first asked it, else as this machine picks it.
+
+        On a cluster, its machines pick it.
+
+        Raises:
+            InputError: on a GPU, a checkpoint that cannot be read, which states its dtype.
+        """
+        if self.engine == "server" or self.replay or self.cluster or self.options.dtype not in (None, "auto"):
+            return
+        steps = run.manifest()["steps"].values() if run.manifest_path.is_file() else ()
+        asked = [by for step in steps if isinstance(by := step["inputs"].get("judge"), dict)]
+        same = [by for by in asked if (by.get("card"), by.get("model")) == (self.options.card, self.options.model)]
+        if same:
+            dtype = same[0].get("dtype")
+        else:
+            with contextlib.closing(self._made()) as engine:
+                assert isinstance(engine, LocalEngine)
+                dtype = engine.dtype
+        self.options = self.options.model_copy(update={"dtype": dtype})
 
     def _made(self) -> Engine:
         card = self.card

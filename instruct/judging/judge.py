@@ -55,6 +55,7 @@ def ask_judges(
                 pass
         for judge in judges:
             try:
+                judge.settle_dtype(run)
                 judge_tasks(run, judge, tasks_of(judge), mode)
             except InstructError as error:
                 errors.append(error)

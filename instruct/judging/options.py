@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from instruct.base.dtype import Dtype
 from instruct.base.options import Affects, Options, Texts
 
 
@@ -36,8 +37,8 @@ class JudgeOptions(Options):
     """Pairs of candidate and baseline (default: the experiment's)."""
     eval_sets: Annotated[list[str] | None, Affects()] = None  # a step's input only where it is set
     """Judge the answers to these evaluation sets only, of several that were answered (default: all)."""
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
-    """The type of the weights of a model on this machine (default: the engine's choice)."""
+    dtype: Dtype | None = None
+    """What a model on this machine computes in (default: on a GPU the checkpoint's, on a CPU the faster of two)."""
     quantization: Literal["4bit"] | None = None
     """Quantize the weights of a model on this machine (default: none)."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)

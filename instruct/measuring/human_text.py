@@ -67,7 +67,7 @@ class Predictors:
         """What every metric of a system is measured from, as a step's inputs."""
         made_from: dict[str, Any] = {
             "weights": model.identity,
-            "dtype": [self.model.dtype, self.model.quantization],
+            "dtype": [model.engine.dtype, self.model.quantization],
             "texts": self.human.sha256,
             "max_length": self.options.max_length,
         }
@@ -122,7 +122,7 @@ class Predictors:
             return {"temperature": self.temperature}, lambda: self._entropy(model, read())
         assert reference
         at = [1.0, *CURVE] if along else [1.0]
-        made_from = [reference.identity, self._reference.dtype, self._reference.quantization]
+        made_from = [reference.identity, reference.engine.dtype, self._reference.quantization]
         inputs = {"reference": made_from, "temperatures": at}
         return inputs, lambda: self._distances(model, read(), reference, at)
 

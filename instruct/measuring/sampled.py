@@ -180,7 +180,7 @@ class TextReader:
 
     def inputs(self, role: str) -> dict[str, Any]:
         """What a metric depends on besides the texts, as a step's inputs."""
-        made_from = [self.model.identity, self.options.dtype, self.options.quantization]
+        made_from = [self.model.identity, self.model.engine.dtype, self.options.quantization]
         return {role: made_from, "max_length": self.max_length}
 
     def continued(

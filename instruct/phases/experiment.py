@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,7 @@ def run_phases(
     from instruct.reporting.report import print_written, written_report
 
     mode = mode or JudgingMode()
+    config = settle_dtype(config)
     phases = _phases(first, last, run_folder(config))
     data, judges = check_experiment(config, run_folder(config), phases)
     if dry_run:
@@ -129,6 +131,30 @@ def _say_what_is_next(config: ExperimentConfig, run: RunDirectory) -> None:
 def run_folder(config: ExperimentConfig) -> Path:
     """The directory of an experiment's run."""
     return Path("runs") / config.name
+
+
+def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
+    """The config with the dtype that its model computes in: the one that its run began with, else this machine's.
+
+    With a cluster, its machines pick it; without PyTorch, nothing is computed here.
+
+    Raises:
+        InputError: on a GPU, a checkpoint that cannot be read, which states its dtype.
+    """
+    if config.model.dtype != "auto" or config.cluster is not None or find_spec("torch") is None:
+        return config
+    run = RunDirectory(run_folder(config))
+    begun = run.config().get("model") if (run.folder / "config.yaml").is_file() else None
+    if (dtype := (begun or {}).get("dtype", "auto")) != "auto":
+        return config.computing_in(dtype)
+    from instruct.base.models import compute_dtype
+    from instruct.training.processes import from_main
+    from instruct.training.rows import unreachable_model
+
+    try:
+        return config.computing_in(from_main(lambda: compute_dtype(config.model)))
+    except (OSError, ValueError) as error:
+        raise unreachable_model(config.model.name, error) from None
 
 
 def open_run(config: ExperimentConfig) -> RunDirectory:

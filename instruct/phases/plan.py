@@ -199,6 +199,8 @@ def plan(config: ExperimentConfig, on: Machine) -> list[PhasePlan]:
 def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
     """Print what each phase takes on the machine of this name, and the sum; the phases for programs."""
     on = machine(name)
+    if config.model.dtype == "auto":
+        config = config.computing_in("bfloat16")  # which the table's machines multiply fast
     phases = plan(config, on)
     say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
     say("estimate  every figure is arithmetic from data sheets, and none was measured")

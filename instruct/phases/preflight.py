@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from instruct.base.errors import InputError, InputErrors, Problems, counted, one_line
 from instruct.base.machine import check_gpu_is_usable
+from instruct.base.models import compute_dtype
 from instruct.base.options import Affects, affected_steps
-from instruct.base.output import say, warn
+from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
 from instruct.data.evaluation import EvalSet, load_answers
@@ -41,7 +42,6 @@ from instruct.training.estimate import (
     ModelShape,
     Sharding,
     disk_gib,
-    matrix_flops,
     memory_gib,
     model_shape,
     sharding_of,
@@ -119,7 +119,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     minutes = training_minutes([arguments.max_length] * blocks or lengths, shape, arguments, config.lora is not None)
     say(f"run       {folder}")
     say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
-    say(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
+    size = f"{shape.parameters / 1e6:,.0f} M parameters"
+    say(f"model     {config.model.name}: {size}, {_adapter(config)}, {compute_dtype(config.model)}")
     form = f"{sum(lengths):,} tokens of text" if data.rows.plain_text else f"template {data.template}"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
@@ -129,8 +130,6 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     estimated = "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
     trained = ", ".join(config.trained)
     say(f"train     {trained}: estimated {estimated} each, {needed:.1f} of {available:.1f} GiB memory")
-    if arguments.use_cpu and arguments.bf16 and (times := matrix_flops("float32") / matrix_flops()) > 4:
-        warn(f"model.dtype: bfloat16 products are {times:.0f} times slower than float32 on this CPU; set it to float32")
     return data
 
 
@@ -241,6 +240,7 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
         with problems.collected(), judge_flags(config, number):
             judges.append(Judge(options, cluster=config.cluster))
             if now:
+                judges[-1].settle_dtype(RunDirectory(folder))
                 judges[-1].check()
                 if options.budget_usd is None and judges[-1].costs_money:
                     raise InputError(

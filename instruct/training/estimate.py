@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.models import model_path
+from instruct.base.models import compute_dtype, model_path
 from instruct.engines.memory import GIB
 from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.objective import BASE
 from instruct.training.options import LoraOptions, TrainingOptions
-from instruct.training.precision import compute_dtype, weights_dtype
+from instruct.training.precision import weights_dtype
 from instruct.training.rows import unreachable_model
 
 # The fraction of a matrix product's speed that a whole training step reaches: low on a CPU, where elementwise work and

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from instruct.base.errors import InputError
 from instruct.base.files import replace_folder, write_atomically
-from instruct.base.models import model_path
+from instruct.base.models import compute_dtype, model_path
 from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
@@ -18,7 +18,7 @@ from instruct.training.train import check_weights, model_arguments, train_option
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
-    The adapter is merged in float32, and the sum is rounded once, to the base model's dtype.
+    The adapter is merged in float32, and the sum is rounded once, to the dtype that the model was trained in.
 
     Raises:
         InputError: an unknown system, or one that is not an adapter.
@@ -39,8 +39,8 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             base = AutoModelForCausalLM.from_pretrained(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
-        dtype = base.config.dtype if config.model.dtype == "auto" else getattr(torch, config.model.dtype)
-        model = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload().to(dtype)
+        model = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+        model = model.to(getattr(torch, compute_dtype(config.model)))
         folder = run.folder / "merged" / name
         making = folder.with_name(f".{name}.making")
         shutil.rmtree(making, ignore_errors=True)

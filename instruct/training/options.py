@@ -208,6 +208,10 @@ class TrainingOptions(Options):
             raise ValueError("from_scratch: random weights have to be trained; set lora to null, without quantization")
         return self
 
+    def computing_in(self, dtype: str) -> Self:
+        """The same with a model that computes in `dtype`."""
+        return self.model_copy(update={"model": self.model.model_copy(update={"dtype": dtype})})
+
     @property
     def trained(self) -> dict[str, SystemOptions]:
         """The systems that are trained: all but the untrained base (`objective: none`)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
-from instruct.base.models import ModelOptions, checkpoint_dtype
+from instruct.base.models import compute_dtype
 from instruct.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -30,20 +30,15 @@ REMEDY = (
 WARN_FROM = 0.05
 
 
-def compute_dtype(model: ModelOptions) -> str:
-    """The dtype of a training's matrix products, and of the weights that it saves: `auto` is the checkpoint's own."""
-    return checkpoint_dtype(model) if model.dtype == "auto" else model.dtype
-
-
 def weights_dtype(config: TrainingOptions) -> str:
     """The dtype that the weights are loaded in for training.
 
     Frozen weights keep theirs. Weights that train are kept in float32, because the updates of a small learning rate are
     lost in bfloat16 and Adam's second moments in float16, unless the optimizer rounds bfloat16 at random.
     """
-    if config.lora or config.model.quantization:
-        return config.model.dtype
     dtype = compute_dtype(config.model)
+    if config.lora or config.model.quantization:
+        return dtype
     if dtype == "bfloat16" and rounds_stochastically(config.train.get("optim"), config.train.get("optim_args")):
         return dtype
     return "float32"

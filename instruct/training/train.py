@@ -13,7 +13,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
-from instruct.base.models import model_path
+from instruct.base.models import compute_dtype, model_path
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
@@ -22,7 +22,7 @@ from instruct.training.estimate import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.objective_names import is_own
 from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
-from instruct.training.precision import check_optimizer, compute_dtype, round_saved_weights, weights_dtype
+from instruct.training.precision import check_optimizer, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 from instruct.training.trackers import run_of_its_own
@@ -50,7 +50,7 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
     gpu = torch.cuda.is_available() if gpu is None else gpu
     dtype = compute_dtype(config.model)
     if dtype == "float16" and not gpu and not config.train.get("bf16"):
-        raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; set it to bfloat16")
+        raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; leave it out")
     return {
         "max_length": DEFAULT_MAX_LENGTH,
         "bf16": dtype == "bfloat16" and not config.train.get("fp16"),

@@ -17,8 +17,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from instruct.base.cards import list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of, write_atomically
-from instruct.base.models import cache_folder
+from instruct.base.files import cache_folder, sha256_of, write_atomically
 from instruct.base.options import Options
 from instruct.base.output import warn
 from instruct.data.sources import RawRow, read_file

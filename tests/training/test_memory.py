@@ -74,23 +74,6 @@ def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model
     assert check_training(config, tmp_path / "run").encoded.counts["kept"] == 24
 
 
-@pytest.mark.parametrize(
-    ("dtype", "speed", "warned"), [("bfloat16", 1e9, True), ("bfloat16", 3e10, False), ("float32", 1e9, False)]
-)
-def test_a_cpu_that_is_slow_in_bfloat16_is_told_of_float32(
-    tmp_path, tiny_model_folder, monkeypatch, caplog, dtype, speed, warned
-):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    measured = {"bfloat16": speed, "float32": 3e10}
-    for user in ("phases.preflight", "training.estimate"):
-        monkeypatch.setattr(f"instruct.{user}.matrix_flops", lambda dtype="bfloat16": measured[dtype])
-    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
-    config.model.dtype = dtype
-    check_training(config, tmp_path / "run")
-    remedy = "model.dtype: bfloat16 products are 30 times slower than float32 on this CPU; set it to float32"
-    assert (remedy in caplog.messages) == warned
-
-
 def test_stochastic_rounding_fits_one_gpu(full_13b):
     config, shape, arguments = full_13b
     config.train |= {"optim": "adamw_torch_8bit", "optim_args": "bf16_stochastic_round=True"}

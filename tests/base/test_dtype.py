@@ -1,0 +1,265 @@
+"""The dtype that models compute in: what picks it, and every place that computes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from instruct.base import dtype as dtypes
+from instruct.base.dtype import is_faster, pick_dtype
+from instruct.base.models import ModelOptions, compute_dtype
+from instruct.config import make_config
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.forward import open_model
+from instruct.engines.rewards import RewardEngine
+from instruct.engines.transformers import TransformersEngine
+from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
+from instruct.judging.asking import Judge
+from instruct.judging.options import JudgeOptions
+from instruct.measuring.sampled import TextReader
+from instruct.phases.experiment import settle_dtype
+
+
+@pytest.fixture
+def measure_again(tmp_path, monkeypatch):
+    """Nothing is measured yet, on a CPU; products take the seconds that a test says."""
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for function in (is_faster, dtypes._warn_of_slow_products):
+        function.cache_clear()
+    measured: list[str] = []
+
+    def seconds_of(seconds: dict[torch.dtype, float]) -> list[str]:
+        def measure(dtype: torch.dtype, *sizes: int) -> float:
+            measured.append(str(dtype))
+            return seconds[dtype]
+
+        monkeypatch.setattr(dtypes, "_seconds", measure)
+        return measured
+
+    yield seconds_of
+    for function in (is_faster, dtypes._warn_of_slow_products):
+        function.cache_clear()
+
+
+def never() -> str:
+    raise AssertionError("the checkpoint was looked at")
+
+
+def test_a_cpu_takes_bfloat16_if_it_is_measured_to_be_faster(measure_again):
+    measured = measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
+    assert pick_dtype("auto", never) == pick_dtype(None, never) == "bfloat16"
+    assert len(measured) == 4  # both dtypes, a small and a large product; once
+
+
+def test_a_cpu_takes_float32_otherwise_and_measures_no_large_product(measure_again):
+    measured = measure_again({torch.float32: 1.0, torch.bfloat16: 1.5})
+    assert pick_dtype("auto", never) == "float32"
+    assert len(measured) == 2
+    is_faster.cache_clear()
+    assert pick_dtype("auto", never) == "float32"
+    assert len(measured) == 2  # kept in the cache
+
+
+def test_the_measurement_is_kept_by_processor_and_settings(measure_again, tmp_path, monkeypatch):
+    measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
+    assert is_faster("bfloat16")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    is_faster.cache_clear()
+    measure_again({torch.float32: 1.0, torch.bfloat16: 2.0})
+    assert not is_faster("bfloat16")
+    kept = json.loads((tmp_path / "faster_dtypes.json").read_text())
+    assert sorted(kept.values()) == [False, True]
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", '{"a": "b"}'])
+def test_a_damaged_cache_is_measured_again(measure_again, tmp_path, content):
+    (tmp_path / "faster_dtypes.json").write_text(content)
+    measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
+    assert is_faster("bfloat16")
+
+
+def test_what_is_asked_for_is_taken_and_warned_about_where_it_is_slow(measure_again, caplog):
+    measure_again({torch.float32: 1.0, torch.bfloat16: 1.5, torch.float16: 0.5})
+    assert [pick_dtype(name, never) for name in ("float32", "float16", "bfloat16", "bfloat16")] == [
+        "float32", "float16", "bfloat16", "bfloat16",
+    ]  # fmt: skip
+    assert caplog.messages == [
+        "dtype bfloat16: matrix products in it are slower than in float32 on this CPU; leave it out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stated", "supported", "picked"),
+    [
+        ("bfloat16", True, "bfloat16"),
+        ("bfloat16", False, "float16"),
+        ("float16", True, "float16"),
+        ("float32", True, "float32"),
+    ],
+)
+def test_a_gpu_takes_the_checkpoints_own(monkeypatch, stated, supported, picked):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: supported)
+    assert pick_dtype("auto", lambda: stated) == picked
+    assert pick_dtype("float32", never) == "float32"
+
+
+# Every place that computes with a model
+
+GENERIC = Decoding(max_tokens=4)
+
+
+def options_of(model: str | Path, **more: Any) -> EngineOptions:
+    return EngineOptions("model", str(model), GENERIC, 64, **more)
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def picked(request, monkeypatch) -> str:
+    """What a CPU picks, as if it had been measured."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: request.param == "bfloat16")
+    return request.param
+
+
+@pytest.fixture
+def trained_with(tmp_path, tiny_model_folder):
+    """A trainer of LoRA on the tiny model, by an objective, and its config."""
+    from instruct.training.rows import load_training_rows
+    from instruct.training.train import make_trainer, trainer_arguments
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"instruction": "Say one.", "input": "", "output": "One."}\n' * 4)
+
+    def make(**content: Any) -> tuple[Any, Any]:
+        data, model = {"files": [str(rows)], "template": "chat"}, {"name": str(tiny_model_folder)}
+        config = make_config({"name": "t", "model": model, "data": data, "lora": {"r": 2}, **content}, [], "test")
+        encoded = load_training_rows(config)
+        arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out")
+        return config, make_trainer(config, arguments, encoded.tokenizer, encoded.training_set(arguments))
+
+    return make
+
+
+@contextlib.contextmanager
+def opened(engine: Any) -> Iterator[Any]:
+    with contextlib.closing(engine):
+        yield engine.network
+
+
+def test_answers_and_measurements_compute_in_it(picked, tiny_model, tiny_model_folder):
+    for model in (tiny_model, tiny_model_folder):  # checkpoints in bfloat16 and in float32
+        assert compute_dtype(ModelOptions(name=str(model))) == picked
+        reader = TextReader(ModelOptions(name=str(model)), 8)  # the features of MAUVE
+        places = [TransformersEngine(options_of(model)), open_model(ModelOptions(name=str(model))).engine]
+        for engine in (*places, reader.model.engine):
+            with opened(engine) as network:
+                assert {weight.dtype for weight in network.parameters()} == {getattr(torch, picked)}
+        assert reader.inputs("reader")["reader"][1] == picked
+        assert VLLMEngine(options_of(model)).arguments()["dtype"] == picked
+
+
+def test_judges_compute_in_it(picked, reward_model, tiny_experiment, tmp_path):
+    with opened(RewardEngine(options_of(reward_model, reward=True))) as network:
+        assert {weight.dtype for weight in network.base_model.parameters()} == {getattr(torch, picked)}
+    assert VLLMRewardEngine(options_of(reward_model, reward=True)).arguments()["dtype"] == picked
+    for card in ("judge/judge.yaml", "smollm2_score"):  # a written verdict, and a score head on a model's states
+        with Judge(JudgeOptions(card=card, engine="transformers")).open() as engine:
+            assert engine.network.dtype == getattr(torch, picked)
+
+
+def test_training_and_its_reference_compute_in_it(picked, trained_with, tiny_model_folder):
+    from instruct.training.reference import frozen_model
+
+    _, trainer = trained_with()
+    frozen = {weight.dtype for weight in trainer.model.parameters() if not weight.requires_grad}
+    assert frozen == {getattr(torch, picked)}
+    assert trainer.args.bf16 == (picked == "bfloat16")
+    teacher = frozen_model(str(tiny_model_folder), trainer.model, trainer.processing_class, False, "cpu")
+    with teacher(trainer.model) as network:
+        assert network.dtype == getattr(torch, picked)
+
+
+def test_full_fine_tuning_and_what_it_saves_and_merges(picked, trained_with):
+    from instruct.training.precision import weights_dtype
+
+    config, trainer = trained_with(lora=None)
+    assert weights_dtype(config) == "float32"  # the weights that train
+    assert trainer.args.bf16 == (picked == "bfloat16")
+    assert compute_dtype(config.model) == picked  # what is saved, and what an adapter is merged to
+
+
+def test_estimates_follow_it(picked, trained_with):
+    from instruct.training.estimate import disk_gib, memory_gib, model_shape
+
+    config, trainer = trained_with()
+    shape = model_shape(config)
+    fixed = config.computing_in("float32")
+    ratio = 1.0 if picked == "float32" else 0.5
+    weights = [memory_gib(each, shape, trainer.args)["weights"] for each in (config, fixed)]
+    trained = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad) * 4 / 2**30
+    assert weights[0] - trained == pytest.approx(ratio * (weights[1] - trained), rel=0.2)
+    whole = [disk_gib(each.model_copy(update={"lora": None}), shape) for each in (config, fixed)]
+    assert (whole[0] < whole[1]) == (picked == "bfloat16")
+
+
+# A run
+
+
+@pytest.fixture
+def experiment(tiny_experiment, instruct):
+    """The command on the tiny experiment, without a dtype; `run(picked)` as on a machine that picks that."""
+    import yaml
+
+    del tiny_experiment["model"]["dtype"]
+    Path("config.yaml").write_text(yaml.safe_dump(tiny_experiment))
+
+    def run(*flags: str) -> tuple[int, str, str]:
+        return instruct("run", "config.yaml", *flags)
+
+    return run
+
+
+def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
+    """Begun where float32 is faster, continued where bfloat16 is: nothing is trained, answered or judged again."""
+    import yaml
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: False)
+    code, printed, errors = experiment()
+    assert code == 0, errors
+    assert "LoRA rank 2, float32" in printed
+    assert yaml.safe_load(Path("runs/mine/config.yaml").read_text())["model"]["dtype"] == "float32"
+    manifest = json.loads(Path("runs/mine/manifest.json").read_text())
+    steps = manifest["steps"]
+    assert steps["train/emo"]["inputs"]["model"]["dtype"] == "float32"
+    assert steps["answers"]["inputs"]["model"]["dtype"] == "float32"
+    judged = next(step for name, step in steps.items() if name.startswith("judge/"))
+    assert judged["inputs"]["judge"]["dtype"] == judged["config"]["engine"]["dtype"] == "float32"
+
+    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: True)
+    code, printed, errors = experiment()
+    assert code == 0, errors
+    again = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]
+    assert {name: step["started"] for name, step in again.items()} == {
+        name: step["started"] for name, step in steps.items()
+    }
+    code, _, errors = experiment("--model.dtype", "bfloat16")
+    assert code == 2
+    assert 'model.dtype was "float32" and is "bfloat16" now, but train/emo is finished' in errors
+
+
+def test_the_dtype_is_settled_once(picked, tiny_model, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    content = {"name": "t", "model": {"name": str(tiny_model)}}
+    assert settle_dtype(make_config(content, [], "test")).model.dtype == picked
+    asked = make_config(content, ["--model.dtype", "float16"], "test")
+    assert settle_dtype(asked) is asked
+    on_a_cluster = make_config({**content, "cluster": "ray"}, [], "test")
+    assert settle_dtype(on_a_cluster).model.dtype == "auto"  # its machines pick it
