@@ -9,11 +9,12 @@ import json
 import os
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, Literal
 
 from instruct.base.errors import InstructError
 from instruct.base.files import cache_folder, write_atomically
-from instruct.base.machine import processor, processor_line
+from instruct.base.machine import has_gpu, processor, processor_line
 from instruct.base.output import warn
 
 Dtype = Literal["auto", "bfloat16", "float16", "float32"]
@@ -32,15 +33,15 @@ def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
             the GPU lacks it), on a CPU float32, unless a product in bfloat16 is measured to be faster.
         stated: tells the checkpoint's dtype; called on a GPU alone.
     """
-    import torch
-
-    gpu = torch.cuda.is_available()
+    gpu = has_gpu()
     if asked not in (None, "auto"):
         if not gpu and asked != "float32" and not is_faster(asked):
             _warn_of_slow_products(asked)
         return str(asked)
     if not gpu:
         return "bfloat16" if is_faster("bfloat16") else "float32"
+    import torch
+
     dtype = stated()
     return "float16" if dtype == "bfloat16" and not torch.cuda.is_bf16_supported() else dtype
 
@@ -56,12 +57,10 @@ def is_faster(dtype: str) -> bool:
 
     Measured in about .2 s, and kept in the cache for each processor, version of PyTorch and setting of its kernels.
     """
-    import torch
-
     # Processors of one name, such as a cloud's, may have different instructions.
     instructions = hashlib.sha256((processor_line("flags") or processor_line("Features")).encode()).hexdigest()[:8]
     settings = [os.environ.get(name, "") for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")]
-    key = " | ".join([dtype, processor(), instructions, f"torch {torch.__version__}", *settings])
+    key = " | ".join([dtype, processor(), instructions, f"torch {version('torch')}", *settings])
     path = cache_folder() / "faster_dtypes.json"
     kept: Any = None
     with contextlib.suppress(OSError, ValueError):
@@ -69,6 +68,8 @@ def is_faster(dtype: str) -> bool:
     kept = kept if isinstance(kept, dict) else {}
     if isinstance(kept.get(key), bool):
         return bool(kept[key])
+    import torch
+
     faster = all(
         _seconds(getattr(torch, dtype), *sizes) < _seconds(torch.float32, *sizes)  # ends with the first that is slower
         for sizes in _PRODUCTS

@@ -30,6 +30,15 @@ def has_gpu_device() -> bool:
     return has_nvidia_gpu() or Path("/dev/kfd").exists()
 
 
+def has_gpu() -> bool:
+    """Whether PyTorch can use a GPU. Importing it takes seconds, so a machine without any device is not asked."""
+    if not has_gpu_device():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def hidden_on_purpose() -> bool:
     """Whether CUDA_VISIBLE_DEVICES hides every GPU: it is empty or -1."""
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")

@@ -7,7 +7,7 @@ import gc
 from pathlib import Path
 
 from instruct.base.errors import InputError
-from instruct.base.machine import has_gpu_device
+from instruct.base.machine import has_gpu
 from instruct.engines.base import EngineOptions
 
 GIB = 2**30
@@ -20,20 +20,11 @@ def available_gib() -> float:
     """The free memory of the first GPU, or of the machine if it has no GPU, in GiB."""
     import psutil
 
-    if _has_gpu():
+    if has_gpu():
         import torch
 
         return float(torch.cuda.mem_get_info()[0]) / GIB
     return float(psutil.virtual_memory().available) / GIB
-
-
-def _has_gpu() -> bool:
-    """Whether PyTorch can use a GPU. Importing it takes seconds, so a machine without any device is not asked."""
-    if not has_gpu_device():
-        return False
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def free_memory() -> None:
@@ -47,7 +38,7 @@ def free_memory() -> None:
 
 def restart_peak() -> None:
     """From now on `peak_gib` counts anew, where the machine can."""
-    if _has_gpu():
+    if has_gpu():
         import torch
 
         torch.cuda.reset_peak_memory_stats()
@@ -57,7 +48,7 @@ def restart_peak() -> None:
 
 def peak_gib() -> float | None:
     """The most memory of this process on the first GPU, or without one in the machine's memory; None: not known."""
-    if _has_gpu():
+    if has_gpu():
         import torch
 
         return round(torch.cuda.max_memory_allocated() / GIB, 3)
@@ -93,7 +84,7 @@ def check_memory(options: EngineOptions) -> None:
         return
     if options.needs is None:
         return
-    if not _has_gpu():
+    if not has_gpu():
         raise InputError(f"{options.subject}: needs {options.needs}, and this machine has no GPU; {instead}")
     if options.gpu_gb is None or options.quantization:
         return

@@ -157,12 +157,15 @@ def finished_replies(
 def fingerprint(
     identities: list[str], model: ModelOptions, work: AskedPrompts, config: EngineConfig, temperature: float
 ) -> str:
-    """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none."""
+    """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none.
+
+    Settings are part of it only where they differ from what was the only way before there was a choice.
+    """
     decoding = {**work.decoding, "batch_size": config.batch_size, "max_model_len": config.max_model_len}
     decoding["temperature"] = temperature
     if config.base_url is not None:
         decoding["base_url"] = config.base_url
-    else:
+    elif model.dtype != "bfloat16" or model.quantization:
         decoding |= {"dtype": model.dtype, "quantization": model.quantization}
     if config.tensor_parallel_size not in (None, 1):
         decoding["tensor_parallel_size"] = config.tensor_parallel_size

@@ -148,7 +148,7 @@ class Judge:
         On a cluster, its machines pick it.
 
         Raises:
-            InputError: on a GPU, a checkpoint that cannot be read, which states its dtype.
+            InputError: the judge cannot be asked on this machine.
         """
         if self.engine == "server" or self.replay or self.cluster or self.options.dtype not in (None, "auto"):
             return
@@ -160,6 +160,7 @@ class Judge:
         else:
             with contextlib.closing(self._made()) as engine:
                 assert isinstance(engine, LocalEngine)
+                engine.check()
                 dtype = engine.dtype
         self.options = self.options.model_copy(update={"dtype": dtype})
 

@@ -89,7 +89,8 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory, again: bool = Fa
     }
     if chat := _rendering(config, run).identity():
         inputs["chat"] = chat
-    inputs |= _computed_with(config, engine)
+    if config.model.dtype != "bfloat16" or config.model.quantization:
+        inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     record = None
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
@@ -273,12 +274,5 @@ def _continuing_inputs(
         "samples": options.samples,
         "seeds": options.seeds,
         "generation": generation,
-        **_computed_with(config, options.generation.engine),
+        "model": {"dtype": config.model.dtype, "quantization": config.model.quantization},
     }
-
-
-def _computed_with(config: ExperimentConfig, engine: str) -> dict[str, Any]:
-    """How replies are computed, as a part of a step's inputs; a server does not say."""
-    if engine == "server":
-        return {}
-    return {"model": {"dtype": config.model.dtype, "quantization": config.model.quantization}}

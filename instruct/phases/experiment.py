@@ -145,8 +145,8 @@ def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
         return config
     run = RunDirectory(run_folder(config))
     begun = run.config().get("model") if (run.folder / "config.yaml").is_file() else None
-    if (dtype := (begun or {}).get("dtype", "auto")) != "auto":
-        return config.computing_in(dtype)
+    if begun and "dtype" in begun:
+        return config.computing_in(begun["dtype"])
     from instruct.base.models import compute_dtype
     from instruct.training.processes import from_main
     from instruct.training.rows import unreachable_model

@@ -30,7 +30,7 @@ from instruct.phases.experiment import settle_dtype
 def measure_again(tmp_path, monkeypatch):
     """Nothing is measured yet, on a CPU; products take the seconds that a test says."""
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path))
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
     for function in (is_faster, dtypes._warn_of_slow_products):
         function.cache_clear()
     measured: list[str] = []
@@ -105,7 +105,7 @@ def test_what_is_asked_for_is_taken_and_warned_about_where_it_is_slow(measure_ag
     ],
 )
 def test_a_gpu_takes_the_checkpoints_own(monkeypatch, stated, supported, picked):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(dtypes, "has_gpu", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: supported)
     assert pick_dtype("auto", lambda: stated) == picked
     assert pick_dtype("float32", never) == "float32"
@@ -123,7 +123,7 @@ def options_of(model: str | Path, **more: Any) -> EngineOptions:
 @pytest.fixture(params=["float32", "bfloat16"])
 def picked(request, monkeypatch) -> str:
     """What a CPU picks, as if it had been measured."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
     monkeypatch.setattr(dtypes, "is_faster", lambda dtype: request.param == "bfloat16")
     return request.param
 
@@ -230,7 +230,7 @@ def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
     """Begun where float32 is faster, continued where bfloat16 is: nothing is trained, answered or judged again."""
     import yaml
 
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
     monkeypatch.setattr(dtypes, "is_faster", lambda dtype: False)
     code, printed, errors = experiment()
     assert code == 0, errors

@@ -304,8 +304,7 @@ def test_a_judge_without_its_gpu_is_refused_without_loading_torch_and_leaves_no_
 def test_a_gpu_that_is_too_small_is_refused(monkeypatch):
     card = load_judge_card("autoj")
     properties = type("Properties", (), {"total_memory": 16e9})
-    monkeypatch.setattr("instruct.engines.memory.has_gpu_device", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("instruct.engines.memory.has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     with pytest.raises(InputError, match=r"a GPU of 40 GB, and this machine's GPU has 16 GB; give --base-url"):
         check_memory(engine_options(card))

@@ -61,7 +61,7 @@ def test_the_fingerprint_of_earlier_journals_is_unchanged() -> None:
     def of(model: ModelOptions | None = None, **settings: object) -> str:
         config = GenerationConfig(**settings)
         work = answer_work(PROMPTS, "chat", config)
-        return fingerprint(["model", ""], model or ModelOptions(), work, config, config.temperature)
+        return fingerprint(["model", ""], model or ModelOptions(dtype="bfloat16"), work, config, config.temperature)
 
     plain = of()
     assert plain == "6908080030ef128437d6b87cdb64eafdc2befb7a45997a3a0fcffa800cbbfeec"
@@ -70,6 +70,6 @@ def test_the_fingerprint_of_earlier_journals_is_unchanged() -> None:
         of(tensor_parallel_size=2),
         of(engine="server", base_url="http://127.0.0.1:8000/v1"),
         of(ModelOptions(dtype="float32")),
-        of(ModelOptions(quantization="4bit")),
+        of(ModelOptions(dtype="bfloat16", quantization="4bit")),
     ]
     assert len({plain, *changed}) == 5
