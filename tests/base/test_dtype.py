@@ -124,7 +124,8 @@ def options_of(model: str | Path, **more: Any) -> EngineOptions:
 def picked(request, monkeypatch) -> str:
     """What a CPU picks, as if it had been measured."""
     monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
-    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: request.param == "bfloat16")
+    for module in ("base.dtype", "training.emo_config"):
+        monkeypatch.setattr(f"instruct.{module}.is_faster", lambda dtype: request.param == "bfloat16")
     return request.param
 
 
@@ -193,6 +194,14 @@ def test_full_fine_tuning_and_what_it_saves_and_merges(picked, trained_with):
     assert weights_dtype(config) == "float32"  # the weights that train
     assert trainer.args.bf16 == (picked == "bfloat16")
     assert compute_dtype(config.model) == picked  # what is saved, and what an adapter is merged to
+
+
+def test_the_trainer_in_python_computes_in_it(picked, tmp_path):
+    from instruct import EMOConfig
+
+    assert EMOConfig(str(tmp_path), use_cpu=True).bf16 == (picked == "bfloat16")
+    assert EMOConfig(str(tmp_path), use_cpu=True, bf16=True).bf16
+    assert not EMOConfig(str(tmp_path), use_cpu=True, bf16=False).bf16
 
 
 def test_estimates_follow_it(picked, trained_with):
