@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=15 $(PYTEST_ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=15 --junitxml=.pytest_cache/$@.xml $(PYTEST_ARGS)
 
 .PHONY: demo test test-slow test-full test-latest lint venv docs
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,21 @@ def test_every_page_is_in_the_navigation_of_the_site():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if f"- {page}\n" not in navigation] == []
+
+
+def test_the_slowest_tests_of_two_runs_are_listed(tmp_path):
+    """As `.ci/run` does at its end, also if only one run has ended."""
+    (tmp_path / "test_times.py").write_text(
+        "import time, pytest\n"
+        "@pytest.mark.parametrize('tenths', range(12))\n"
+        "def test_it(tenths): time.sleep(tenths / 10 if tenths > 9 else 0)\n"
+    )
+    pytest_call = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}"]
+    subprocess.run([*pytest_call, f"--junitxml={tmp_path}/a.xml", tmp_path], check=True, cwd=tmp_path)
+    call = [sys.executable, ROOT / ".ci" / "slowest.py", tmp_path / "a.xml", tmp_path / "none.xml"]
+    title, *lines = subprocess.run(call, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert title == "== the ten slowest tests, with their setups"
+    assert len(lines) == 10
+    assert [line.split("::")[1] for line in lines[:2]] == ["test_it[11]", "test_it[10]"]
+    assert lines[0].endswith(" s  test_times.py::test_it[11]")
+    assert subprocess.run([*call[:2], tmp_path / "none.xml"], capture_output=True, check=True).stdout == b""
