@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = forked.run([sys.executable, "-m", *arguments], ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -82,7 +83,8 @@ def test_check_speed_has_a_row_for_each_objective():
 def test_the_objective_takes_less_memory_than_the_logits_alone():
     """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
     tokens, vocabulary = 8192, 8000
-    printed = run("benchmarks.memory", "--one", "mle", str(vocabulary), "32", str(tokens), "cpu")
+    call = [sys.executable, "-m", "benchmarks.memory", "--one", "mle", str(vocabulary), "32", str(tokens), "cpu"]
+    printed = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert json.loads(printed.splitlines()[-1])["peak"] < 0.5 * tokens * vocabulary * 2
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
 import continual
+import forked
 import pytest
 import study
 import yaml
@@ -63,7 +63,7 @@ def test_the_recipe_trains_and_answers_and_resumes(tmp_path, tiny_model_folder):
         "--evaluation.tasks.cards", "mood", "--evaluation.tasks.folder", ".", "--name", "tiny",
     ]  # fmt: skip
     for _ in range(2):  # the second time everything is done
-        done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
+        done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         table = [line.split(" | ") for line in (tmp_path / "runs" / "tiny.md").read_text().splitlines()[4:]]
         assert [row[0] for row in table] == ["| base", "| mle", "| emo", "| emo_code"]
@@ -76,7 +76,7 @@ def test_the_recipe_trains_and_answers_and_resumes(tmp_path, tiny_model_folder):
 @pytest.mark.slow
 def test_a_plan_that_cannot_be_run_is_refused_in_one_line(tmp_path):
     command = [sys.executable, RECIPE, "--base", "llama-7b", "--dry-run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run(command, tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("instruct: llama-7b: ")
     assert "Traceback" not in done.stderr

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import open_ended
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_table_has_means_over_seeds_beside_the_papers_figures():
 @pytest.mark.slow
 def test_a_corpus_that_cannot_be_read_is_refused_and_named(tmp_path):
     flags = ["--corpus", "webtext", "--dry-run", "--model.name", "smollm2-135m-instruct"]
-    done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("instruct: webtext: ")
     assert "webtext.test.jsonl: no such file" in done.stderr
@@ -53,7 +53,7 @@ def test_the_recipe_trains_continues_and_compares(tmp_path, tiny_model_folder):
         "--evaluation.texts.mauve_model", str(tiny_model_folder), "--name", "tiny",
     ]  # fmt: skip
     for _ in range(2):  # the second time everything is done
-        done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
+        done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         table = [line.split(" | ") for line in (tmp_path / "runs" / "tiny.md").read_text().splitlines()[2:]]
         assert {row[1] for row in table} == {"mle", "emo", "energy", "mle-matched-emo", "mle-matched-energy"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import oracle
 import pytest
 
@@ -32,7 +32,7 @@ def test_the_recipe_learns_a_generator_and_measures_against_it(tmp_path, tiny_mo
         "--evaluation.texts.mauve_model", str(tiny_model_folder),
     ]  # fmt: skip
     command = [sys.executable, ROOT / "recipes" / "oracle.py", *flags]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = forked.run(command, tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     runs = tmp_path / "runs"
     assert 38 <= len((runs / "oracle_smollm2-texts" / "train.jsonl").read_text().splitlines()) <= 40

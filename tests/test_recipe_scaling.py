@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from test_recipe_continual import write_task
 
@@ -22,7 +22,7 @@ def test_the_sweep_over_data_ends_in_a_table_and_a_figure(tmp_path, tiny_model_f
         "--train.report_to", "none", "--evaluation.tasks.cards", "mood",
         "--evaluation.tasks.folder", ".", "--systems", "{base: {objective: none}, emo: {objective: emo}}",
     ]  # fmt: skip
-    done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     path = tmp_path / "runs" / "continual_smollm2_scaling_data.md"
     rows = [line.split(" | ") for line in path.read_text().splitlines()[2:]]

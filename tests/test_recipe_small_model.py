@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import study
 
@@ -48,9 +49,7 @@ def test_the_table_has_means_over_seeds_and_controls_below_their_systems():
 
 
 def run(name: str, folder: Path, *flags: str) -> str:
-    done = subprocess.run(
-        [sys.executable, ROOT / "recipes" / name, *flags], cwd=folder, capture_output=True, text=True, timeout=600
-    )
+    done = forked.run([sys.executable, ROOT / "recipes" / name, *flags], folder)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -1,15 +1,10 @@
-"""A small run that every verb works on, and processes that begin with the libraries loaded.
-
-A process is forked from a server that has imported them (`multiprocessing`'s forkserver), so that one more costs a
-second: it is killed, and locks files, as one that a shell started.
-"""
+"""A small run that every verb works on, and processes that do so."""
 
 from __future__ import annotations
 
 import atexit
 import itertools
 import json
-import multiprocessing
 import os
 import re
 import shutil
@@ -22,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import forked
 import yaml
 
 from instruct.base import machine
@@ -41,8 +37,6 @@ metadata: {rule: openicl, nearest_by: text, licence: MIT}
 class: !function instruct.measuring.tasks.few_shot.FewShot
 """
 RUN = Path("runs") / "mine"
-FORKED = multiprocessing.get_context("forkserver")
-LOADED = ["torch", "transformers", "peft", "trl", "datasets", "lm_eval.evaluator", "matplotlib.pyplot"]
 
 
 def write_inputs(folder: Path, url: str) -> None:
@@ -180,9 +174,7 @@ class Started:
     ) -> None:
         self.log = (place or folder) / f"{time.monotonic_ns()}.log"
         self.log.touch()
-        FORKED.set_forkserver_preload(LOADED)
-        self.process = FORKED.Process(target=run_verb, args=(call, folder, self.log, batches, clock))
-        self.process.start()
+        self.process = forked.start(run_verb, call, folder, self.log, batches, clock)
 
     @property
     def running(self) -> bool:
