@@ -1,4 +1,4 @@
-"""The ten slowest tests of runs of pytest, whose JUnit files are the arguments; a file that is not there is left out."""
+"""The ten slowest tests of runs of pytest, from the JUnit files that are the arguments; one that is absent is left out."""
 
 from __future__ import annotations
 

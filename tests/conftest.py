@@ -26,6 +26,7 @@ settings.load_profile("short")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB: vLLM spends most of its start on writing its cache
 # Two workers run at a time, and tiny models are too small for threads, which only wait for each other.
 for _library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")

@@ -198,7 +198,8 @@ def test_early_stopping_prints_a_row_for_each_rate():
 
 @pytest.mark.slow
 def test_scoring_gets_the_numbers_of_the_bare_model():
-    printed = run("benchmarks.scoring", "--model", "tiny", "--texts", "4", "--rounds", "1", "--no-write")
+    flags = ("--model", "tiny", "--dtype", "float32", "--texts", "4", "--rounds", "1", "--no-write")
+    printed = run("benchmarks.scoring", *flags)
     for each in ("perplexity", "features"):
         assert re.search(rf"^{each}: [\d,]+ tokens a second, [\d.]+ of the bare forward's", printed, re.MULTILINE)
 

@@ -18,7 +18,7 @@ FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 @pytest.mark.xdist_group("vllm")
 def test_the_page_works_as_written(tmp_path):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    environment |= {"COLUMNS": "400", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    environment |= {"COLUMNS": "400"}
     printed = ""
     done = {"files": 0, "bash": 0, "python": 0, "output": 0}
     for language, path, text in FENCE.findall(PAGE.read_text(encoding="utf-8")):

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 import stored
 import yaml
@@ -50,10 +51,17 @@ def verb(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "instruct", *arguments]
 
 
-def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
+
+
+def run(command: list[str], folder: Path) -> str:
+    return output_of(subprocess.run(command, cwd=folder, capture_output=True, text=True))
+
+
+def run_forked(command: list[str], folder: Path) -> str:
+    return output_of(forked.run(command, folder))
 
 
 def completions(run_folder: Path) -> set[str]:
@@ -89,7 +97,7 @@ def steps(run_folder: Path) -> dict[str, dict]:
 @pytest.mark.slow
 def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
-    run(recipe("undisturbed", *tiny_flags), tmp_path)
+    run_forked(recipe("undisturbed", *tiny_flags), tmp_path)
 
     command = recipe("killed", *tiny_flags)
     checkpoints = "checkpoints/emo/checkpoint-*/trainer_state.json"
@@ -102,7 +110,7 @@ def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny
     assert steps(killed)["answers"]["status"] == "started"
     run_and_kill(command, lambda: len(completions(killed)) > 0, cwd=tmp_path)
     committed, asked_before = completions(killed), asked(killed)
-    run(command, tmp_path)
+    run_forked(command, tmp_path)
 
     for name in ("mle", "emo"):
         ours, theirs = (
@@ -134,19 +142,19 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
     # Once more: nothing is done again, no request is sent again.
     before = steps(demo)
     began = time.time()
-    run(command, tmp_path)
+    run_forked(command, tmp_path)
     assert steps(demo) == before
     assert all(path.stat().st_mtime < began for path in (demo / "outputs").iterdir())
 
     # The verbs without a path use the newest run.
-    out = run(verb("judge", "--judge", "smollm2_score"), tmp_path)
+    out = run_forked(verb("judge", "--judge", "smollm2_score"), tmp_path)
     assert "run: runs/demo (the newest)" in out
-    out = run(verb("report"), tmp_path)
+    out = run_forked(verb("report"), tmp_path)
     assert "report: runs/demo/report/report.md" in out
     text = (demo / "report" / "report.md").read_text()
     answers = json.loads((demo / "outputs" / "baseline.json").read_text())
     assert not any(row["output"] in text for row in answers if len(row["output"]) > 20)
-    out = run(verb("merge", "runs/demo", "--system", "emo"), tmp_path)
+    out = run_forked(verb("merge", "runs/demo", "--system", "emo"), tmp_path)
     merged = Path(tmp_path / out.strip().removeprefix("merged: "))
     assert (merged / "config.json").is_file()
     assert any(merged.glob("*.safetensors"))
@@ -154,7 +162,7 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
 
 @pytest.mark.slow
 def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
-    out = run([*recipe("planned"), "--dry-run"], tmp_path)
+    out = run_forked([*recipe("planned"), "--dry-run"], tmp_path)
     assert "SmolLM2" in out or "smollm2" in out
     assert "estimated" in out
     assert not (tmp_path / "runs").exists()

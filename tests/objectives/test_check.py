@@ -29,7 +29,7 @@ def ends_at(objective) -> torch.Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [MLE(), Energy(), Energy(2.0)], ids=str)
+@pytest.mark.parametrize("objective", [MLE(), Energy(), pytest.param(Energy(2.0), marks=pytest.mark.full)], ids=str)
 def test_proper_scores_end_at_the_truth(objective):
     found = behavior(objective)
     assert found.kind == "proper"
@@ -43,7 +43,7 @@ def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [0.25, 0.5])
+@pytest.mark.parametrize("k", [pytest.param(0.25, marks=pytest.mark.full), 0.5])
 def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
     found = behavior(POWER(k))
     assert found.kind == "not calibrated"
@@ -60,7 +60,7 @@ def test_gem_ends_at_the_temperature_1_over_beta():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [DFT(), POWER(1.0), POWER(2.0)], ids=str)
+@pytest.mark.parametrize("objective", [DFT(), pytest.param(POWER(1.0), marks=pytest.mark.full), POWER(2.0)], ids=str)
 def test_powers_of_1_and_more_end_at_a_vertex(objective):
     found = behavior(objective)
     assert found.kind == "no interior optimum"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -53,7 +54,13 @@ def compile_kernels(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "vocabulary"), [("bf16", 128256), ("bf16", 50257), ("fp16", 128256), ("fp32", 128256)]
+    ("dtype", "vocabulary"),
+    [
+        ("bf16", 128256),
+        pytest.param("bf16", 50257, marks=pytest.mark.slow),
+        pytest.param("fp16", 128256, marks=pytest.mark.full),
+        pytest.param("fp32", 128256, marks=pytest.mark.slow),
+    ],
 )
 def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtype, vocabulary, compile_kernels):
     """Compiling needs no GPU, and the interpreter accepts code that the compiler rejects."""
@@ -68,9 +75,18 @@ def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtyp
         assert kernel.registers <= (80 if kernel.use == "everything" or not is_pinned("triton") else 64)
 
 
+TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "gfx90a", "gfx942"]
+OFTEN = [("sm_75", "fp16"), ("sm_80", "bf16"), ("sm_120", "fp32"), ("gfx942", "bf16")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "gfx90a", "gfx942"])
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    [
+        pytest.param(*each, marks=[] if each in OFTEN else pytest.mark.full)
+        for each in itertools.product(TARGETS, ["bf16", "fp16", "fp32"])
+    ],
+)
 def test_the_kernels_compile_for_other_gpus_without_spills(dtype, target, compile_kernels):
     found = compile_kernels(dtype, 128256, target)
     assert len(found) == 6

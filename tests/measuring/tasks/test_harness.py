@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import yaml
@@ -307,13 +308,8 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
                     if engine == "server":
                         url = stack.enter_context(vllm_serve(smollm2, tmp_path / "server.log", smollm2, "float32"))
                         options += ["--evaluation.tasks.base_url", url]
-                    return subprocess.run(
-                        [sys.executable, "-m", "instruct", "evaluate", run.folder, *options],
-                        cwd=tmp_path,
-                        env=os.environ | {"OMP_NUM_THREADS": "1"},
-                        capture_output=True,
-                        text=True,
-                    )
+                    command = [sys.executable, "-m", "instruct", "evaluate", run.folder, *options]
+                    return forked.run(command, tmp_path, os.environ | {"OMP_NUM_THREADS": "1"})
 
             done = evaluated(files)
             assert done.returncode == 0, done.stderr
