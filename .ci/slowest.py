@@ -1,4 +1,4 @@
-"""The ten slowest tests of runs of pytest, from the JUnit files that are the arguments; one that is absent is left out."""
+"""The ten slowest tests of runs of pytest, by the JUnit files that are the arguments; some may be absent."""
 
 from __future__ import annotations
 

@@ -34,9 +34,30 @@ for _library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"):
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups take longest: begin with them, so that no worker is left with one at the end."""
+    """Make each group, and each module whose tests share a fixture, the work of one process.
+
+    Named groups take longest: begin with them, so that no worker is left with one at the end.
+    """
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for item in items:
+        group = _group(item)
+        if group and not item.nodeid.endswith(f"@{group}"):
+            # pytest-xdist 3.8 sets a field that pytest 9.2 no longer reads (pytest-xdist's issue 1386).
+            item._nodeid = f"{item.nodeid}@{group}"
+            if hasattr(item, "_id"):
+                item._id = type(item._id).parse(item._nodeid)
+
+
+def _group(item: pytest.Item) -> str | None:
+    marker = item.get_closest_marker("xdist_group")
+    if marker:
+        return str(marker.args[0])
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return item.path.stem if any(found[-1].scope == "module" for found in fixtures) else None
 
 
 CHAT_TEMPLATE = (
@@ -259,9 +280,9 @@ def fake_server(tmp_path):
         yield start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_fake_server(tmp_path_factory):
-    """`fake_server`, once for a module."""
+    """`fake_server`, whose servers stay for all tests."""
     with _fake_servers(tmp_path_factory.mktemp("server")) as start:
         yield start
 

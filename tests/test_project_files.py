@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,26 @@ def test_the_slowest_tests_of_two_runs_are_listed(tmp_path):
     assert [line.split("::")[1] for line in lines[:2]] == ["test_it[11]", "test_it[10]"]
     assert lines[0].endswith(" s  test_times.py::test_it[11]")
     assert subprocess.run([*call[:2], tmp_path / "none.xml"], capture_output=True, check=True).stdout == b""
+
+
+def test_one_process_runs_the_tests_of_a_group_and_those_that_share_a_fixture(tmp_path):
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    for name, mark in {
+        "named": "@pytest.mark.xdist_group('all')\n",
+        "other": "@pytest.mark.xdist_group('all')\n",
+        "shared": "",
+    }.items():
+        (tmp_path / f"test_{name}.py").write_text(
+            "import os, pytest, time\n"
+            "@pytest.fixture(scope='module')\n"
+            f"def shared(): open('made_{name}', 'a').write('x')\n"
+            f"{mark}@pytest.mark.parametrize('n', range(4))\n"
+            f"def test_it(shared, n): time.sleep(.05); open('{name}', 'a').write(f'{{os.getpid()}} ')\n"
+        )
+    call = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", f"--rootdir={tmp_path}"]
+    done = subprocess.run([*call, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    ran = {name: (tmp_path / name).read_text().split() for name in ("named", "other", "shared")}
+    assert all(len(processes) == 4 for processes in ran.values())
+    assert len({*ran["named"], *ran["other"]}) == len({*ran["shared"]}) == 1
+    assert all((tmp_path / f"made_{name}").read_text() == "x" for name in ran)

@@ -21,7 +21,7 @@ class Undisturbed(NamedTuple):
     """How often it was asked for the undisturbed run."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, shared_fake_server: Any) -> Undisturbed:
     url, requests = shared_fake_server(delay=0.05)
     folder = tmp_path_factory.mktemp("undisturbed") / "now"

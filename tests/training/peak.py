@@ -90,7 +90,7 @@ def estimated_and_measured(model: Path, folder: Path, lora: bool, use_cpu: bool 
         model, write_rows(folder / "rows.jsonl", 64), model={"name": str(model), "dtype": "bfloat16"},
         lora={"r": 8} if lora else None,
         train={
-            "max_steps": 2, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_length": 64,
+            "max_steps": 2, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_length": 64,
             "gradient_checkpointing": True, "save_strategy": "no", "use_cpu": use_cpu,
         },
     )  # fmt: skip
