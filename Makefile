@@ -32,9 +32,10 @@ demo: $(RUNTIME)
 test: $(DEV)
 	$(PYTEST) -m "not slow and not full"
 
-# The rest: vLLM, kills, several processes, a browser, the real model. Coverage is that of these tests' own processes.
+# The rest: vLLM, kills, several processes, a browser, the real model. PYTEST_ARGS="--cov=instruct" measures coverage,
+# that of these tests' own processes, and doubles the time of those that train nothing.
 test-slow: $(DEV)
-	$(PYTEST) -m "slow and not full" --cov=instruct --cov-report=term:skip-covered
+	$(PYTEST) -m "slow and not full"
 
 # Every combination and repetition, and property tests with many more examples. Run it before a release.
 test-full: $(DEV)

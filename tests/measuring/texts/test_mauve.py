@@ -66,7 +66,7 @@ def test_mauve_star_and_the_frontier_integral_equal_mauve_text(library):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shift", [0.0, 0.5])
+@pytest.mark.parametrize("shift", [pytest.param(0.0, marks=pytest.mark.full), 0.5])
 def test_mauve_of_features_is_mauve_text_s_within_seed_noise(library, shift):
     human, texts = samples(300, shift)
     theirs = [library.compute_mauve(p_features=human, q_features=texts, seed=seed).mauve for seed in range(8)]
@@ -128,7 +128,7 @@ def test_the_interval_is_within_the_possible_values():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shift", [0.3, 0.8])
+@pytest.mark.parametrize("shift", [pytest.param(0.3, marks=pytest.mark.full), 0.8])
 def test_the_standard_error_is_that_of_new_texts(shift):
     found = [ours.mauve(*samples(300, shift, seed), [0, 1]) for seed in range(60)]
     actual = np.std([each.value for each in found], ddof=1)
