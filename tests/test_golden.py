@@ -278,8 +278,14 @@ def keyed(tmp_path_factory) -> Path:
     return make_run(tmp_path_factory.mktemp("keyed") / "work", systems)
 
 
-@pytest.mark.parametrize("trim", [False, True], ids=["whole", "trimmed"])
-@pytest.mark.parametrize("engine", ["server", "openai", "vllm", "transformers"])
+@pytest.mark.parametrize(
+    ("engine", "trim"),
+    [
+        pytest.param(engine, trim, id=f"{engine}-{'trimmed' if trim else 'whole'}", marks=marks)
+        for trim, marks in ((False, ()), (True, pytest.mark.slow))
+        for engine in ("server", "openai", "vllm", "transformers")
+    ],
+)
 def test_keys(engine, trim, keyed):
     """The keys of every judge card, from a replay of no replies: nobody is asked, and the verdicts are `failed`."""
     if engine == "vllm" and importlib.util.find_spec("vllm") is None:
