@@ -9,9 +9,11 @@ DEV := $(RUNTIME)-dev
 # Nothing is compiled when it is installed: Python keeps what it compiled on import, even if the shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
+# Two workers. All tests that start vLLM go to the same one, so that two never compete for memory; groups of tests
+# begin in the order of tests/conftest.py.
 WORKERS ?= 2
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=15 --junitxml=.pytest_cache/$@.xml $(PYTEST_ARGS)
+XDIST := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest $(XDIST) --durations=15 --junitxml=.pytest_cache/$@.xml $(PYTEST_ARGS)
 
 .PHONY: demo test test-slow test-full test-latest lint venv docs
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
@@ -44,7 +46,7 @@ test-full: $(DEV)
 # The same as `make test` with the newest versions that pyproject.toml allows, without vLLM.
 test-latest:
 	PYTHON=$(PYTHON) VENV=.venv-latest requirements/install --latest
-	.venv-latest/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) -m "not slow and not full"
+	.venv-latest/bin/python -m pytest $(XDIST) $(PYTEST_ARGS) -m "not slow and not full"
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -34,13 +34,17 @@ for _library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"):
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# Groups of tests, those that take longest first; each is the work of one process, so that two never start vLLM.
+LONGEST = ("vllm", "distributed", "faults", "ray", "browser", "golden")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Make each group, and each module whose tests share a fixture, the work of one process.
 
     Named groups take longest: begin with them, so that no worker is left with one at the end.
     """
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: (*LONGEST, _group(item)).index(_group(item)))
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     for item in items:
