@@ -404,6 +404,7 @@ def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]
             shared = _vllm_processes[key]
             self.ask, self.send_rows, self.receive = shared.ask, shared.send_rows, shared.receive
             self.name, self.context = shared.name, shared.context
+            self.merged, self.unmerged = shared.merged, shared.unmerged
 
         def close(self) -> None:
             """It serves the next test."""

@@ -1,4 +1,4 @@
-"""A model in vLLM on this machine, with LoRA adapters served unmerged."""
+"""A model in vLLM on this machine, with LoRA adapters: layers beside its weights on a GPU, merged on a CPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.machine import has_gpu_device
 from instruct.base.replies import Failure, Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
@@ -33,9 +34,12 @@ ROW = ("prompt", "max_tokens", "adapter", "seed", "min_tokens", "temperature", "
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
+UNMERGED = "adapters are layers beside the model's weights, which is slow on a CPU: they cannot be merged ({reason})"
 CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError", "UnpicklingError")
 # Defaults of vLLM's environment.
-ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
+ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
+# On a CPU, glibc keeps freed memory up to these bytes: else the kernel maps the same pages anew in each step.
+KEPT_MEMORY = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
 # Defaults for vllm.LLM.
 ARGUMENTS = {
     "skip_tokenizer_init": True,
@@ -51,8 +55,8 @@ ARGUMENTS = {
 class VLLMClient:
     """A vLLM engine in a process of its own, which ends with `close` or with this process.
 
-    On a CPU it has a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default 2). vLLM's log is shown only if
-    `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
+    On a CPU it has a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default: 1 or 2, by what its batch needs), and merges
+    adapters: `merged`. `unmerged` is why it could not. vLLM's log is shown only if `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
         arguments: of `vllm.LLM`; the defaults are no prefix cache, safetensors only, no remote code.
@@ -75,17 +79,22 @@ class VLLMClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=ENVIRONMENT | os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+            env=ENVIRONMENT
+            | ({} if has_gpu_device() else KEPT_MEMORY)
+            | os.environ
+            | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
             text=True,
             encoding="utf-8",
             start_new_session=True,  # this process handles Ctrl-C
         )
-        self.name, self.context = "", 0
+        self.name, self.context, self.merged = "", 0, False
+        self.unmerged: str | None = None
         self._rows = 0  # that were sent
         try:
             start = {"arguments": ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
             started = self.ask(start)
             self.name, self.context = started["engine"], int(started["context"])
+            self.merged, self.unmerged = started["merged"], started["unmerged"]
         except BaseException:
             self.close()
             raise
@@ -108,7 +117,7 @@ class VLLMClient:
 
     def send_rows(self, request: dict[str, Any]) -> int:
         """Send rows without waiting; returns the number of the first in replies, from which the others go on."""
-        self.send(request)
+        self.send(request | {"first": self._rows})
         self._rows += len(request["rows"])
         return self._rows - len(request["rows"])
 
@@ -180,6 +189,8 @@ class InVLLM(LocalEngine):
         if self._client is None:
             self._client = VLLMClient(self.arguments(), self.options.adapters)
             self.context = self._client.context
+            if self._client.unmerged:
+                self.notes.append(UNMERGED.format(reason=one_line(self._client.unmerged, 150)))
         return str(self._client.name)
 
     def arguments(self) -> dict[str, Any]:
@@ -249,12 +260,17 @@ class VLLMEngine(InVLLM):
         return self._in_batches(requests, self.batch) if self.batch else self._in_a_stream(iter(requests))
 
     def _resolved(self, request: Request) -> Request | Failure:
-        if request.scored is not None and self.options.adapters:  # another layer computes them then: fails on a CPU
+        if request.scored is not None and self.options.adapters and not self._merges():
             raise InputError(
                 f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the engine "
                 "out for tasks that score it"
             )
         return super()._resolved(request)
+
+    def _merges(self) -> bool:
+        """Whether vLLM merges adapters; its layers for them cannot score given text on a CPU."""
+        self.start()
+        return bool(self._client.merged)
 
     def _answered(self, rows: list[Request]) -> Iterable[Reply]:
         sent = self._sent(rows)

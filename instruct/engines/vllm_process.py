@@ -3,11 +3,14 @@
 vLLM's own engine process outlives a killed parent and keeps its memory, and requests reach it one by one, so that
 which of them share its first step depends on timing. Here the engine runs inside this process: a batch is scheduled as
 a whole, the same way each time, and the process ends as soon as its standard input does, at the latest when its parent
-is gone. It imports nothing from this package, so that it starts quickly.
+is gone. It imports nothing from this package that it does not need, so that it starts quickly.
 
-The rows of a line join those in flight; a line comes back whenever some of them are finished. Rows are numbered from 0
-in the order of arrival. Rows with `scored` are prompts whose tokens are scored. A line with `classify` holds texts for
-a reward model.
+The rows of a line join those in flight; a line comes back whenever some of them are finished. The rows of a line are
+numbered from its `first` on. Rows with `scored` are prompts whose tokens are scored. A line with `classify` holds texts
+for a reward model.
+
+On a GPU, adapters are LoRA layers of vLLM. On a CPU they are merged into the weights in memory, one at a time, if PEFT
+can do that; rows of another adapter wait until those in flight are finished.
 """
 
 from __future__ import annotations
@@ -17,36 +20,45 @@ import os
 import queue
 import sys
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import Any, TextIO
+
+GIB = 2**30
+# The keys and values of a CPU: GiB that they take at most, if one row does not need more; and tokens of a block.
+MOST_CACHE_GIB, CACHE_BLOCK = 2, 128
+# Packages that vLLM's imports take along where they are installed, and that are not needed here.
+UNUSED = ("sklearn", "chardet")
 
 
 def main() -> None:
     """Serve until standard input ends. The first line holds the engine's arguments, the others prompts."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries must not print between the replies
+    sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: not found
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, requests), daemon=True).start()
     about: dict[str, Any] = {}  # what an error is about
     try:
         start = requests.get()
-        llm, engine = _start(start)
-        loras: dict[str, Any] = {}
-        for adapter in start["adapters"]:
+        llm, merged, started = _start(start)
+        loras: dict[str | None, Any] = dict.fromkeys([None, *start["adapters"]])
+        for number, adapter in enumerate([] if merged else start["adapters"], 1):
             from vllm.lora.request import LoRARequest
 
             about = {"adapter": adapter}
-            loras[adapter] = LoRARequest(adapter, len(loras) + 1, adapter)
+            loras[adapter] = LoRARequest(adapter, number, adapter)
             # loaded now: an adapter that fails to load inside a batch would end the engine
             llm.llm_engine.add_lora(loras[adapter])
         about = {}
-        _reply(replies, {"engine": engine, "context": llm.model_config.max_model_len})
+        _reply(replies, {**started, "context": llm.model_config.max_model_len})
+        rows = _Rows(llm, loras, merged)
         while True:
             request = requests.get()
             if "classify" in request:
                 _reply(replies, {"scores": _scores(llm, request["classify"])})
             else:
-                _generate(llm, request, loras, requests, replies)
+                _generate(rows, request, requests, replies)
     except Exception as error:
         if isinstance(error, _SchemaError):
             about = {"schema": True}
@@ -69,11 +81,25 @@ def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
     replies.flush()
 
 
-def _start(start: dict[str, Any]) -> tuple[Any, str]:
+def _start(start: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """The `vllm.LLM`, its `MergedAdapters` if it serves adapters so, and what it is and has to say."""
     import vllm
     from vllm.platforms import current_platform
 
-    return vllm.LLM(**for_platform(start["arguments"])), f"vllm {vllm.__version__} {current_platform.device_type}"
+    arguments, merged = for_platform(start["arguments"]), None
+    about: dict[str, Any] = {"engine": f"vllm {vllm.__version__} {current_platform.device_type}", "unmerged": None}
+    if start["adapters"] and current_platform.is_cpu():
+        from instruct.engines.merged import MergedAdapters
+
+        try:
+            if arguments.get("tensor_parallel_size", 1) > 1:
+                raise ValueError("several processes share the weights")
+            merged = MergedAdapters(arguments["model"], arguments["revision"], start["adapters"])
+        except Exception as error:  # whatever PEFT makes of an adapter that vLLM may yet serve
+            about["unmerged"] = f"{type(error).__name__}: {error}"
+        else:
+            arguments = {name: value for name, value in arguments.items() if "lora" not in name}
+    return vllm.LLM(**arguments), merged, {**about, "merged": merged is not None}
 
 
 def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -83,6 +109,8 @@ def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
     arguments = dict(arguments)
     if current_platform.is_cpu():
         arguments["enforce_eager"] = True
+        if not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
+            arguments["kv_cache_memory_bytes"] = _cache_gib(arguments) * GIB
     if "reasoning_config" in arguments:
         from vllm.config import ReasoningConfig
 
@@ -90,7 +118,25 @@ def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
+def _cache_gib(arguments: dict[str, Any]) -> int:
+    """Memory for keys and values: of all rows that run at once, at most `MOST_CACHE_GIB` unless one row needs more."""
+    import torch
+    from transformers import AutoConfig
+
+    length, rows = arguments.get("max_model_len") or -1, arguments.get("max_num_seqs")
+    config = AutoConfig.from_pretrained(arguments["model"], revision=arguments.get("revision")).get_text_config()
+    heads, size = getattr(config, "num_attention_heads", None), getattr(config, "head_dim", None)
+    if length < 0 or not rows or not heads:  # as many tokens as there is memory for, or another kind of network
+        return MOST_CACHE_GIB
+    size = size or config.hidden_size // heads
+    heads = getattr(config, "num_key_value_heads", None) or heads
+    token = 2 * config.num_hidden_layers * heads * size * getattr(torch, arguments["dtype"]).itemsize
+    row = token * -(-length // CACHE_BLOCK) * CACHE_BLOCK
+    shared = arguments.get("enable_prefix_caching")  # what is kept of earlier rows is worth more memory
+    return max(-(-row // GIB), MOST_CACHE_GIB if shared else min(MOST_CACHE_GIB, -(-row * (rows + 1) // GIB)))
+
+
+def _arguments(request: dict[str, Any], loras: dict[str | None, Any]) -> dict[str, Any]:
     """What vLLM is called with for a request: prompts, parameters and `vllm.lora.request.LoRARequest` by prompt."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
@@ -111,7 +157,7 @@ def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]
         for row in rows
     ]
     prompts = [{"prompt_token_ids": row["prompt"]} for row in rows]
-    adapters = [None if row["adapter"] is None else loras[row["adapter"]] for row in rows]
+    adapters = [loras[row["adapter"]] for row in rows]
     return {"prompts": prompts, "sampling_params": params, "lora_request": adapters, "use_tqdm": False}
 
 
@@ -132,36 +178,62 @@ def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
     return [output.outputs.probs[0] for output in done]
 
 
-def _generate(
-    llm: Any,
-    request: dict[str, Any],
-    loras: dict[str, Any],
-    requests: queue.Queue[dict[str, Any]],
-    replies: TextIO,
-) -> None:
-    """Send what is `finished` after each step; take new requests, too."""
-    _enqueue(llm, request, loras)
-    while llm.llm_engine.has_unfinished_requests():
+class _Rows:
+    """Rows that have arrived: those that run in vLLM, and those whose adapter is not merged yet."""
+
+    def __init__(self, llm: Any, loras: dict[str | None, Any], merged: Any) -> None:
+        self._llm, self._loras, self._merged = llm, loras, merged
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._running: dict[str, tuple[int, list[int] | None]] = {}  # numbers and labels, by vLLM's ids
+
+    def add(self, request: dict[str, Any]) -> None:
+        """Take the rows of a line; with merged adapters, each part of a line has one."""
+        rows = [row | {"number": number} for number, row in enumerate(request["rows"], request["first"])]
+        adapters = dict.fromkeys(row["adapter"] for row in rows)
+        parts = [[row for row in rows if row["adapter"] == adapter] for adapter in adapters] if self._merged else [rows]
+        self._waiting.extend(request | {"rows": part} for part in parts)
+
+    def unfinished(self) -> bool:
+        """Whether rows wait or run."""
+        return bool(self._waiting) or self._llm.llm_engine.has_unfinished_requests()
+
+    def step(self) -> list[tuple[Any, ...]]:
+        """Let vLLM compute one step of what can run; what is `finished` with it."""
+        engine = self._llm.llm_engine
+        if self._waiting and self._merged and not engine.has_unfinished_requests():
+            adapter = self._waiting[0]["rows"][0]["adapter"]
+            if adapter != self._merged.adapter:
+                self._merged.put(self._llm, adapter)
+        while self._waiting and (not self._merged or self._waiting[0]["rows"][0]["adapter"] == self._merged.adapter):
+            request = self._waiting.popleft()
+            labels = request.get("logprob_token_ids")
+            for id_, row in zip(_enqueue(self._llm, request, self._loras), request["rows"], strict=True):
+                self._running[id_] = row["number"], labels
+        return [_finished(output, *self._running.pop(output.request_id)) for output in engine.step() if output.finished]
+
+
+def _generate(rows: _Rows, request: dict[str, Any], requests: queue.Queue[dict[str, Any]], replies: TextIO) -> None:
+    """Send what is finished after each step; take new requests, too."""
+    rows.add(request)
+    while rows.unfinished():
         with suppress(queue.Empty):
             while True:
-                _enqueue(llm, requests.get_nowait(), loras)
-        finished = [
-            _finished(output, request.get("logprob_token_ids")) for output in llm.llm_engine.step() if output.finished
-        ]
-        if finished:
+                rows.add(requests.get_nowait())
+        if finished := rows.step():
             _reply(replies, {"finished": finished})
 
 
-def _finished(output: Any, labels: list[int] | None) -> tuple[Any, ...]:
+def _finished(output: Any, number: int, labels: list[int] | None) -> tuple[Any, ...]:
     """Number, tokens, finish reason and prompt's scores; with labels, their log-probabilities as the first token."""
     done = output.outputs[0]
     logprobs = labels and [done.logprobs[0][token].logprob for token in labels]
-    return int(output.request_id), list(done.token_ids), done.finish_reason, _prompt_scores(output), logprobs
+    return number, list(done.token_ids), done.finish_reason, _prompt_scores(output), logprobs
 
 
-def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> None:
+def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) -> list[str]:
+    """Give rows to vLLM; its ids of them, as its outputs have them."""
     try:
-        llm.enqueue(**_arguments(request, loras))
+        return [id_.partition("-")[0] for id_ in llm.enqueue(**_arguments(request, loras))]
     except Exception as error:  # vLLM checks a schema here
         if request.get("schema") is None:
             raise
