@@ -56,7 +56,8 @@ class VLLMClient:
     """A vLLM engine in a process of its own, which ends with `close` or with this process.
 
     On a CPU it has a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default: 1 or 2, by what its batch needs), and merges
-    adapters: `merged`. `unmerged` is why it could not. vLLM's log is shown only if `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
+    adapters: `merged`. `unmerged` is why it could not. vLLM's log is shown only if `VLLM_LOGGING_LEVEL` is INFO or
+    DEBUG.
 
     Args:
         arguments: of `vllm.LLM`; the defaults are no prefix cache, safetensors only, no remote code.
@@ -268,7 +269,9 @@ class VLLMEngine(InVLLM):
         return super()._resolved(request)
 
     def _merges(self) -> bool:
-        """Whether vLLM merges adapters; its layers for them cannot score given text on a CPU."""
+        """Whether vLLM merges adapters, as it may on a CPU, where its layers for them cannot score given text."""
+        if has_gpu_device():
+            return False
         self.start()
         return bool(self._client.merged)
 

@@ -22,6 +22,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 GIB = 2**30
@@ -89,6 +90,7 @@ def _start(start: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     arguments, merged = for_platform(start["arguments"]), None
     about: dict[str, Any] = {"engine": f"vllm {vllm.__version__} {current_platform.device_type}", "unmerged": None}
     if start["adapters"] and current_platform.is_cpu():
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the package that this file is part of
         from instruct.engines.merged import MergedAdapters
 
         try:

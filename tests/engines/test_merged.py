@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.merged import MergedAdapters, _merged
@@ -124,3 +126,31 @@ def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(
             assert answered.text == tokenizer.decode(logprobs[-1].argmax())
     scores = {reply.score for reply in replies.values() if isinstance(reply, Completion) and reply.score}
     assert len(scores) == len(folders) * len(texts)  # every adapter has its own
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+def test_an_adapter_that_cannot_be_merged_answers_but_does_not_score(
+    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    adapter = make_adapter(smollm2, tmp_path / "adapter", 1, 0.02)
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "init_lora_weights": "eva"}))
+    text = tuple(AutoTokenizer.from_pretrained(smollm2)(TEXTS[0])["input_ids"])
+    engine = VLLMEngine(
+        EngineOptions(
+            subject="model", model=smollm2, decoding=Decoding(max_tokens=1), context_length=64, batch=2,
+            adapters=(adapter,), dtype="float32",
+        )
+    )  # fmt: skip
+    try:
+        with pytest.raises(InputError, match="vLLM with adapters answers, but does not score given text"):
+            next(engine.complete([Request("scored", text, adapter=str(adapter), scored=1)]))
+        (replies,) = engine.complete([Request(str(folder), text, adapter=folder) for folder in (None, str(adapter))])
+    finally:
+        engine.close()
+    assert all(isinstance(reply, Completion) and reply.completion_tokens == 1 for _, reply in replies)
+    (note,) = engine.notes
+    assert "they cannot be merged (ValueError: eva may change the base's weights)" in note

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
 import yaml
@@ -280,9 +277,11 @@ def test_draws_of_demonstrations_are_averaged_row_by_row(two_systems, instruct):
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.timeout(600)
-def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
+def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, monkeypatch, instruct):
     """Labels by both rules, choices and replies, of a base and an adapter, as text and in the run's chat template."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     (tmp_path / "mood.csv").write_text(MOODS)
     graded = {**REPLY, "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]}
     graded.pop("process_results")
@@ -291,7 +290,7 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
         text = f"class: !function {FEW_SHOT}\n" * (name == "card") + yaml.safe_dump(task)
         (tmp_path / f"{name}.yaml").write_text(text)
     base, both = {"base": {"objective": "none"}}, {"base": {"objective": "none"}, "emo": {"objective": "emo"}}
-    for name, systems, tasks, *flags in (("all", base, "choice,reply,card"), ("chats", both, "reply", "--chat")):
+    for name, systems, tasks, *flags in (("all", base, "choice,reply,card"), ("chats", both, "choice,reply", "--chat")):
         found: list[dict[str, list[object]]] = []
         for engine in ("transformers", "vllm", "server") if name == "all" else ("transformers", "vllm"):
             run = RunDirectory(tmp_path / "runs" / f"{name}-{engine}")
@@ -301,18 +300,13 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
             run.start(make_config(content | {"model": model}, [], "test").model_dump(mode="json"))
             make_adapter(smollm2, run.adapters / "emo", 1, 0.05)
             files = ",".join(f"{task}.yaml" for task in tasks.split(","))
-
-            def evaluated(files: str, run=run, engine=engine, flags=flags) -> subprocess.CompletedProcess[str]:
-                options = ["--tasks", files, "--evaluation.tasks.engine", engine, *flags]
-                with ExitStack() as stack:
-                    if engine == "server":
-                        url = stack.enter_context(vllm_serve(smollm2, tmp_path / "server.log", smollm2, "float32"))
-                        options += ["--evaluation.tasks.base_url", url]
-                    command = [sys.executable, "-m", "instruct", "evaluate", run.folder, *options]
-                    return forked.run(command, tmp_path, os.environ | {"OMP_NUM_THREADS": "1"})
-
-            done = evaluated(files)
-            assert done.returncode == 0, done.stderr
+            options = ["--tasks", files, "--evaluation.tasks.engine", engine, *flags]
+            with ExitStack() as stack:
+                if engine == "server":
+                    url = stack.enter_context(vllm_serve(smollm2, tmp_path / "server.log", smollm2, "float32"))
+                    options += ["--evaluation.tasks.base_url", url]
+                code, _, stderr = instruct("evaluate", run.folder, *options)
+            assert code == 0, stderr
             steps = run.manifest()["steps"]
             assert len(steps) == len(systems) * len(tasks.split(","))
             assert all(step["inputs"].get("engine", "transformers").startswith(engine) for step in steps.values())
@@ -329,6 +323,3 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
                 assert len(own) == len(systems)
                 for reply, other in zip(own, theirs[key], strict=True):
                     assert reply == (other if isinstance(other, str) else [pytest.approx(other[0], abs=1e-3), other[1]])
-    refused = evaluated("choice.yaml")
-    assert refused.returncode == 2
-    assert "vLLM with adapters answers, but does not score given text" in refused.stderr
