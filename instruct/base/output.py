@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from instruct.base.errors import InputErrors, InstructError, one_line
+from instruct.base.interrupts import INTERRUPTED, watched_interrupts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -190,13 +191,13 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        with printed_log(json, quiet):
-            result = work()
-        if result is not None:
-            if _is_main():
+        with watched_interrupts():
+            with printed_log(json, quiet):
+                result = work()
+            if result is not None and _is_main():
                 show(result, json, quiet)
-            if result.failure:
-                raise result.failure
+        if result is not None and result.failure:
+            raise result.failure
     except InstructError as error:
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
             print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
@@ -210,8 +211,7 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         print(f"instruct: {needed}", file=sys.stderr)
         return needed.exit_code
     except KeyboardInterrupt:
-        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

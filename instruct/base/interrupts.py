@@ -1,0 +1,90 @@
+"""Ctrl-C ends a command in time: Python's own handler runs only after a native call, which can take minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+INTERRUPTED = 130
+# Seconds in which an interrupted command may end in order.
+GRACE = 4.0
+
+
+@contextlib.contextmanager
+def watched_interrupts() -> Iterator[None]:
+    """Watch for Ctrl-C, also while a native call computes; after one, until the process has ended.
+
+    The first one raises KeyboardInterrupt as ever. If the process still runs after `GRACE` seconds, or at the second
+    one, it is ended. What is stored stays whole, as after a kill; child processes end when their standard input does.
+    Python lets only the main thread watch.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watch = _Watch()
+    try:
+        yield
+    except KeyboardInterrupt:
+        # The next one is for the thread alone: here it would print a traceback.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        watch.say()
+        raise
+    except BaseException:
+        watch.close()
+        raise
+    watch.close()
+
+
+class _Watch:
+    """A thread that C's signal handler wakes: it needs no turn of the main thread."""
+
+    def __init__(self) -> None:
+        self._stderr = os.dup(2) if sys.__stderr__ else -1  # the user's, wherever stderr leads meanwhile
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        self._unsaid = threading.Lock()
+        self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        # A terminal interrupts forked children, too: that is no second Ctrl-C.
+        os.register_at_fork(after_in_child=_watch_not)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._before)
+        os.close(self._writing)
+
+    def say(self) -> None:
+        """Say, once, that the command was interrupted."""
+        if self._unsaid.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                cursor = "\x1b[?25h" if os.isatty(self._stderr) else ""  # a progress bar hides it
+                os.write(self._stderr, f"{cursor}instruct: interrupted; rerun the command to resume\n".encode())
+
+    def _watch(self) -> None:
+        if self._interrupted():
+            timer = threading.Timer(GRACE, self._end)
+            timer.daemon = True
+            timer.start()
+            if self._interrupted():
+                self._end()
+            timer.cancel()
+        os.close(self._reading)
+
+    def _interrupted(self) -> bool:
+        """Wait for SIGINT; False: `close` was called."""
+        while number := os.read(self._reading, 1):
+            if number[0] == signal.SIGINT:
+                return True
+        return False
+
+    def _end(self) -> None:
+        self.say()
+        os._exit(INTERRUPTED)
+
+
+def _watch_not() -> None:
+    with contextlib.suppress(ValueError):  # forked by a thread
+        signal.set_wakeup_fd(-1)
