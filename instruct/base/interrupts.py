@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 INTERRUPTED = 130
 # Seconds in which an interrupted command may end in order.
-GRACE = 4.0
+GRACE = 2.5
 
 
 @contextlib.contextmanager
@@ -47,6 +49,7 @@ class _Watch:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         self._unsaid = threading.Lock()
+        self._unwatched = False
         self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         # A terminal interrupts forked children, too: that is no second Ctrl-C.
         os.register_at_fork(after_in_child=_watch_not)
@@ -64,25 +67,25 @@ class _Watch:
                 os.write(self._stderr, f"{cursor}instruct: interrupted; rerun the command to resume\n".encode())
 
     def _watch(self) -> None:
-        if self._interrupted():
-            timer = threading.Timer(GRACE, self._end)
-            timer.daemon = True
-            timer.start()
-            if self._interrupted():
-                self._end()
-            timer.cancel()
-        os.close(self._reading)
+        if self._interrupted(None):
+            self._interrupted(time.monotonic() + GRACE)
+            if self._unwatched:
+                return
+            self.say()
+            os._exit(INTERRUPTED)
 
-    def _interrupted(self) -> bool:
-        """Wait for SIGINT; False: `close` was called."""
-        while number := os.read(self._reading, 1):
+    def _interrupted(self, until: float | None) -> bool:
+        """Wait for SIGINT; False: it is late, or `close` was called."""
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not select.select([self._reading], [], [], left)[0]:
+                return False
+            number = os.read(self._reading, 1)
+            if not number:
+                self._unwatched = True
+                return False
             if number[0] == signal.SIGINT:
                 return True
-        return False
-
-    def _end(self) -> None:
-        self.say()
-        os._exit(INTERRUPTED)
 
 
 def _watch_not() -> None:
