@@ -129,14 +129,39 @@ def console() -> Console:
 
 
 def progress_bar() -> Progress:
-    """A bar on stderr: description, how many of how many, the time left. A description is shown as it is."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    """A bar on stderr: description, how many of how many, the time taken and left. A description is shown as it is.
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    A pipe gets a line when a task begins, and the bar when it ends.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    class Bar(Progress):
+        def add_task(self, description: str, *positional: Any, **named: Any) -> Any:
+            if not self.console.is_terminal:
+                self.console.print(f"{description} …", markup=False, highlight=False, soft_wrap=True)
+            return super().add_task(description, *positional, **named)
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
     quiet = any(isinstance(handler, _Lines) and handler.quiet for handler in _LOG.handlers)
-    return Progress(*columns, console=Console(stderr=True, force_jupyter=False, quiet=quiet))
+    console = Console(stderr=True, force_jupyter=False, quiet=quiet)
+    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar of one task; what is yielded advances it."""
+    with progress_bar() as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda number: bar.advance(task, number)
 
 
 def show(result: Result, json: bool, quiet: bool) -> None:

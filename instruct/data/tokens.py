@@ -11,10 +11,12 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instruct.base.errors import InputError, counted
+from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.chats import TrainOn, has_answer
@@ -33,6 +35,8 @@ LISTS, NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "token
 MOST_CUT = 0.01
 PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
+# Rows that take seconds to tokenize, which is shown.
+_MANY = 5000
 _FACTS = ("ends", "cut", "chats", "rows", "repeated")
 
 
@@ -227,8 +231,7 @@ def encode_rows(
     encoder = RowEncoder(tokenizer, max_length, train_on, rendering, bad := BadRows(on_bad_row))
     counts = encoder.counts
     counts["empty"] = rowset.counts["empty"]
-    rows = (row for part in batches(rowset.dataset) for chat in encoder.chats(part) for row in chat)
-    encoded = rowset.folder.store(rows, encoded_features())
+    encoded = rowset.folder.store(_encoded(encoder, rowset), encoded_features())
     bad.check(len(rowset.dataset))
     trainable = encoded
     if any(status not in TRAINED for status in encoded.unique("status")):
@@ -236,6 +239,17 @@ def encode_rows(
     by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
     facts = encoder.template.facts + Counter({name: counts[name] for name in _FACTS})
     return EncodedRows(rowset, encoded, trainable, by_status, dict(facts), bad.listed)
+
+
+def _encoded(encoder: RowEncoder, rowset: RowSet) -> Iterator[dict[str, Any]]:
+    """The encoded rows, with a progress bar if they take seconds."""
+    total = len(rowset.dataset)
+    with progress(f"tokens of {counted(total, 'row')}", total) if total > _MANY else nullcontext() as done:
+        for part in batches(rowset.dataset):
+            for chat in encoder.chats(part):
+                yield from chat
+                if done:
+                    done(1)
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 from instruct.base.errors import InputError, counted
 from instruct.base.files import write_atomically
 from instruct.base.models import ModelOptions, model_path
-from instruct.base.output import progress_bar, say
+from instruct.base.output import progress, progress_bar, say
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import load_tokenizer
@@ -102,12 +102,15 @@ class ForwardModel:
 
         logs_of = [np.zeros(max(0, len(row.ids) - row.start), np.float32) for row in rows]
         done = [0] * len(rows)
-        for place, logs in self.distributions(rows):
-            begin, end = done[place], done[place] + len(logs)
-            first = rows[place].start
-            targets = torch.tensor(rows[place].ids[first + begin : first + end], device=logs.device)
-            logs_of[place][begin:end] = logs.gather(1, targets[:, None])[:, 0].cpu().numpy()
-            done[place] = end
+        with progress(f"probabilities of {counted(len(rows), 'text')}", len(rows)) as advance:
+            for place, logs in self.distributions(rows):
+                begin, end = done[place], done[place] + len(logs)
+                first = rows[place].start
+                targets = torch.tensor(rows[place].ids[first + begin : first + end], device=logs.device)
+                logs_of[place][begin:end] = logs.gather(1, targets[:, None])[:, 0].cpu().numpy()
+                done[place] = end
+                if end == len(logs_of[place]):
+                    advance(1)
         return logs_of
 
     def distributions(

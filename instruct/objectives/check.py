@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from instruct.base.errors import one_line
+from instruct.base.output import progress
 from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.expectation import Expectation, descend
 from instruct.objectives.linear import linear_objective_loss
@@ -178,12 +179,15 @@ def check(objective: Objective) -> Checked:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tables are small: threads would wait for each other
     try:
-        noise = behavior(MLE()).noise
         needs, reference = tuple(objective.needs), None
         if isinstance(objective, LogitLoss):
             needs, reference = ("each row of logits again, by autograd",), objective.reference
-        measured = behavior(objective), pull(objective), gradient_errors(objective), cost(objective)
-        return Checked(needs, reference, *measured, noise)
+        with progress("descents of cross-entropy and of the objective", total=2) as done:
+            noise = behavior(MLE()).noise
+            done(1)
+            behaves = behavior(objective)
+            done(1)
+        return Checked(needs, reference, behaves, pull(objective), gradient_errors(objective), cost(objective), noise)
     finally:
         torch.set_num_threads(threads)
 

@@ -118,7 +118,9 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         memory = memory_gib(config, model_shape(config), arguments)
         listed = ", ".join(f"{name} {size:.2f}" for name, size in memory.items())
         console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
-        step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
+        with output.progress("one training step", total=1) as done:
+            step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
+            done(1)
         console.print(step.words(), highlight=False)
     return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, step)
 

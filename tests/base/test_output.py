@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import GateError
-from instruct.base.output import Result, printed_log, progress_bar, run_guarded, say, show, warn
+from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say, show, warn
 
 LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
 
@@ -173,6 +173,13 @@ def test_a_progress_bar_shows_a_name_as_it_is(capsys):
     with progress_bar() as progress:
         progress.add_task("judging (my[v2] of [red]one[/red])", total=2)
     assert "judging (my[v2] of [red]one[/red])" in capsys.readouterr().err
+
+
+def test_a_pipe_gets_a_line_when_work_begins(capsys):
+    with progress("reading [3] texts", 3) as done:
+        assert capsys.readouterr().err == "reading [3] texts …\n"
+        done(3)
+    assert "3/3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

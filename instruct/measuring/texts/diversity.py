@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.base.errors import counted
+from instruct.base.output import progress
 from instruct.data.overlap import UNSPACED
 
 if TYPE_CHECKING:
@@ -73,7 +75,11 @@ def diversity(texts: Sequence[Sequence[str]], kept: NDArray[np.bool_] | None = N
     lengths = np.array([len(text) for text in texts[:SELF_BLEU_TEXTS]], dtype=int)
     words = _n_grams([[word.lower() for word in text] for text in texts], 1)
     figures = {f"distinct_{n}": [_distinct(table[own]) for own in selections] for n, table in tables.items()}
-    figures["self_bleu"] = [_self_bleu(first, lengths, own[:SELF_BLEU_TEXTS]) for own in selections]
+    figures["self_bleu"] = []
+    with progress(f"self-BLEU of {counted(len(lengths), 'text')}", len(selections)) as done:
+        for own in selections:
+            figures["self_bleu"].append(_self_bleu(first, lengths, own[:SELF_BLEU_TEXTS]))
+            done(1)
     figures["zipf"] = [_zipf(words[own]) for own in selections]
     return {name: np.array(values) for name, values in figures.items()}
 

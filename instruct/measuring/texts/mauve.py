@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.jackknife import Sample, estimate, kept
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
+from instruct.base.output import progress
 
 SCALE = 5.0
 POINTS = 25
@@ -85,17 +86,19 @@ def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KM
     clusters = cluster_count(len(reference), len(texts))
     reduced = reduce_features([reference, texts])
     values, withouts, stars, integrals, curves = [], [], [], [], []
-    for seed in kmeans_seeds:
-        labels_p, labels_q = quantize(reduced, clusters, seed)
-        counts_p, counts_q = (np.bincount(labels, minlength=clusters) for labels in (labels_p, labels_q))
-        p, q = histogram(counts_p), histogram(counts_q)
-        curves.append(divergence_curve(p, q))
-        values.append(float(area(curves[-1])))
-        withouts.append(
-            area(divergence_curve(_without_groups(labels_p, clusters), _without_groups(labels_q, clusters)))
-        )
-        stars.append(mauve_of(histogram(counts_p, smooth=True), histogram(counts_q, smooth=True)))
-        integrals.append(float(frontier_integral(p, q)))
+    with progress(f"MAUVE's clusters of {counted(len(reference) + len(texts), 'text')}", len(kmeans_seeds)) as done:
+        for seed in kmeans_seeds:
+            labels_p, labels_q = quantize(reduced, clusters, seed)
+            counts_p, counts_q = (np.bincount(labels, minlength=clusters) for labels in (labels_p, labels_q))
+            p, q = histogram(counts_p), histogram(counts_q)
+            curves.append(divergence_curve(p, q))
+            values.append(float(area(curves[-1])))
+            withouts.append(
+                area(divergence_curve(_without_groups(labels_p, clusters), _without_groups(labels_q, clusters)))
+            )
+            stars.append(mauve_of(histogram(counts_p, smooth=True), histogram(counts_q, smooth=True)))
+            integrals.append(float(frontier_integral(p, q)))
+            done(1)
     return Mauve(
         value=float(np.mean(values)),
         by_seed=values,

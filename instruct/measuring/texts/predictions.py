@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instruct.base.errors import InputError, InstructError
+from instruct.base.errors import InputError, InstructError, counted
+from instruct.base.output import progress
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.engines.forward import ForwardModel, TextRow
@@ -386,10 +387,14 @@ def _distributions(
 ) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """The place of a text and the distributions of each model at some of its tokens, in step, so that no more than one
     batch's logits of each are in memory."""
-    rows = [window.row for window in parts]
-    for portions in zip(*(model.distributions(rows, vocabulary) for model in models), strict=True):
-        (number,) = {number for number, _ in portions}
-        yield parts[number].place, [logs for _, logs in portions]
+    rows, last = [window.row for window in parts], None
+    with progress(f"predictions of {counted(len(rows), 'text')}", len(rows)) as done:
+        for portions in zip(*(model.distributions(rows, vocabulary) for model in models), strict=True):
+            (number,) = {number for number, _ in portions}
+            if number != last:  # portions of a row follow each other
+                done(1)
+            last = number
+            yield parts[number].place, [logs for _, logs in portions]
 
 
 def _at(temperature: float, logs: torch.Tensor) -> torch.Tensor:
