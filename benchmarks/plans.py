@@ -12,7 +12,8 @@ import argparse
 from pathlib import Path
 
 from instruct.config import load_config, packaged_configs
-from instruct.phases.plan import machine, plan, time_words
+from instruct.phases.plan import machine, plan
+from instruct.training.estimate import time_words
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 BEGIN, END = "<!-- python -m benchmarks.plans -->", "<!-- end of the plans -->"

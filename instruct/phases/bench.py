@@ -23,8 +23,10 @@ from instruct.data.options import DataOptions, template_of
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
-from instruct.phases.plan import plan, this_machine, time_words
+from instruct.phases.plan import plan, this_machine
 from instruct.run.directory import RunDirectory
+from instruct.training.estimate import time_words
+from instruct.training.precision import compute_dtype
 
 if TYPE_CHECKING:
     from instruct.reporting.report import Report
@@ -114,7 +116,7 @@ def _print_plan(
     else:
         say(f"rates     {rates} for every objective, not chosen: give --rates A,B,C to choose")
     say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
-    here = this_machine()
+    here = this_machine(compute_dtype(final.model))
     hours = trainings * sum(phase.hours or 0 for phase in plan(candidate, here))
     whole = hours + sum(phase.hours or 0 for phase in plan(final, here))
     say(f"estimate  {time_words(whole)} in all, {time_words(hours)} of it for rates; arithmetic, not measured")

@@ -38,15 +38,22 @@ from instruct.training.estimate import (
     matrix_flops,
     memory_gib,
     model_shape,
+    pass_seconds,
+    passes_of,
     shape_of,
-    training_operations,
+    time_words,
+    trained_tokens,
 )
 from instruct.training.options import TrainingOptions
+from instruct.training.precision import compute_dtype
 from instruct.training.train import DEFAULT_MAX_LENGTH, train_options
 
 FOLDER = "data/plans"
-# The fraction of the peak bandwidth with which weights are read while a text is written.
-READ_EFFICIENCY = {"cpu": 0.4, "cuda": 0.6}
+# The fraction of the bandwidth with which weights are read while a text is written. On a CPU it is that of a copy: a
+# step of vLLM with 24 texts of SmolLM2-135M took 0.14 s on two cores of an AMD EPYC, in float32.
+READ_EFFICIENCY = {"cpu": 0.2, "cuda": 0.6}
+# Until a model computes: imports, weights, vLLM's own start. Only on a CPU is a phase so short that it matters.
+START_S = {"cpu": 20, "cuda": 0}
 
 
 class Machine(BaseModel):
@@ -74,6 +81,10 @@ class Machine(BaseModel):
     def reads(self) -> float:
         """Bytes per second of one GPU's memory that are reached."""
         return self.bandwidth * 1e9 * READ_EFFICIENCY[self.kind]
+
+    def pass_hours(self, shape: ModelShape, tokens: float) -> float:
+        """What a forward pass over tokens takes on one GPU."""
+        return pass_seconds(shape, tokens, self.kind, self.tflops * 1e12, self.bandwidth * 1e9) / 3600
 
     def words(self) -> str:
         """Its hardware for people."""
@@ -136,15 +147,15 @@ def known_shape(name: str) -> ModelShape | None:
     return None if config is None else shape_of(config, name)
 
 
-def this_machine() -> Machine:
-    """This machine, by its measured speed."""
+def this_machine(dtype: str) -> Machine:
+    """This machine, by its measured speed in a dtype."""
     import torch
 
     gpu = torch.cuda.is_available()
     return Machine(
         gpus=int(gpu),
         memory_gib=available_gib(),
-        tflops=matrix_flops() / 1e12,
+        tflops=matrix_flops(dtype) / 1e12,
         bandwidth=copy_speed() / 1e9,
         usd_per_hour=0,
         source="measured",
@@ -225,7 +236,7 @@ def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
 
 def print_later_phases(config: ExperimentConfig) -> None:
     """Print how long the phases after training take on this machine, as far as that can be estimated."""
-    on = this_machine()
+    on = this_machine(compute_dtype(config.model))
     try:
         phases = [phase for phase in plan(config, on) if phase.name != "train" and phase.hours is not None]
     except InputError:  # preflight has said what is missing
@@ -239,19 +250,12 @@ def _millions(shape: ModelShape) -> str:
     return f"{shape.parameters / 1e6:,.0f} M parameters"
 
 
-def time_words(hours: float | None) -> str:
-    """Hours for people."""
-    if hours is None:
-        return "time not estimated"
-    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, math.ceil(hours * 60))} min"
-
-
 def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> PhasePlan:
     number, tokens, basis, plain_text = _rows(config)
     arguments = _arguments(config, on, plain_text)
     if arguments.packing and arguments.max_length:
         number, tokens = -(-number * tokens // arguments.max_length), arguments.max_length
-    operations = training_operations([tokens] * number, shape, arguments, config.lora is not None) * len(config.trained)
+    computed = trained_tokens([tokens] * number, arguments)
     sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
     seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
     if arguments.max_steps > 0:
@@ -262,7 +266,7 @@ def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase
         "train",
         ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
         sum(memory_gib(config, shape, arguments, sharding).values()),
-        operations / on.operations / 3600,
+        passes_of(config.lora is not None) * on.pass_hours(shape, computed) * len(config.trained),
         f"{4 if config.lora else 6} FLOP × {_millions(shape)} × {seen} of {tokens:,} tokens × "
         f"{counted(len(config.trained), 'system')} at {speed}; {basis}",
     )
@@ -327,16 +331,16 @@ class Texts:
         together = max(1, min(self.batch, MOST_SEQUENCES, self.number, int(room / state)))
         gigabytes = (weights + together * state * (self.prompt + self.new / 2) / (self.prompt + self.new)) / 1e9
         read = gigabytes * 1e9 / on.reads
-        computed = 2 * shape.parameters * together / on.operations
+        computed = on.pass_hours(shape, together) * 3600
         steps = math.ceil(self.number / together) * self.new
-        prefill = 2 * shape.parameters * self.number * self.prompt / on.operations
+        prefill = on.pass_hours(shape, self.number * self.prompt)
         if read >= computed:
             speed = f"{READ_EFFICIENCY[on.kind]:.0%} of {on.bandwidth:,.0f} GB/s"
             takes = f"reads {gigabytes:.1f} GB (weights, keys, values) at {speed}"
         else:
             takes = f"2 FLOP × {_millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
         formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
-        hours = (steps * max(read, computed) + prefill) / 3600
+        hours = (START_S[on.kind] + steps * max(read, computed)) / 3600 + prefill
         return PhasePlan(name, what, (weights + together * state) / GIB, hours, formula)
 
 
@@ -400,7 +404,7 @@ def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Ite
             "evaluate",
             f"{counted(len(names), 'task')}, {counted(len(config.systems), 'system')}, {asked} each",
             shape.parameters * 2 / GIB,
-            2 * shape.parameters * tokens / on.operations / 3600,
+            START_S[on.kind] / 3600 + on.pass_hours(shape, tokens),
             f"2 FLOP × {_millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
         )
 
@@ -416,11 +420,13 @@ def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> 
         named.append(options.mauve_model.name if options.mauve_model else default)
     readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
     parameters = sum(reader.parameters for reader in readers.values())
+    hours = START_S[on.kind] / 3600
+    hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
     return PhasePlan(
         "evaluate",
         f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
         max(reader.parameters for reader in readers.values()) * 2 / GIB,
-        2 * parameters * tokens * len(config.systems) / on.operations / 3600,
+        hours,
         f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
     )
 
@@ -432,6 +438,8 @@ def _judging(config: ExperimentConfig, number: int, on: Machine) -> PhasePlan:
     compared = options.comparisons or config.compared
     orders = 2 if (options.orders or card.order_policy) == "both" else 1
     answer = assumed["answer_tokens"]
+    if config.answers:
+        answer = min(answer, config.answers.generation.max_new_tokens)
     asked = assumed["judge_prompt_tokens"] + (1 if card.rates_alone else 2) * answer + assumed["prompt_tokens"]
     texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
     requests = prompts * texts * options.samples
@@ -455,9 +463,9 @@ def _judging(config: ExperimentConfig, number: int, on: Machine) -> PhasePlan:
         return PhasePlan("judge", what, None, None, text)
     width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
     if card.protocol == "reward":
-        seconds = 2 * shape.parameters * requests * (asked - assumed["judge_prompt_tokens"]) / on.operations
+        hours = START_S[on.kind] / 3600 + on.pass_hours(shape, requests * (asked - assumed["judge_prompt_tokens"]))
         formula = f"2 FLOP × {_millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
-        return PhasePlan("judge", what, shape.parameters * width / GIB, seconds / 3600, formula)
+        return PhasePlan("judge", what, shape.parameters * width / GIB, hours, formula)
     phase = Texts(requests, asked, new).phase("judge", what, shape, on, width)
     formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
     return dataclasses.replace(phase, formula=formula)

@@ -45,6 +45,7 @@ from instruct.training.estimate import (
     memory_gib,
     model_shape,
     sharding_of,
+    time_words,
     training_minutes,
 )
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
@@ -116,7 +117,9 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
 
     lengths = numbers(data.encoded.trainable, "tokens").tolist()
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
-    minutes = training_minutes([arguments.max_length] * blocks or lengths, shape, arguments, config.lora is not None)
+    evaluated_on = numbers(data.eval_encoded.trainable, "tokens").tolist() if data.eval_encoded else []
+    rows = [arguments.max_length] * blocks or lengths
+    minutes = training_minutes(rows, shape, arguments, config.lora is not None, evaluated_on)
     say(f"run       {folder}")
     say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     size = f"{shape.parameters / 1e6:,.0f} M parameters"
@@ -127,9 +130,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     _print_rows(config, data, form, arguments)
     if repositories:
         say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
-    estimated = "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
     trained = ", ".join(config.trained)
-    say(f"train     {trained}: estimated {estimated} each, {needed:.1f} of {available:.1f} GiB memory")
+    say(f"train     {trained}: estimated {time_words(minutes / 60)} each, {needed:.1f} of {available:.1f} GiB memory")
     return data
 
 
