@@ -14,7 +14,7 @@ from pydantic import Field
 
 from instruct.base.errors import InputError, InstructError, Problems, counted
 from instruct.base.files import write_atomically
-from instruct.base.models import model_path
+from instruct.base.models import compute_dtype, model_path
 from instruct.base.options import Options
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, make_config
@@ -26,7 +26,6 @@ from instruct.phases.experiment import run_experiment, run_folder, run_phases
 from instruct.phases.plan import plan, this_machine
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import time_words
-from instruct.training.precision import compute_dtype
 
 if TYPE_CHECKING:
     from instruct.reporting.report import Report

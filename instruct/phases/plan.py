@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.base.cards import nearest, packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError, counted
+from instruct.base.models import compute_dtype
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.cards import DatasetCard, load_dataset_card
@@ -45,7 +46,6 @@ from instruct.training.estimate import (
     trained_tokens,
 )
 from instruct.training.options import TrainingOptions
-from instruct.training.precision import compute_dtype
 from instruct.training.train import DEFAULT_MAX_LENGTH, train_options
 
 FOLDER = "data/plans"
