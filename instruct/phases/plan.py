@@ -73,11 +73,6 @@ class Machine(BaseModel):
         return "cuda" if self.gpus else "cpu"
 
     @property
-    def operations(self) -> float:
-        """FLOP per second of one GPU that are reached."""
-        return self.tflops * 1e12 * STEP_EFFICIENCY[self.kind]
-
-    @property
     def reads(self) -> float:
         """Bytes per second of one GPU's memory that are reached."""
         return self.bandwidth * 1e9 * READ_EFFICIENCY[self.kind]

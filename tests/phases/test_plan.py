@@ -11,6 +11,7 @@ from benchmarks.plans import BEGIN, END, table
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.phases.plan import Machine, known_shape, machine, plan
+from instruct.training.estimate import ModelShape
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,7 +121,8 @@ def test_a_plan_needs_a_dry_run_and_known_rows(instruct, offline):
 
 def test_a_machine_has_a_speed(tmp_path):
     on = Machine(gpus=1, memory_gib=1, tflops=10, bandwidth=100, usd_per_hour=1)
-    assert on.operations == pytest.approx(4e12)
+    shape = ModelShape(parameters=10**9, outside=0, layers=1, hidden=1, vocabulary=1)
+    assert on.pass_hours(shape, 2000) == pytest.approx(1 / 3600)  # 4e12 FLOP, of 10 TFLOP/s two fifths
     assert on.reads == pytest.approx(6e10)
 
 

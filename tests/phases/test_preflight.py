@@ -15,6 +15,7 @@ BASE: dict[str, Any] = {
     "name": "one",
     "data": {"card": "starter", "limit": 3, "eval_files": ["a.jsonl"]},
     "lora": {"r": 8},
+    "model": {"dtype": "bfloat16"},
     "systems": {"emo": {"objective": "emo"}, "mle": {"objective": "mle"}},
     "answers": {"limit": 5},
     "judges": [{"card": "autoj", "base_url": "http://127.0.0.1:8000/v1"}],

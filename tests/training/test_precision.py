@@ -15,8 +15,9 @@ from train_configs import tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, TrainingArguments
 
 from instruct.base.errors import InputError
+from instruct.base.models import compute_dtype
 from instruct.training.checks import check_arguments
-from instruct.training.precision import check_trained_weights, compute_dtype, unmoved_share, weights_dtype
+from instruct.training.precision import check_trained_weights, unmoved_share, weights_dtype
 from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer as make_from_config
 from instruct.training.train import quantization_arguments, train_options, trainer_arguments
@@ -159,22 +160,20 @@ def test_float16_weights_that_train_are_refused(tmp_path):
 def test_float16_trains_float32_weights_with_loss_scaling(tmp_path, tiny_model_folder, rows, monkeypatch):
     checkpoint = AutoModelForCausalLM.from_pretrained(tiny_model_folder).half()
     checkpoint.save_pretrained(tmp_path / "half")
-    for config in (
-        full_config(tiny_model_folder, rows, "float16"),
-        full_config(tmp_path / "half", rows, "auto"),
-    ):
+    asked, stated = full_config(tiny_model_folder, rows, "float16"), full_config(tmp_path / "half", rows, "auto")
+    with pytest.raises(InputError, match=r"model\.dtype: float16 .* needs a GPU; leave it out"):
+        train_options(asked)
+    monkeypatch.setattr("instruct.base.dtype.has_gpu", lambda: True)
+    for config in (asked, stated):
         assert compute_dtype(config.model) == "float16"
-        with pytest.raises(InputError, match=r"model\.dtype: float16 .* needs a GPU; set it to bfloat16"):
-            train_options(config)
-        with monkeypatch.context() as patch:
-            patch.setattr(torch.cuda, "is_available", lambda: True)
-            options = train_options(config)
+        options = train_options(config, gpu=True)
         assert (options["fp16"], options["bf16"]) == (True, False)
         assert weights_dtype(config) == "float32"
 
 
 def test_quantized_weights_are_stored_so_that_fsdp_shards_them(tmp_path, tiny_model_folder, rows):
-    config = tiny_config(tiny_model_folder, rows, model={"name": str(tiny_model_folder), "quantization": "4bit"})
+    model = {"name": str(tiny_model_folder), "dtype": "bfloat16", "quantization": "4bit"}
+    config = tiny_config(tiny_model_folder, rows, model=model)
     assert quantization_arguments(config)["bnb_4bit_quant_storage"] == torch.bfloat16
     model = tiny_model(tied=False)
     layer = model.model.layers[0].mlp.up_proj
