@@ -76,6 +76,7 @@ def test_bf16_autocast_over_float32_weights(tmp_path):
     assert_same_gradients({last: rounded[last]}, {last: exact[last]}, 2e-2)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_has_the_gradients_of_an_eager_one(tmp_path):
     eager = captured_gradients(make_trainer(tmp_path / "eager"))
     compiled = make_trainer(tmp_path / "compiled", torch_compile=True, torch_compile_backend="aot_eager")
