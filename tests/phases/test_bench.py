@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from instruct.base.errors import InputError
@@ -113,7 +115,7 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_path, smollm2, instruct, monkeypatch):
+def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_path, smollm2):
     """-log p - 0.1 H(q), as docs/objectives.md says how to write it, beside MLE; every command is of the docs."""
     page = (ROOT / "docs" / "objectives.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", page, re.DOTALL)
@@ -121,22 +123,21 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     rows = [{"instruction": f"What is {n} plus {n + 1}?", "output": f"It is {2 * n + 1}."} for n in range(24)]
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    monkeypatch.chdir(tmp_path)
+    def instruct(*arguments: str) -> str:
+        done = forked.run([sys.executable, "-m", "instruct", *arguments], tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    def does(*arguments: str) -> str:
-        code, printed, errors = instruct(*arguments)
-        assert code == 0, errors
-        return printed
-
-    assert "not calibrated: flatter" in does("check", "my_loss.py:EntropyBonus")
+    assert "not calibrated: flatter" in instruct("check", "my_loss.py:EntropyBonus")
     flags = ["--objectives", "mle,my_loss.py:EntropyBonus", "--seeds", "3", "--rates", "1e-3", "--testing", "4"]
     flags += ["--train.max_steps", "2", "--train.per_device_train_batch_size", "2", "--train.max_length", "64"]
     flags += ["--train.gradient_accumulation_steps", "1", "--answers.generation.max_new_tokens", "8"]
+    flags += ["--answers.generation.engine", "transformers"]
     call = ["bench", "--model", smollm2, "--data", "d.jsonl", *flags]
-    plan = does(*call, "--dry-run")
+    plan = instruct(*call, "--dry-run")
     assert "6 trainings: mle-seed1" in plan
     assert not (tmp_path / "runs" / "bench").exists()
-    table = does(*call, "-q")
+    table = instruct(*call, "-q")
     content = json.loads((tmp_path / "runs" / "bench" / "report" / "report.json").read_text())["bench"]
     assert content["rows"] == {"train": 18, "choose": 2, "test": 4}
     systems = {system["name"]: system for system in content["systems"]}
@@ -155,4 +156,4 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     for name in ("report.html", "report.md"):
         page = (tmp_path / "runs" / "bench" / "report" / name).read_text()
         assert "No judge compared the answers" in page
-    assert does(*call, "-q") == table  # nothing is done again
+    assert instruct(*call, "-q") == table  # nothing is done again
