@@ -403,7 +403,7 @@ def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]
                 _vllm_processes[key] = start(arguments, adapters)
             shared = _vllm_processes[key]
             self.ask, self.send_rows, self.receive = shared.ask, shared.send_rows, shared.receive
-            self.name, self.context = shared.name, shared.context
+            self.name, self.dtype, self.context = shared.name, shared.dtype, shared.context
             self.merged, self.unmerged = shared.merged, shared.unmerged
 
         def close(self) -> None:

@@ -88,13 +88,13 @@ class VLLMClient:
             encoding="utf-8",
             start_new_session=True,  # this process handles Ctrl-C
         )
-        self.name, self.context, self.merged = "", 0, False
+        self.name, self.dtype, self.context, self.merged = "", "", 0, False
         self.unmerged: str | None = None
         self._rows = 0  # that were sent
         try:
             start = {"arguments": ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
             started = self.ask(start)
-            self.name, self.context = started["engine"], int(started["context"])
+            self.name, self.dtype, self.context = started["engine"], started["dtype"], int(started["context"])
             self.merged, self.unmerged = started["merged"], started["unmerged"]
         except BaseException:
             self.close()

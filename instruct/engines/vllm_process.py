@@ -52,7 +52,8 @@ def main() -> None:
             # loaded now: an adapter that fails to load inside a batch would end the engine
             llm.llm_engine.add_lora(loras[adapter])
         about = {}
-        _reply(replies, {**started, "context": llm.model_config.max_model_len})
+        config = llm.model_config
+        _reply(replies, {**started, "context": config.max_model_len, "dtype": str(config.dtype)})
         rows = _Rows(llm, loras, merged)
         while True:
             request = requests.get()

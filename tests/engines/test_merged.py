@@ -103,6 +103,7 @@ def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(
     engine = VLLMEngine(options)
     try:
         (before,) = engine.complete(requests([None]))
+        assert engine._client.dtype == "torch.float32"
         (mixed,) = engine.complete(requests([*folders]))
         (after,) = engine.complete(requests([None]))
     finally:

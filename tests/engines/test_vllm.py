@@ -63,6 +63,7 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
         assert engine._client is None  # vLLM is started only for prompts that fit
         assert [reply.reason.partition(":")[0] for _, reply in portion] == ["too long"] * 2
         (portion,) = engine.complete(iter(requests))
+        assert engine._client.dtype == f"torch.{engine.dtype}"
     assert [request for request, _ in portion] == requests
     replies = [reply for _, reply in portion]
     assert all(isinstance(reply, Failure) and reply.reason.startswith("too long: ") for reply in replies[-2:])
@@ -77,7 +78,7 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
             ids = tokenizer(request.prompt, return_tensors="pt")["input_ids"]
             wanted = network(ids).logits[0, -1].log_softmax(-1)[labels]
         found, again = (torch.tensor([each.label_logprobs["1"], each.label_logprobs["2"]]) for each in (reply, other))
-        # Both engines compute in bfloat16.
+        # Both engines may compute in bfloat16.
         assert torch.allclose(found, wanted, atol=0.25)
         assert torch.allclose(again, wanted, atol=0.25)
         if abs(wanted[0] - wanted[1]) > 0.5:
