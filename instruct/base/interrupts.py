@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import signal
@@ -28,6 +29,8 @@ def watched_interrupts() -> Iterator[None]:
         yield
         return
     watch = _Watch()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         yield
     except KeyboardInterrupt:
@@ -51,13 +54,14 @@ class _Watch:
         self._unsaid = threading.Lock()
         self._unwatched = False
         self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        # A terminal interrupts forked children, too: that is no second Ctrl-C.
-        os.register_at_fork(after_in_child=_watch_not)
+        _leave_children_alone()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
         signal.set_wakeup_fd(self._before)
-        os.close(self._writing)
+        os.close(self._writing)  # which ends the thread
+        if self._stderr >= 0:
+            os.close(self._stderr)
 
     def say(self) -> None:
         """Say, once, that the command was interrupted."""
@@ -69,16 +73,18 @@ class _Watch:
     def _watch(self) -> None:
         if self._interrupted(None):
             self._interrupted(time.monotonic() + GRACE)
-            if self._unwatched:
-                return
-            self.say()
-            os._exit(INTERRUPTED)
+            if not self._unwatched:
+                self.say()
+                os._exit(INTERRUPTED)
+        os.close(self._reading)
 
     def _interrupted(self, until: float | None) -> bool:
         """Wait for SIGINT; False: it is late, or `close` was called."""
+        ready = select.poll()
+        ready.register(self._reading, select.POLLIN)
         while True:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if not select.select([self._reading], [], [], left)[0]:
+            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            if not ready.poll(left):
                 return False
             number = os.read(self._reading, 1)
             if not number:
@@ -86,6 +92,19 @@ class _Watch:
                 return False
             if number[0] == signal.SIGINT:
                 return True
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Raise KeyboardInterrupt, but not while PyTorch is imported, whose C++ would abort: there the thread ends it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not getattr(torch.__spec__, "_initializing", False):
+        raise KeyboardInterrupt
+
+
+@functools.cache
+def _leave_children_alone() -> None:
+    """A terminal interrupts forked children, too: that is no second Ctrl-C."""
+    os.register_at_fork(after_in_child=_watch_not)
 
 
 def _watch_not() -> None:

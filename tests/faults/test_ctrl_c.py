@@ -28,6 +28,8 @@ MODEL = {"name": "smollm2-135m-instruct", "dtype": "float32"}
 LIMIT = 15
 # Seconds after the start: imports, the model, its work.
 MOMENTS = (1.5, 6, 15, 30)
+# Of these phases alone, and at two moments, the slow tests see the end.
+OFTEN = ("preview", "train", "generate in vLLM", "judge")
 ANSWERS = ["--answers.generation.engine", "transformers", "--answers.generation.max_new_tokens", "256"]
 JUDGED = ["--candidate", "a.json", "--baseline", "b.json", "--output", "runs/judged"]
 CALLS = {
@@ -37,19 +39,33 @@ CALLS = {
     "generate": ["generate", "base.yaml", *ANSWERS],
     "generate in vLLM": ["generate", "base.yaml", "--name", "served"],
     "perplexity": ["evaluate", "--texts", "human.jsonl", "--candidate", "texts.jsonl"],
-    "tasks": ["evaluate", "base.yaml", "--tasks", "mood"],
+    "tasks": ["evaluate", "base.yaml", "--tasks", "choice.yaml"],
     "judge": ["judge", "--judge", "smollm2_score", *JUDGED],
     "bench": ["bench", "mine.yaml", "--objectives", "mle,emo", "--name", "compared"],
     "run": ["run", "mine.yaml", "--train.max_steps", "1"],
     "validate": ["validate", "--judge", "smollm2_score", "--against", "own.json"],
-    "report": ["report", "full"],
-    "merge": ["merge", "full"],
+    "report": ["report", "two_judges"],
+    "merge": ["merge", "seeds"],
+}
+
+TASK = {
+    "task": "mood_choice",
+    "dataset_path": "csv",
+    "dataset_kwargs": {"data_files": {"train": "mood.csv", "test": "mood.csv"}},
+    "training_split": "train",
+    "test_split": "test",
+    "output_type": "multiple_choice",
+    "doc_to_text": "{{text}} It is",
+    "doc_to_choice": ["bad", "good enough"],
+    "doc_to_target": "label",
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("interrupted")
+    shutil.copytree(RECORDED, place, dirs_exist_ok=True)
     rows = [json.loads(line) for line in (ROOT / "data" / "starter" / "starter.jsonl").read_text().splitlines()]
     rows = list({row["instruction"]: row for row in rows}.values())
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -61,7 +77,8 @@ def folder(tmp_path_factory):
         lines = [json.dumps({"prefix": row["prefix"], "text": row["text"][::order]}) + "\n" for row in texts]
         (place / f"{name}.jsonl").write_text("".join(lines))
     labels = [
-        {"instruction": row["instruction"], "output_1": row["output"], "output_2": row["output"][::-1], "preference": 1}
+        {"instruction": row["instruction"], "output_1": row["output"], "output_2": row["output"][::-1]}
+        | {"preference": 1, "annotator": "somebody"}
         for row in rows
     ]
     (place / "own.json").write_text(json.dumps(labels))
@@ -79,7 +96,9 @@ def folder(tmp_path_factory):
     (place / "base.yaml").write_text(
         yaml.safe_dump({name: base[name] for name in base if name not in ("lora", "train")})
     )
-    shutil.copytree(RECORDED / "full", place / "full")
+    (place / "choice.yaml").write_text(yaml.safe_dump(TASK))
+    lines = [f"a {word} day,{number % 2}\n" for number, word in enumerate(["grim", "fine", "cold", "warm"] * 200)]
+    (place / "mood.csv").write_text("text,label\n" + "".join(lines))
     return place
 
 
@@ -112,20 +131,33 @@ def interrupted(call: list[str], folder: Path, moment: float) -> tuple[float, st
     printed = log.read_text()
     # Python ends itself by the signal if that has passed an `exec`; a shell calls both 130.
     assert code in (INTERRUPTED, -signal.SIGINT), printed[-2000:]
+    if code == INTERRUPTED:
+        assert printed.endswith(f"{LINE}\n"), printed[-2000:]
     return seconds, printed
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_an_interrupted_phase_ends_in_time(folder, name, capsys):
+def assert_ends_in_time(
+    folder: Path, name: str, moments: tuple[float, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     ends = {}
-    for moment in MOMENTS:
+    for moment in moments:
         found = interrupted(CALLS[name], folder, moment)
         if found is None:
             break
         ends[moment], printed = found
         assert "Traceback" not in printed, printed[-3000:]
-        assert printed.splitlines()[-1] == LINE, printed[-2000:]
     with capsys.disabled():
         print(f"\n{name}: " + ", ".join(f"after {moment:g} s in {seconds:.1f} s" for moment, seconds in ends.items()))
     assert ends
     assert max(ends.values()) < LIMIT
+
+
+@pytest.mark.parametrize("name", OFTEN)
+def test_an_interrupted_phase_ends_in_time(folder, name, capsys):
+    assert_ends_in_time(folder, name, (1.5, 12), capsys)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CALLS)
+def test_each_phase_ends_in_time_at_each_moment(folder, name, capsys):
+    assert_ends_in_time(folder, name, MOMENTS, capsys)
