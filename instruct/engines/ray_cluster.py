@@ -166,7 +166,6 @@ def check_machines(model: str, identity: dict[str, Any], mixed: bool, machines: 
     for machine in machines:
         for what, value, expected, place in (
             ("the GPU or processor", machine["device"], first["device"], first["address"]),
-            ("the dtype", machine["dtype"], first["dtype"], first["address"]),
             ("the engine", machine["engine"], first["engine"], first["address"]),
             *((name, machine["versions"].get(name), here[name], "this machine") for name in here),
             *(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from instruct.base.machine import has_gpu
+from instruct.base.output import warn
 from instruct.base.replies import Reply
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
@@ -66,6 +68,11 @@ class RayEngine:
     def identity(self) -> dict[str, Any]:
         return self._here.identity
 
+    @property
+    def dtype(self) -> str:
+        """The dtype that the model computes in: as this machine picks it."""
+        return str(self._here.dtype)
+
     def start(self) -> str:
         """Join the cluster and survey its machines; returns the engine's version and device there."""
         return self._started().engine
@@ -77,6 +84,8 @@ class RayEngine:
 
             options = self._options
             room = room_of(self._cluster, options.tensor_parallel_size)
+            if room.gpus and not has_gpu() and self.dtype == "float32":
+                warn("cluster: its GPUs compute in float32, as picked here, where no GPU is; to change it, set dtype")
             actor = ray.remote(Worker).options(num_cpus=1, num_gpus=room.gpus, scheduling_strategy="SPREAD")
             check = functools.partial(check_machines, options.model, self.identity, self._cluster.allow_mixed)
             hire = functools.partial(actor.remote, *self._worker)

@@ -59,7 +59,7 @@ class Worker:
         try:
             engine = self._make()
             engine.check()
-            report["identity"], report["dtype"] = engine.identity, getattr(engine, "dtype", None)
+            report["identity"] = engine.identity
             for folder, expected in self._adapters.items():
                 if not is_adapter(folder) or adapter_identity(folder) != expected:
                     raise InputError(f"{folder}: is another adapter there; copy this machine's, or share the folder")

@@ -127,8 +127,7 @@ def finished_replies(
         name = model_path(model.name)
         revision = check_model(name, model.revision)
         identity = model_identity(name, revision)
-        dtype = model.dtype if cluster else compute_dtype(model)  # a cluster's machines pick it
-        model = model.model_copy(update={"name": name, "revision": revision, "dtype": dtype})
+        model = model.model_copy(update={"name": name, "revision": revision, "dtype": compute_dtype(model)})
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_Planned] = []
     for system, work in asked:

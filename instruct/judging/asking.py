@@ -13,7 +13,6 @@ from instruct.base.extras import vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.local import LocalEngine
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import LocalKind, make_engine
 from instruct.judging.annotators import SHUT_DOWN
@@ -143,24 +142,18 @@ class Judge:
             engine.check()
 
     def settle_dtype(self, run: RunDirectory) -> None:
-        """Set what a model on this machine computes in: as when the run first asked it, else as this machine picks it.
-
-        On a cluster, its machines pick it.
-
-        Raises:
-            InputError: the judge cannot be asked on this machine.
-        """
-        if self.engine == "server" or self.replay or self.cluster or self.options.dtype not in (None, "auto"):
+        """Set what a local model computes in: as when the run first asked it, else as this machine picks it."""
+        if self.engine == "server" or self.replay or self.options.dtype not in (None, "auto"):
             return
         steps = run.manifest()["steps"].values() if run.manifest_path.is_file() else ()
         asked = [by for step in steps if isinstance(by := step["inputs"].get("judge"), dict)]
         same = [by for by in asked if (by.get("card"), by.get("model")) == (self.options.card, self.options.model)]
-        if same:
-            dtype = same[0].get("dtype")
-        else:
-            with contextlib.closing(self._made()) as engine:
-                assert isinstance(engine, LocalEngine)
-                engine.check()
+        dtype = same[0].get("dtype") if same else None
+        if not same:
+            engine: Any = self._made()
+            with contextlib.closing(engine), contextlib.suppress(InputError):
+                if self.cluster is None:
+                    engine.check()  # what cannot be asked here is refused when it is to be asked
                 dtype = engine.dtype
         self.options = self.options.model_copy(update={"dtype": dtype})
 

@@ -136,12 +136,12 @@ def run_folder(config: ExperimentConfig) -> Path:
 def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
     """The config with the dtype that its model computes in: the one that its run began with, else this machine's.
 
-    With a cluster, its machines pick it; without PyTorch, nothing is computed here.
+    For a cluster, too, the machine of the command picks it. Without PyTorch, nothing is computed.
 
     Raises:
         InputError: on a GPU, a checkpoint that cannot be read, which states its dtype.
     """
-    if config.model.dtype != "auto" or config.cluster is not None or find_spec("torch") is None:
+    if config.model.dtype != "auto" or find_spec("torch") is None:
         return config
     run = RunDirectory(run_folder(config))
     begun = run.config().get("model") if (run.folder / "config.yaml").is_file() else None
