@@ -6,6 +6,7 @@ An NVIDIA GPU that PyTorch cannot use is an error, never a reason to train on th
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
@@ -105,6 +106,11 @@ def now() -> str:
 
 def versions() -> dict[str, str]:
     """The installed versions of the packages that a result depends on."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
     installed = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
     for package in _BASIS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -25,9 +26,19 @@ def render(template: str, style: str, script: str | None = None, **values: Any) 
 
     The template's policy (Content-Security-Policy) allows just those two, by their hashes.
     """
+    for name, file in (("style", style), ("script", script)):
+        if file is not None:
+            text = (_TEMPLATES / file).read_text(encoding="utf-8")
+            values |= {name: text, f"{name}_hash": _hash(text)}
+    return _environment().get_template(template).render(**values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Compiles each template once."""
     import jinja2
 
-    environment: jinja2.Environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -35,11 +46,6 @@ def render(template: str, style: str, script: str | None = None, **values: Any) 
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name, file in (("style", style), ("script", script)):
-        if file is not None:
-            text = (_TEMPLATES / file).read_text(encoding="utf-8")
-            values |= {name: text, f"{name}_hash": _hash(text)}
-    return environment.get_template(template).render(**values)
 
 
 def tables_page(title: str, warnings: Sequence[str], tables: Sequence[Table], figure: str | None = None) -> str:
