@@ -30,7 +30,8 @@ venv: $(DEV)
 demo: $(RUNTIME)
 	$(BIN)/python recipes/alpaca_emo.py --config demo
 
-# Tiny models, and the demo once on real parts.
+# Tiny models, and the demo once on real parts. What they write lies in memory, where nothing waits for a disk.
+test: export PYTEST_DEBUG_TEMPROOT ?= $(if $(wildcard /dev/shm/.),/dev/shm)
 test: $(DEV)
 	$(PYTEST) -m "not slow and not full"
 

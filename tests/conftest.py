@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -68,6 +71,38 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take what a worker has loaded, and its tests, out of the garbage collector's sight.
+
+    Each training ends with two full collections, of which one takes half a second with the libraries in memory.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and session.items:
+        for library in ("transformers.trainer", "trl", "peft", "datasets", "matplotlib.figure"):
+            importlib.import_module(library)
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drawn_once() -> Iterator[None]:
+    """A figure is not drawn again of data that an earlier test has drawn, except in tests of how figures are drawn."""
+    from instruct.reporting.figures.canvas import Drawing
+
+    draw, drawn = Drawing._drawn, {}
+
+    def draw_once(drawing: Drawing, *kinds: str, **about: str) -> dict[str, bytes]:
+        if re.search("test_figures|reproducible", os.environ.get("PYTEST_CURRENT_TEST", "")):
+            return draw(drawing, *kinds, **about)
+        key = drawing._digest(), kinds, tuple(about.items())
+        if key not in drawn:
+            drawn[key] = draw(drawing, *kinds, **about)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Drawing, "_drawn", draw_once)
+        yield
 
 
 @pytest.fixture(scope="session")
