@@ -29,7 +29,7 @@ from instruct.base.machine import machine
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 # By name a call; "PLAIN" and "ROWS" are files of `written_files`.
-SHORT = ["--model.dtype", "float32", "--train.report_to", "none"]
+SHORT = ["--train.report_to", "none"]
 FEW = [*SHORT, "--train.max_steps", "4", "--until", "train"]
 OBJECTIVES = ["--objectives", "mle,emo,gem", "--rates", "1e-4", "--testing", "8", "--choosing", "6"]
 CASES: dict[str, list[str]] = {
