@@ -7,14 +7,13 @@ import functools
 import hashlib
 import json
 import os
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Literal
 
 from instruct.base.errors import InstructError
 from instruct.base.files import cache_folder, write_atomically
-from instruct.base.machine import has_gpu, processor, processor_line
+from instruct.base.machine import has_gpu, least_seconds, processor, processor_line
 from instruct.base.output import warn
 
 Dtype = Literal["auto", "bfloat16", "float16", "float32"]
@@ -22,7 +21,7 @@ Dtype = Literal["auto", "bfloat16", "float16", "float32"]
 # Rows, inner and outer width of the products that are compared, the small one first: without bfloat16 instructions it
 # takes a quarter of a second, where the large one takes two.
 _PRODUCTS = ((64, 512, 512), (256, 1024, 1024))
-_SECONDS = 0.05  # of each dtype and product; the best product counts, because another process may interrupt one
+_SECONDS = 0.05  # of each dtype and product
 
 
 def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
@@ -84,9 +83,4 @@ def _seconds(dtype: Any, rows: int, inner: int, outer: int) -> float:
     import torch
 
     states, weight = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, outer, dtype=dtype)
-    best, begun = float("inf"), time.perf_counter()
-    while time.perf_counter() - begun < _SECONDS or best == float("inf"):
-        started = time.perf_counter()
-        torch.mm(states, weight)
-        best = min(best, time.perf_counter() - started)
-    return best
+    return least_seconds(lambda: torch.mm(states, weight), _SECONDS)

@@ -6,12 +6,12 @@ import contextlib
 import functools
 import math
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
+from instruct.base.machine import least_seconds
 from instruct.base.models import compute_dtype, model_path
 from instruct.engines.memory import GIB
 from instruct.objectives.built_in import WITH_ARGUMENTS
@@ -118,8 +118,8 @@ def matrix_flops(dtype: str) -> float:
             size *= 2
             a = torch.randn(size, size, device=device, dtype=getattr(torch, dtype))
             product = functools.partial(_product, a)
-            seconds = _least_seconds(product, 0.02)
-        seconds = min(seconds, _least_seconds(product, MEASURED_S))
+            seconds = least_seconds(product, 0.02)
+        seconds = min(seconds, least_seconds(product, MEASURED_S))
     return cores * 2 * size**3 / seconds
 
 
@@ -152,19 +152,7 @@ def copy_speed() -> float:
     values = torch.zeros(1 << 23, device=device)
     copied = torch.empty_like(values)
     with one_thread() if device == "cpu" else contextlib.nullcontext():
-        return cores * 2 * values.nbytes / _least_seconds(lambda: copied.copy_(values)[-1].item(), MEASURED_S)
-
-
-def _least_seconds(work: Callable[[], object], measured: float) -> float:
-    """Of a call: the least of two or more, in `measured` seconds of CPU time, after one that sets up the device."""
-    work()
-    times: list[float] = []
-    used = time.process_time()
-    while len(times) < 2 or time.process_time() - used < measured:
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+        return cores * 2 * values.nbytes / least_seconds(lambda: copied.copy_(values)[-1].item(), MEASURED_S)
 
 
 def trained_tokens(lengths: Sequence[int], arguments: Any) -> float:

@@ -44,10 +44,15 @@ ZERO_PARITY = {"zero2": list(CASES), "zero3": list(CASES)}
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A command in a process group of its own; its output goes to FOLDER/log."""
+    """A command in a process group of its own; its output goes to FOLDER/log, with the stack of a process that dies."""
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdout=log, stderr=log, cwd=folder, start_new_session=True
+            [sys.executable, "-m", *arguments],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
         )
 
 
@@ -57,7 +62,8 @@ def finish(process: subprocess.Popen[bytes], folder: Path, timeout: float = 300)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         code = "killed: it hung"
-    assert code == 0, (folder / "log").read_text(errors="replace")[-6000:]
+    log = (folder / "log").read_text(errors="replace")
+    assert code == 0, (log.rpartition("Traceback (most recent call last):")[0] or log)[-6000:]  # not the launcher's
 
 
 def start_workers(folder: Path, *wanted: str) -> subprocess.Popen[bytes]:
