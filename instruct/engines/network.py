@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError
+from instruct.base.networks import Head, load_network
 from instruct.engines.local import LocalEngine
 from instruct.engines.memory import free_memory
 from instruct.engines.weights import unreadable
@@ -51,27 +52,19 @@ class NetworkEngine(LocalEngine):
     def _loaded(self) -> Any:
         """The network with its weights."""
 
-    def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        """What `auto_class` loads from the model's weights.
+    def _read(self, head: Head = "words", **more: Any) -> Any:
+        """The network in the model's weights, see `load_network`.
 
         Raises:
             InputError: they cannot be read, or are not whole.
         """
         model, revision = self._safetensors()
-        settings = {"dtype": self.dtype, "trust_remote_code": False, "use_safetensors": True, **more}
         try:
-            network, loading = auto_class.from_pretrained(
-                model, revision=revision, output_loading_info=True, **settings
-            )
+            return load_network(model, revision, head, **{"dtype": self.dtype, **more})
+        except InputError as error:
+            raise InputError(f"{self.options.subject}: {error}") from error
         except Exception as error:  # a torn file, an unknown architecture, ...
             raise unreadable(self.options.model, error) from error
-        if missing := sorted(loading["missing_keys"]):
-            remedy = "choose a model that was trained with its head" if self.options.reward else "check the folder"
-            raise InputError(
-                f"{self.options.subject}: {self.options.model} has no {one_line(missing[0], 60)}, which would be "
-                f"random; {remedy}"
-            )
-        return network
 
     def close(self) -> None:
         """Drop the model."""

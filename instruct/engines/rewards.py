@@ -5,7 +5,6 @@ Reward models that were trained as PEFT adapters are merged into their base mode
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import folder_made_of, model_path, whole_folder
+from instruct.base.networks import Head, load_adapter, load_network, quiet_loading
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import EngineOptions, Prompt, Request
@@ -98,16 +98,14 @@ class RewardEngine(NetworkEngine):
             )
 
     def _loaded(self) -> Any:
-        from transformers import AutoModelForSequenceClassification
-
-        network = self._from_pretrained(AutoModelForSequenceClassification)
+        network = self._read("score")
         if hasattr(network, "score"):
             network.score.float()
         return network
 
-    def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        with _quiet_loading():
-            return super()._from_pretrained(auto_class, **more)
+    def _read(self, head: Head = "words", **more: Any) -> Any:
+        with quiet_loading():
+            return super()._read(head, **more)
 
     def tokens(self, prompt: Prompt) -> int:
         """The length of a prompt and its answer in the model's tokens."""
@@ -214,34 +212,18 @@ def _merged_folder(subject: str, adapter: Path) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """transformers does not list missing weights, which the caller checks."""
-    from transformers.utils import logging
-
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
 def _merged(subject: str, adapter: Path, config: Any) -> tuple[Any, Any]:
     """The whole model with its head, and its tokenizer."""
     import torch
-    from peft import PeftModel
     from safetensors import safe_open
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     name, revision = str(config.base_model_name_or_path), config.revision
     try:
         base = model_path(name)
-        with _quiet_loading():
-            settings = {"num_labels": 1, "dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
-            network, loading = AutoModelForSequenceClassification.from_pretrained(
-                base, revision=revision, output_loading_info=True, **settings
-            )
+        new: list[str] = []
+        with quiet_loading():
+            network = load_network(base, revision, "score", new_head=new, num_labels=1, dtype=torch.float32)
         dtype = AutoConfig.from_pretrained(base, revision=revision).dtype or torch.float32
         with_tokenizer = adapter if (adapter / "tokenizer_config.json").is_file() else base
         tokenizer = AutoTokenizer.from_pretrained(with_tokenizer, trust_remote_code=False)
@@ -252,13 +234,15 @@ def _merged(subject: str, adapter: Path, config: Any) -> tuple[Any, Any]:
         ) from error
     with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
         saved = list(file.keys())
-    for head in loading["missing_keys"]:  # random, unless the adapter has it
+    for head in new:  # random, unless the adapter has it
         if not any(name.endswith(f".{head}") for name in saved):
             raise InputError(
                 f"{subject}: {adapter} has no {head}, which its scores need; train it with modules_to_save: [score]"
             )
     try:
-        network = PeftModel.from_pretrained(network, str(adapter)).merge_and_unload()
+        network = load_adapter(network, adapter).merge_and_unload()
+    except InputError:
+        raise
     except (ValueError, RuntimeError, KeyError) as error:
         raise InputError(
             f"{adapter}: does not fit its base model {one_line(base, 100)} ({one_line(error, 150)}); save it again"

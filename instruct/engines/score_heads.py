@@ -126,9 +126,7 @@ class StatesEngine(RewardEngine):
             )
 
     def _loaded(self) -> Any:
-        from transformers import AutoModel
-
-        network = self._from_pretrained(AutoModel)
+        network = self._read("states")
         network.layers = network.layers[: max(self.reading.layers, default=1)]  # later blocks are not read
         network.config.num_hidden_layers = len(network.layers)
         return network

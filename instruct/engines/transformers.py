@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.networks import load_adapter
 from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
@@ -67,7 +68,7 @@ class TransformersEngine(NetworkEngine):
                 load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=getattr(torch, self.dtype)
             )
             quantization = {"quantization_config": config, "device_map": {"": 0}}
-        network = self._from_pretrained(transformers.AutoModelForCausalLM, **quantization)
+        network = self._read(**quantization)
         # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
         network.generation_config = transformers.GenerationConfig()
         return network
@@ -85,16 +86,13 @@ class TransformersEngine(NetworkEngine):
             yield network
 
     def _switch_on(self, adapter: str) -> None:
-        from peft import PeftModel
-
         if adapter not in self._adapters:
             name = f"adapter{len(self._adapters)}"
             try:
-                # autocast_adapter_dtype would keep the adapter in float32, which vLLM does not
-                if self._peft is None:
-                    self._peft = PeftModel.from_pretrained(self.network, adapter, name, autocast_adapter_dtype=False)
-                else:
-                    self._peft.load_adapter(adapter, name, autocast_adapter_dtype=False)
+                self._peft = load_adapter(self._peft or self.network, adapter, name)
+            except InputError:
+                self.close()  # an adapter that does not fit has changed the network
+                raise
             except Exception as error:
                 reason = one_line(f"{type(error).__name__}: {error}")
                 raise InputError(

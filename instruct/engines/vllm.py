@@ -139,6 +139,8 @@ class VLLMClient:
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             message = one_line(f"{reply['error']}: {reply['message']}")
+            if reply["error"] == "InputError":  # our own, whole
+                raise InputError(reply["message"])
             if "adapter" in reply:
                 raise InputError(
                     f"{reply['adapter']}: vLLM cannot serve this adapter ({message}); merge it into its base"
@@ -261,12 +263,14 @@ class VLLMEngine(InVLLM):
         return self._in_batches(requests, self.batch) if self.batch else self._in_a_stream(iter(requests))
 
     def _resolved(self, request: Request) -> Request | Failure:
-        if request.scored is not None and self.options.adapters and not self._merges():
+        row = super()._resolved(request)
+        several = request.scored is not None and len(row.prompt) - request.scored > 1 if isinstance(row, Request) else 0
+        if several and self.options.adapters and not self._merges():
             raise InputError(
                 f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the engine "
                 "out for tasks that score it"
             )
-        return super()._resolved(request)
+        return row
 
     def _merges(self) -> bool:
         """Whether vLLM merges adapters, as it may on a CPU, where its layers for them cannot score given text."""

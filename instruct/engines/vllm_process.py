@@ -90,17 +90,26 @@ def _start(start: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
 
     arguments, merged = for_platform(start["arguments"]), None
     about: dict[str, Any] = {"engine": f"vllm {vllm.__version__} {current_platform.device_type}", "unmerged": None}
-    if start["adapters"] and current_platform.is_cpu():
+    if start["adapters"]:
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the package that this file is part of
+        from instruct.base.errors import InputError
+        from instruct.base.networks import check_adapter
         from instruct.engines.merged import MergedAdapters
 
+        model, revision, adapters = arguments["model"], arguments["revision"], start["adapters"]
         try:
-            if arguments.get("tensor_parallel_size", 1) > 1:
+            if not current_platform.is_cpu():
+                for adapter in adapters:  # vLLM itself says nothing of a tensor that has no place
+                    check_adapter(model, revision, adapter)
+            elif arguments.get("tensor_parallel_size", 1) > 1:
                 raise ValueError("several processes share the weights")
-            merged = MergedAdapters(arguments["model"], arguments["revision"], start["adapters"])
+            else:
+                merged = MergedAdapters(model, revision, adapters)
+        except InputError:
+            raise
         except Exception as error:  # whatever PEFT makes of an adapter that vLLM may yet serve
-            about["unmerged"] = f"{type(error).__name__}: {error}"
-        else:
+            about["unmerged"] = f"{type(error).__name__}: {error}" if current_platform.is_cpu() else None
+        if merged:
             arguments = {name: value for name, value in arguments.items() if "lora" not in name}
     return vllm.LLM(**arguments), merged, {**about, "merged": merged is not None}
 
@@ -128,7 +137,10 @@ def _cache_gib(arguments: dict[str, Any]) -> int:
 
     length, rows = arguments.get("max_model_len") or -1, arguments.get("max_num_seqs")
     config = AutoConfig.from_pretrained(arguments["model"], revision=arguments.get("revision")).get_text_config()
-    heads, size = getattr(config, "num_attention_heads", None), getattr(config, "head_dim", None)
+    try:
+        heads, size = getattr(config, "num_attention_heads", None), getattr(config, "head_dim", None)
+    except RuntimeError:  # other numbers in each layer
+        return MOST_CACHE_GIB
     if length < 0 or not rows or not heads:  # as many tokens as there is memory for, or another kind of network
         return MOST_CACHE_GIB
     size = size or config.hidden_size // heads
@@ -152,16 +164,21 @@ def _arguments(request: dict[str, Any], loras: dict[str | None, Any]) -> dict[st
             thinking_token_budget=request.get("thinking_budget"),
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
-            logprob_token_ids=request.get("logprob_token_ids"),
+            logprob_token_ids=request.get("logprob_token_ids") or _last_token(row, loras),
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             detokenize=bool(row["stop"]),
-            prompt_logprobs=None if row["scored"] is None else 1,
+            prompt_logprobs=None if row["scored"] is None or _last_token(row, loras) else 1,
         )
         for row in rows
     ]
-    prompts = [{"prompt_token_ids": row["prompt"]} for row in rows]
+    prompts = [{"prompt_token_ids": row["prompt"][:-1] if _last_token(row, loras) else row["prompt"]} for row in rows]
     adapters = [loras[row["adapter"]] for row in rows]
     return {"prompts": prompts, "sampling_params": params, "lora_request": adapters, "use_tqdm": False}
+
+
+def _last_token(row: dict[str, Any], loras: dict[str | None, Any]) -> list[int] | None:
+    """The one token that is scored, if it has to be asked as a reply: with LoRA layers, vLLM scores no prompts."""
+    return row["prompt"][-1:] if row["scored"] is not None and any(loras.values()) else None
 
 
 def _prompt_scores(output: Any) -> list[tuple[float, bool]] | None:
@@ -187,7 +204,8 @@ class _Rows:
     def __init__(self, llm: Any, loras: dict[str | None, Any], merged: Any) -> None:
         self._llm, self._loras, self._merged = llm, loras, merged
         self._waiting: deque[dict[str, Any]] = deque()
-        self._running: dict[str, tuple[int, list[int] | None]] = {}  # numbers and labels, by vLLM's ids
+        # By vLLM's ids: numbers, labels, and the token that is scored as a reply.
+        self._running: dict[str, tuple[int, list[int] | None, list[int] | None]] = {}
 
     def add(self, request: dict[str, Any]) -> None:
         """Take the rows of a line; with merged adapters, each part of a line has one."""
@@ -211,7 +229,7 @@ class _Rows:
             request = self._waiting.popleft()
             labels = request.get("logprob_token_ids")
             for id_, row in zip(_enqueue(self._llm, request, self._loras), request["rows"], strict=True):
-                self._running[id_] = row["number"], labels
+                self._running[id_] = row["number"], labels, _last_token(row, self._loras)
         return [_finished(output, *self._running.pop(output.request_id)) for output in engine.step() if output.finished]
 
 
@@ -226,11 +244,15 @@ def _generate(rows: _Rows, request: dict[str, Any], requests: queue.Queue[dict[s
             _reply(replies, {"finished": finished})
 
 
-def _finished(output: Any, number: int, labels: list[int] | None) -> tuple[Any, ...]:
+def _finished(output: Any, number: int, labels: list[int] | None, last: list[int] | None) -> tuple[Any, ...]:
     """Number, tokens, finish reason and prompt's scores; with labels, their log-probabilities as the first token."""
     done = output.outputs[0]
     logprobs = labels and [done.logprobs[0][token].logprob for token in labels]
-    return number, list(done.token_ids), done.finish_reason, _prompt_scores(output), logprobs
+    scores: list[Any] | None = _prompt_scores(output)
+    if last:
+        before = [None] * (len(output.prompt_token_ids) - 1)
+        scores = [*before, (done.logprobs[0][last[0]].logprob, done.token_ids[0] == last[0])]
+    return number, list(done.token_ids), done.finish_reason, scores, logprobs
 
 
 def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from instruct.base.replies import Completion
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
+from instruct.engines.canary import FILE, check_weights_that_answer, read_canary
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, make_engine
@@ -189,9 +190,12 @@ def _ask(
         try:
             version = engine.start()
             unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
+            checked = {  # the first to answer last: its adapter is then in its place
+                kept: _check_weights(plan, engine, version, model.dtype) for kept, plan in reversed(unfinished.items())
+            }
             for kept in unfinished:
                 kept.workers = engine.workers
-                kept.start(version)
+                kept.start(version, checked[kept])
                 if len(kept.missing) == len(kept.batches):
                     (folder / f"{kept.system}.json").unlink(missing_ok=True)  # replies to something else
 
@@ -207,6 +211,23 @@ def _ask(
                     _warn_of_budget(kept, work.thinking_budget)
         finally:
             engine.close()
+
+
+def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str) -> str | None:
+    """What came of comparing the weights that answer with those that were trained; None: nothing was trained.
+
+    With the same engine, it is not done again.
+
+    Raises:
+        InputError: they are not.
+    """
+    if plan.system.source is None:
+        return None
+    if plan.kept.engine == version and plan.kept.weights:
+        return plan.kept.weights
+    if (canary := read_canary(plan.system.source)) is None:
+        return f"not checked: no {FILE} is beside the weights"
+    return check_weights_that_answer(engine, canary, plan.adapter, dtype, f"system {plan.system.name}")
 
 
 def _request(planned: _Planned, place: int, prompt: _Asked, room: int | None) -> Request:
@@ -281,7 +302,9 @@ def _with_weights(
             f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
             "known; leave it out"
         )
-    wanted = config.max_model_len or max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
+    canaries = filter(None, (read_canary(plan.system.source) for plan in served))
+    longest = max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
+    wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in canaries)])
     room = min(wanted, context or wanted)
     for key, own in works.items():
         _check_room(own, prompts[key], room)

@@ -31,6 +31,7 @@ class ReplyStats:
         truncated: replies that were cut at their length limit.
         mean_tokens: without end tokens and thinking; None if a server did not count those of every reply.
         mean_thinking_tokens: of all replies, with the marks around it; None if none of them thought.
+        weights: "checked": those that answered are those that were trained; "not checked: " and why; None: not trained.
         engine: its name, version and device.
         minutes: of the batches, over all calls that asked them, without the engine's start.
         workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
@@ -46,10 +47,11 @@ class ReplyStats:
     minutes: float
     workers: dict[str, Any] = field(default_factory=dict)
     mean_thinking_tokens: float | None = None
+    weights: str | None = None
 
     def record(self) -> dict[str, Any]:
         """What a run's step records; what did not happen is left out."""
-        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens")
+        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights")
         return {name: value for name, value in vars(self).items() if value or name not in may_be_missing}
 
 
@@ -104,6 +106,7 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
         math.fsum(kept.minutes for kept in turns),
         turns[0].workers,
         thought / replies if known and thought else None,
+        turns[0].weights,
     )
 
 

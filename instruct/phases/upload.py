@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.output import say
+from instruct.engines.canary import FILE as CANARY
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -104,9 +105,8 @@ def push_systems(run: RunDirectory, names: dict[str, str], private: bool | None 
     full_names = create_repositories(names.values(), private)
     for system, repository in zip(names, full_names, strict=True):
         folder = run.adapters / system
-        files: dict[str, Any] = {
-            str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()
-        }
+        kept = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != CANARY)  # training text
+        files: dict[str, Any] = {str(path.relative_to(folder)): path for path in kept}
         if system in cards:
             files["README.md"] = cards[system].encode()
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=file) for name, file in files.items()]

@@ -69,7 +69,8 @@ class SystemReport(Record):
     """The answers of one system. Tokens and `truncated` (at the length limit) are None for answers from elsewhere.
 
     `generator`: who made them, as the answers say. `mean_tokens` are without thinking, which `mean_thinking_tokens`
-    counts; the key is left out if there was none.
+    counts; the key is left out if there was none. `weights`: "checked" if those that answered were found to be those
+    that were trained, or "not checked: " and why; left out for the base and for answers from elsewhere.
     """
 
     name: str
@@ -81,6 +82,7 @@ class SystemReport(Record):
     mean_thinking_tokens: float | None = Field(default=None, exclude_if=lambda tokens: tokens is None)
     truncated: int | None
     engine: str | None
+    weights: str | None = Field(default=None, exclude_if=lambda checked: checked is None)
     health: Health
 
 

@@ -232,6 +232,7 @@ def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers
             n=len(file.rows),
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
             engine=made.get("engine"),
+            weights=made.get("weights"),
             health=health,
         )
     return systems
@@ -288,6 +289,7 @@ def answers_table(report: ReportData) -> Table:
         Column("system", "name", text=True),
         Column("generator", text=True),
         Column("engine", text=True, when="known"),
+        Column("weights", text=True, when="known"),
         Column("answers", "n"),
         Column("no answer", "health.failed", when="known"),
         Column("mean tokens", "mean_tokens", when="known"),

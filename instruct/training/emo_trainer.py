@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
+from instruct.base.networks import check_whole, record_class
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_columns, check_head, check_parallelism
@@ -80,6 +81,9 @@ class EMOTrainer(SFTTrainer):
             args = EMOConfig(**values)
         check_arguments(args)
         use_one_device(args, loads_model=isinstance(model, str))
+        if isinstance(model, str):
+            loading = args.model_init_kwargs or {}
+            check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
         mask_pictures(args, kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None))
         try:
             super().__init__(model, args, *positional, **kwargs)
@@ -95,7 +99,10 @@ class EMOTrainer(SFTTrainer):
         self.model_accepts_loss_kwargs = True
         self._exchange_float32()
 
-        base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        base = self.model
+        if hasattr(base, "get_base_model"):
+            record_class(base)
+            base = base.get_base_model()
         objective = args.make_objective()
         head = output_head(base)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None

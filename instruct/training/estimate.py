@@ -13,6 +13,7 @@ from typing import Any
 from instruct.base.errors import InputError
 from instruct.base.machine import least_seconds
 from instruct.base.models import compute_dtype, model_path
+from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
 from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.objective import BASE
@@ -80,25 +81,32 @@ def shape_of(loaded: Any, name: str) -> ModelShape:
         InputError: it is not a causal language model.
     """
     import torch
-    from transformers import AutoModelForCausalLM
 
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(loaded)
-    except ValueError:
+            model = new_network(loaded)
+        words, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    except (ValueError, AttributeError):
         raise InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model") from None
     text = loaded.get_text_config()
-    ends = {id(end.weight): end.weight.numel() for end in (model.get_input_embeddings(), model.get_output_embeddings())}
-    heads = text.num_attention_heads
-    width = getattr(text, "head_dim", None) or text.hidden_size // heads
+    layers = getattr(text, "num_hidden_layers", None) or 1
     return ModelShape(
-        outside=sum(ends.values()),
+        outside=sum(weight.numel() for weight in {id(end): end for end in (words, head)}.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        layers=text.num_hidden_layers,
-        hidden=text.hidden_size,
-        vocabulary=text.vocab_size,
-        state=2 * (getattr(text, "num_key_value_heads", None) or heads) * width,
+        layers=layers,
+        hidden=getattr(text, "hidden_size", None) or words.shape[1],
+        vocabulary=len(head),
+        state=sum(map(_state, getattr(text, "per_layer_config", None) or [text] * layers)) // layers,
     )
+
+
+def _state(layer: Any) -> int:
+    """The keys and values of a token in a layer with this config; 0 if it says nothing of attention."""
+    heads = getattr(layer, "num_attention_heads", None)
+    if not heads:
+        return 0
+    width = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+    return 2 * (getattr(layer, "num_key_value_heads", None) or heads) * width
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from instruct.base.errors import InputError
 from instruct.base.files import replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
+from instruct.base.networks import load_adapter, load_network
 from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
@@ -24,8 +25,6 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         InputError: an unknown system, or one that is not an adapter.
     """
     import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
 
     names = [system] if system else list(config.trained)
     merged = []
@@ -36,10 +35,10 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         check_weights(run, name)
         arguments = {**model_arguments(config), "dtype": torch.float32}
         try:
-            base = AutoModelForCausalLM.from_pretrained(model_path(config.model.name), **arguments)
+            base = load_network(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
-        model = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+        model = load_adapter(base, adapter).merge_and_unload()
         model = model.to(getattr(torch, compute_dtype(config.model)))
         folder = run.folder / "merged" / name
         making = folder.with_name(f".{name}.making")

@@ -16,9 +16,10 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import pad
 
-from instruct.base.errors import one_line
+from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
+from instruct.base.networks import load_network
 from instruct.objectives.objective import BASE
 from instruct.objectives.torch_kernels import Reference, TopReference
 from instruct.training.head import head_of
@@ -71,14 +72,12 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
 
 
 def _loaded(name: str, model: Any, tokenizer: Any, device: Any) -> Any:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     try:
         words = AutoTokenizer.from_pretrained(model_path(name), trust_remote_code=False)
-        other = AutoModelForCausalLM.from_pretrained(
-            model_path(name), dtype=model.dtype, use_safetensors=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError) as error:
+        other = load_network(model_path(name), dtype=model.dtype)
+    except (InputError, OSError, ValueError, KeyError) as error:
         raise ValueError(f"reference model {name}: cannot be loaded ({one_line(error, 200)}); check the name") from None
     if words.get_vocab() != tokenizer.get_vocab():
         raise ValueError(f"reference model {name}: has another tokenizer; use a model that shares it")

@@ -14,8 +14,10 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import compute_dtype, model_path
+from instruct.base.networks import new_network
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
+from instruct.engines.canary import Canary
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp
@@ -193,7 +195,7 @@ def make_trainer(
 def random_model(config: TrainingOptions, arguments: Any) -> Any:
     """A model of the config's architecture with random weights, drawn with the arguments' seed."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, set_seed
+    from transformers import AutoConfig, set_seed
 
     chosen = arguments.model_init_kwargs
     arguments.model_init_kwargs = None  # of a model that the trainer would load
@@ -202,7 +204,7 @@ def random_model(config: TrainingOptions, arguments: Any) -> Any:
         **{name: chosen[name] for name in ("revision", "trust_remote_code") if name in chosen},
     )
     set_seed(arguments.seed)
-    return AutoModelForCausalLM.from_config(
+    return new_network(
         loaded,
         dtype=getattr(torch, chosen["dtype"]),
         attn_implementation=chosen.get("attn_implementation"),
@@ -256,12 +258,14 @@ def train_system(
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     restart_peak()
     with recorded as results:
-        trainer = _trained(config, name, run, data, arguments, checkpoint, watch)
+        trainer, canary = _trained(config, name, run, data, arguments, checkpoint, watch)
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
+            if canary:
+                canary.save(making)
             results |= _finished(config, name, data, trainer, making, train)
             replace_folder(final, making)
         del trainer
@@ -352,8 +356,9 @@ def _trained(
     arguments: Any,
     checkpoint: str | None,
     watch: Watch | None,
-) -> Any:
-    """The trainer, after training from the checkpoint or from the start."""
+) -> tuple[Any, Canary | None]:
+    """The trainer, after training from the checkpoint or from the start, and its canary."""
+    from instruct.training.canary import KeepCanary, canary_text
     from instruct.training.checkpoints import RecordHashes
     from instruct.training.evaluation import WriteSamples, samples_of
 
@@ -367,11 +372,13 @@ def _trained(
         samples = samples_of(data.eval_encoded, config.data.eval_samples)
         trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
     trainer.add_callback(RecordHashes())
+    kept = KeepCanary(trainer, canary_text(data.encoded), compute_dtype(config.model))
+    trainer.add_callback(kept)
     if watch:
         trainer.add_callback(watch(trainer))
     with run_of_its_own(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
-    return trainer
+    return trainer, kept.made
 
 
 def _finished(

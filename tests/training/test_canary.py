@@ -1,0 +1,97 @@
+"""The text that training keeps: its scores are those of the trained weights, whatever interrupts the training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from instruct.base.files import sha256_of
+from instruct.engines.canary import read_canary
+from instruct.training.canary import LEAST, MOST
+
+
+def scores(network, canary) -> list[float]:
+    with torch.no_grad():
+        logs = network.eval()(input_ids=torch.tensor([canary.ids])).logits[0].log_softmax(-1)
+    return [float(logs[place - 1, canary.ids[place]]) for place in canary.places]
+
+
+@pytest.fixture
+def experiment(tiny_experiment):
+    """A config that trains so much that its weights are known again."""
+    tiny_experiment["judges"], tiny_experiment["comparisons"] = [], []
+    tiny_experiment["train"] |= {"max_steps": 4, "learning_rate": 0.05, "save_steps": 2}
+
+    def write(**changes) -> Path:
+        Path("mine.yaml").write_text(yaml.safe_dump({**tiny_experiment, **changes}))
+        return Path("mine.yaml")
+
+    return write
+
+
+@pytest.mark.parametrize("lora", [{"r": 2}, None], ids=["lora", "full"])
+def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_experiment, instruct, lora):
+    train = {**tiny_experiment["train"], "learning_rate": 0.05 if lora else 0.01}
+    code, _, error = instruct("run", experiment(lora=lora, train=train), "--until", "answer")
+    assert code == 0, error
+    folder = Path("runs/mine/adapters/emo")
+    canary = read_canary(folder)
+    assert LEAST <= len(canary.places) <= MOST
+    network = AutoModelForCausalLM.from_pretrained(tiny_experiment["model"]["name"], dtype=torch.float32)
+    assert canary.base == pytest.approx(scores(network, canary), abs=1e-5)
+    trained = PeftModel.from_pretrained(network, folder) if lora else AutoModelForCausalLM.from_pretrained(folder)
+    assert canary.trained == pytest.approx(scores(trained, canary), abs=1e-5)
+    results = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]["answers"]["results"]
+    assert results["emo"]["weights"] == "checked"
+
+
+def test_a_training_that_is_resumed_keeps_what_it_began_with(experiment, instruct, tmp_path, monkeypatch):
+    from instruct.training.canary import KeepCanary
+
+    class Stop(Exception):
+        pass
+
+    def stop(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise Stop
+
+    path = experiment()
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(KeepCanary, "on_step_end", stop)
+        instruct("train", path, "--name", "two")
+    for name in ("one", "two"):
+        assert instruct("train", path, "--name", name)[0] == 0
+    one, two = (read_canary(Path(f"runs/{name}/adapters/emo")) for name in ("one", "two"))
+    assert one == two
+    assert one.base != one.trained
+
+
+def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instruct):
+    """As if a server had loaded another adapter: the files' hashes are right, and no answer is written."""
+    assert instruct("train", experiment())[0] == 0
+    run = Path("runs/mine")
+    path = run / "adapters" / "emo" / "adapter_model.safetensors"
+    save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(path).items()}, path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["steps"]["train/emo"]["results"]["sha256"][path.name] = sha256_of(path)
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    code, _, error = instruct("generate", run)
+    assert code == 2
+    assert error.strip().splitlines()[-1].startswith("instruct: system emo: what answers is not what was trained: ")
+    assert not (run / "outputs" / "emo.json").exists()
+
+    (run / "adapters" / "emo" / "canary.json").unlink()
+    del manifest["steps"]["train/emo"]["results"]["sha256"]["canary.json"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert instruct("generate", run)[0] == 0
+    answers = json.loads((run / "manifest.json").read_text())["steps"]["answers"]["results"]["emo"]
+    assert answers["weights"] == "not checked: no canary.json is beside the weights"
+    shutil.rmtree(run)
