@@ -46,7 +46,7 @@ class KeptReplies:
         self.weights: str | None = None  # what came of comparing those that answer with those that were trained
         self.workers: dict[str, dict[str, Any]] = {}  # the processes of a cluster that were asked, see `Engine`
         self.batches = range(0, -(-len(prompts) // size))
-        self._checked = folder / f"{system}.weights.json"
+        self._checked = folder / f"{system}.checked"
         self._path, self._journal = folder / f"{system}.replies.sqlite", folder / f"{system}.batches.jsonl"
         self._fingerprint, self._prompts, self._size = fingerprint, prompts, size
         self._seconds: dict[int, float] = {}

@@ -57,6 +57,11 @@ def model_path(name: str) -> str:
         if not (folder / "config.json").is_file():
             if recipe := re.match(r"(?:\./)?runs/([a-z_]+?)(?:_smollm2)?-start(?:/|$)", name):
                 raise InputError(f"{name}: is not there yet; the recipe makes it: python recipes/{recipe[1]}.py")
+            if (folder / "adapter_config.json").is_file():
+                raise InputError(
+                    f"{name}: is an adapter, not a model; merge it into its base first: `instruct merge RUN` writes "
+                    "RUN/merged/SYSTEM"
+                )
             raise InputError(
                 f"{name}: not a model folder (no config.json); give a folder written by save_pretrained, or a hub id"
             )

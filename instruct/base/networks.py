@@ -101,21 +101,26 @@ def load_network(
     return network
 
 
-def check_whole(model: str, revision: str | None = None, trust_remote_code: bool = False) -> None:
+def check_whole(model: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Refuse a model for words whose tensors are not those of its class, from the headers of its files.
+
+    Returns:
+        The network without its weights.
 
     Raises:
         InputError: a tensor is missing, or has no place.
         Exception: transformers cannot load the model.
     """
+    import torch
     from transformers import AutoConfig
     from transformers.integrations import is_deepspeed_zero3_enabled
 
     config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
     if getattr(config, "quantization_config", None) or is_deepspeed_zero3_enabled():
-        return  # which tensors are whole is known when they are loaded, or on several machines
+        with torch.device("meta"):  # which tensors are whole is known when they are loaded, or on several machines
+            return new_network(config, trust_remote_code)
     with quiet_loading():
-        load_network(model, revision, trust_remote_code=trust_remote_code, device_map="meta")
+        return load_network(model, revision, trust_remote_code=trust_remote_code, device_map="meta")
 
 
 def load_adapter(network: Any, adapter: str | Path, name: str = "default") -> Any:
@@ -163,6 +168,17 @@ def check_adapter(model: str, revision: str | None, adapter: str | Path) -> None
     with torch.device("meta"), quiet_loading(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* is a no-op")  # of weights that are not there
         load_adapter(new_network(AutoConfig.from_pretrained(model, revision=revision)), adapter)
+
+
+def backbone_of(network: Any) -> Any:
+    """What computes the hidden states that the head takes; the network itself if it is not found.
+
+    It is where `base_model_prefix` says, except in Llama 4, whose class that sees has its language model inside.
+    """
+    if network.base_model is not network:
+        return network.base_model
+    within = getattr(network, "language_model", network)
+    return getattr(within, "model", network)
 
 
 def record_class(network: Any) -> None:

@@ -20,8 +20,8 @@ from instruct.engines.base import Engine, Request
 
 FILE = "canary.json"
 # Between the trainer and another engine, the largest difference of a token's log-probability that rounding explains:
-# twice the largest of 64 tokens of SmolLM2-135M in that dtype and in float32 (bfloat16 .28, float16 .031). A logit of 16
-# to 32 is a multiple of 1/8 in bfloat16 and of 1/64 in float16; float32 leaves room for another order of sums.
+# twice the largest of 64 tokens of SmolLM2-135M in that dtype and in float32 (bfloat16 .28, float16 .031). A logit of
+# 16 to 32 is a multiple of 1/8 in bfloat16 and of 1/64 in float16; float32 leaves room for another order of sums.
 TOLERANCES = {"float32": 0.01, "float16": 0.06, "bfloat16": 0.6}
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from instruct.base.errors import InputError, counted
 from instruct.base.files import write_atomically
 from instruct.base.models import ModelOptions, model_path
+from instruct.base.networks import backbone_of
 from instruct.base.output import progress, progress_bar, say
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
@@ -163,7 +164,7 @@ class ForwardModel:
         import torch
 
         with self.engine.adapted(self.adapter) as network:
-            states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
+            states = backbone_of(network)(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
             places = torch.arange(len(ends), device=states.device), torch.tensor(ends, device=states.device)
             values: np.ndarray = states[places].float().cpu().numpy()
         return values

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # ln p of a token; whether it is the most probable one.
 TokenScore = tuple[float, bool]
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 # Logits in float32 at a time, in numbers.
 _CHUNK = 1 << 22
 
@@ -96,8 +97,9 @@ class PrefixScorer:
 
 
 def keeps_prefixes(network: Any) -> bool:
-    """Whether a network has keys and values to keep."""
-    return not getattr(network, "_is_stateful", False)
+    """Whether a network has keys and values alone to keep: the state of a recurrent layer cannot be cut."""
+    layers = getattr(network.config.get_text_config(), "layer_types", None) or ()
+    return not getattr(network, "_is_stateful", False) and _ATTENTION.issuperset(layers)
 
 
 def _gathered(logits: torch.Tensor, targets: Sequence[int]) -> list[TokenScore]:

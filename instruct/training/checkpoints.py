@@ -51,6 +51,11 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     for checkpoint in sorted(numbers, key=numbers.__getitem__, reverse=True):
         if damage := _damage(checkpoint):
             damaged[checkpoint] = damage
+        elif not has_optimizer(checkpoint) and (checkpoint / STATE).is_file():
+            warn(
+                f"warning   {checkpoint}: has no optimizer state (save_only_model), and training cannot go on from it; "
+                "leave save_only_model out to resume"
+            )
         elif _is_complete(checkpoint, processes):
             for other, damage in damaged.items():
                 warn(f"warning   {other}: {damage}; training goes on from {checkpoint.name}, before it")
@@ -64,6 +69,11 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
             "the start"
         )
     return None
+
+
+def has_optimizer(checkpoint: Path) -> bool:
+    """Whether a checkpoint has the optimizer's state, as the Trainer, FSDP or DeepSpeed writes it."""
+    return any(checkpoint.glob("optimizer*")) or any(checkpoint.glob("global_step*"))
 
 
 def _is_complete(checkpoint: Path, processes: int) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
 from peft.utils.other import TrainableTokensWrapper
 from torch import nn
 from trl import SFTConfig
 
 from instruct.base.errors import InputError
+from instruct.base.output import warn
+from instruct.training.processes import from_main
+
+_PROBE = 16  # tokens of each of the rows that are packed to see whether a model keeps them apart
 
 
 def check_arguments(args: SFTConfig) -> None:
@@ -58,6 +63,105 @@ def check_columns(dataset: Any, text: str, name: str) -> None:
     else:
         return
     raise InputError(f"{name} dataset: its columns are {', '.join(columns)}; rename or add {needed}")
+
+
+def leave_out_what_peft_refuses(peft_config: Any, network: Any) -> None:
+    """Take the layers out of `all-linear` that PEFT has no adapter for, and say so.
+
+    Mamba's `out_proj` is computed inside a kernel; Llama 4's routers are linear layers that return two tensors.
+
+    Args:
+        peft_config: changed in place; None: no adapter.
+        network: that gets the adapter, with or without its weights.
+    """
+    if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
+        return
+    refused = {
+        name.rpartition(".")[2]
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Linear)
+        and type(module).forward is not nn.Linear.forward
+        and type(module).__module__.startswith("transformers.models.")
+    }
+    for name in ("out_proj", "conv1d"):
+        try:
+            _check_lora_target_modules_mamba(peft_config, network, name)
+        except ValueError:
+            refused.add(name)
+    if refused:
+        peft_config.exclude_modules = sorted(refused)
+        kind = network.config.model_type
+        warn(f"LoRA: {' and '.join(sorted(refused))} of {kind} stay frozen: PEFT has no adapter for them")
+
+
+def check_dataset(dataset: Any, args: SFTConfig) -> None:
+    """Refuse rows that give no step; the Trainer would end in an error about its sampler, or in none.
+
+    Raises:
+        ValueError: no data set of `datasets`, no rows, or fewer than a batch of which the last is dropped.
+    """
+    if isinstance(dataset, list | tuple):
+        raise ValueError("train_dataset is a list; give datasets.Dataset.from_list(rows)")
+    if not hasattr(dataset, "__len__"):
+        return
+    batch = args.per_device_train_batch_size * args.world_size
+    if not len(dataset):
+        raise ValueError("train_dataset has no rows; check where they come from")
+    if args.dataloader_drop_last and len(dataset) < batch and not args.packing:
+        raise ValueError(
+            f"train_dataset has {len(dataset)} rows, fewer than a batch of {batch}, and dataloader_drop_last drops "
+            "them all; lower per_device_train_batch_size, or leave dataloader_drop_last out"
+        )
+
+
+@torch.no_grad()
+def check_packing(model: Any, collator: Any, loaded_on_main_only: bool = False) -> None:
+    """Refuse to pack rows for a model whose layers do not keep them apart.
+
+    The second of two packed rows has to have the same logits whatever the first one says. Layers that carry a state
+    from token to token (Mamba, Gated DeltaNet, short convolutions), and attention that does not read position ids, let
+    the rows of a batch see each other, and their losses fall for nothing.
+
+    Args:
+        model: the causal language model, unwrapped.
+        collator: the trainer's, which packs a batch's rows.
+        loaded_on_main_only: as in `check_logits`.
+
+    Raises:
+        InputError: the logits differ.
+    """
+    problem = from_main(lambda: _leak(model, collator)) if loaded_on_main_only else _leak(model, collator)
+    if problem:
+        raise InputError(problem)
+
+
+def _leak(model: Any, collator: Any) -> str | None:
+    if any(weight.is_meta or hasattr(weight, "ds_id") for weight in model.parameters()):
+        return None  # sharded weights: no forward is computed before training
+    vocabulary, device = model.config.get_text_config().vocab_size, model.get_input_embeddings().weight.device
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    logits = []
+    try:
+        for first in (3, 5):
+            rows = [[factor * place % vocabulary for place in range(1, _PROBE + 1)] for factor in (first, 7)]
+            batch = collator([{"input_ids": ids, "labels": ids} for ids in rows])
+            tensors = {name: value.to(device) for name, value in batch.items() if isinstance(value, torch.Tensor)}
+            tensors.pop("labels")
+            if tensors["input_ids"].numel() != 2 * _PROBE or len(tensors["input_ids"]) != 1:
+                return None  # this collator packs nothing
+            logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    # Rows of equal length take the same sums; only experts, who get other tokens of the first row, sum otherwise.
+    moved, largest = float((logits[0] - logits[1]).abs().max()), float(logits[0].abs().max())
+    if moved <= 4 * torch.finfo(model.dtype).eps * largest:
+        return None
+    return (
+        f"{type(model).__name__} does not keep packed rows apart: a row's logits change by {moved:.2g} with the row "
+        "before it; set packing and padding_free to false"
+    )
 
 
 def check_head(head: nn.Module, sharded: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,7 +28,7 @@ from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES, is_own
 
 COSTS = ("fixed", "adaptive", "numeric")
-LOWER_IS_BETTER = ("ce", "eval_ce", "perplexity", "eval_perplexity")
+LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
 COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
 
 
@@ -168,6 +169,8 @@ class EMOConfig(SFTConfig):
         self._choose_metric()
         super().__post_init__()
         self._check_mask()
+        if self.max_steps == 0:
+            raise ValueError("max_steps is 0; give a number of steps, or leave it out to train num_train_epochs")
         if self.patience is not None and (self.patience < 1 or self.eval_strategy == "no"):
             raise ValueError(f"patience is {self.patience}; it must be at least 1, with eval_strategy steps or epoch")
         self.make_objective()
@@ -220,12 +223,14 @@ class EMOConfig(SFTConfig):
         compares = self.load_best_model_at_end or self.patience is not None or self.lr_scheduler_type in COMPARING
         if self.metric_for_best_model is None and compares:  # type: ignore[has-type]
             self.metric_for_best_model = "eval_ce"
-        if self.metric_for_best_model in ("loss", "eval_loss") and self.objective != "mle":
+        metric = self.metric_for_best_model
+        if metric and re.fullmatch("(.*_)?loss", metric) and self.objective != "mle":
             raise ValueError(
                 f"metric_for_best_model {self.metric_for_best_model!r} is the value of the objective "
                 f"{self.objective}, which does not say how well a model predicts; use eval_ce"
             )
-        if self.metric_for_best_model in LOWER_IS_BETTER and self.greater_is_better is None:  # type: ignore[has-type]
+        lower = metric is not None and LOWER_IS_BETTER.fullmatch(metric)
+        if lower and self.greater_is_better is None:  # type: ignore[has-type]
             self.greater_is_better = False
 
     def make_objective(self) -> Objective:

@@ -19,7 +19,16 @@ from trl import SFTConfig, SFTTrainer
 from instruct.base.networks import check_whole, record_class
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
-from instruct.training.checks import check_arguments, check_columns, check_head, check_parallelism
+from instruct.training.checkpoints import has_optimizer
+from instruct.training.checks import (
+    check_arguments,
+    check_columns,
+    check_dataset,
+    check_head,
+    check_packing,
+    check_parallelism,
+    leave_out_what_peft_refuses,
+)
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
 from instruct.training.cost import TableRecord, make_cost
 from instruct.training.emo_config import EMOConfig
@@ -80,10 +89,13 @@ class EMOTrainer(SFTTrainer):
                 values |= {"metric_for_best_model": None, "greater_is_better": None}
             args = EMOConfig(**values)
         check_arguments(args)
+        check_dataset(kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None), args)
         use_one_device(args, loads_model=isinstance(model, str))
+        network = model
         if isinstance(model, str):
             loading = args.model_init_kwargs or {}
-            check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
+            network = check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
+        leave_out_what_peft_refuses(kwargs.get("peft_config"), network)
         mask_pictures(args, kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None))
         try:
             super().__init__(model, args, *positional, **kwargs)
@@ -111,6 +123,9 @@ class EMOTrainer(SFTTrainer):
             keep_adapters_in_float32(self.model)
         check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
         check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
+        if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
+            collator: Any = self.data_collator  # type: ignore[has-type]
+            check_packing(base, collator, loaded_on_main_only=self.is_fsdp_enabled)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
         if "cost" in objective.needs:
@@ -267,6 +282,11 @@ class EMOTrainer(SFTTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
+            if not has_optimizer(Path(checkpoint)):
+                raise ValueError(
+                    f"{checkpoint}: has no optimizer state (save_only_model), so that a resumed training would differ "
+                    "from one that was not stopped; train from the start, or from a checkpoint that has it"
+                )
             self._table.check(checkpoint)
             counted = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]
             self._total_train_tokens = counted[-1] if counted else 0  # SFTTrainer would count from 0 again

@@ -36,6 +36,8 @@ class StopWithoutImprovement(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         name = f"eval_{args.metric_for_best_model.removeprefix('eval_')}"
         values = [entry[name] for entry in state.log_history if name in entry]
+        if not values:  # another set's evaluation, or one with a prefix of its own
+            return
         best = max(values) if args.greater_is_better else min(values)
         if len(values) - 1 - values.index(best) >= self.patience:
             control.should_training_stop = True

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from instruct.base.errors import InputError
+from instruct.base.networks import backbone_of
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
 from instruct.objectives.torch_kernels import AnyReference, Head
@@ -135,7 +136,12 @@ def attach_objective(
                 kwargs["labels"] = labels
             return original_forward(*args, **kwargs)
         reference = None if reference_for is None else reference_for(self, labels, *args, **kwargs)
-        backbone_output = self.base_model(*args, **kwargs)
+        backbone = backbone_of(self)
+        if backbone is not self.base_model and "pixel_values" in kwargs:
+            raise InputError(
+                f"{type(self).__name__}: its language model is trained on text alone; leave the images out"
+            )
+        backbone_output = backbone(*args, **kwargs)
         head = self.get_output_embeddings()
         aux_loss = router_loss(self, backbone_output, kwargs)
 
@@ -207,6 +213,8 @@ def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> tor
     from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
     experts = _expert_number(model, "num_experts", "num_local_experts")
+    if not experts:  # Granite 4's dense models
+        return None
     chosen = _expert_number(model, "num_experts_per_tok")
     return load_balancing_loss_func(backbone_output.router_logits, experts, chosen, inputs.get("attention_mask"))
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from instruct.base.errors import InputError
+from instruct.base.networks import backbone_of
 from instruct.training.cost import gathered
 from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, head_of, output_head, replaced_forward
 from instruct.training.processes import from_main
@@ -47,7 +48,7 @@ def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> N
 def difference(model: PreTrainedModel) -> str | None:
     """The refusal, or None if the logits agree."""
     name = type(model).__name__
-    if model.base_model is model:
+    if backbone_of(model) is model:
         return (
             f"{name}: its backbone is not where base_model_prefix ({model.base_model_prefix!r}) says; use another model"
         )
@@ -72,7 +73,7 @@ def difference(model: PreTrainedModel) -> str | None:
 
 def _agree_on_states(model: PreTrainedModel) -> bool | None:
     """Whether both make the same logits of random states; None if the forward does not call the backbone as we do."""
-    head, backbone = output_head(model), model.base_model
+    head, backbone = output_head(model), backbone_of(model)
     width = model.config.get_text_config().hidden_size
     with gathered_outside(model, backbone):
         weight = head.weight
@@ -101,7 +102,7 @@ def _agree_on_tokens(model: PreTrainedModel) -> bool | None:
     theirs = _logits(model, tokens)
     if theirs is None:
         return None
-    output = model.base_model(input_ids=tokens, use_cache=False)
+    output = backbone_of(model)(input_ids=tokens, use_cache=False)
     states = getattr(output, "last_hidden_state", None)
     return states is not None and _same(_our_logits(model, states), theirs)
 
@@ -148,7 +149,7 @@ def gathered_outside(model: PreTrainedModel, backbone: nn.Module) -> Iterator[No
 
 def _possible_reason(model: PreTrainedModel) -> str:
     """The modules and the config's keys that may change the logits."""
-    head, backbone = output_head(model), model.base_model
+    head, backbone = output_head(model), backbone_of(model)
     inside = {id(module) for part in (head, backbone) for module in part.modules()}
     modules = [
         name

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.files import replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import load_adapter, load_network
+from instruct.base.output import say, warn
+from instruct.engines.canary import read_canary
 from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
 from instruct.training.train import check_weights, model_arguments, train_options
 
+# The share of the largest logit by which those of a merged model may differ in float32: other sums, as in DoRA's norms.
+_SAME = 1e-3
+
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
-    The adapter is merged in float32, and the sum is rounded once, to the dtype that the model was trained in.
+    The adapter is merged in float32, and the sum is rounded once, to the dtype that the model was trained in; how many
+    of the changes that undoes is said. Before it is rounded, the merged model has the logits of the adapter.
 
     Raises:
-        InputError: an unknown system, or one that is not an adapter.
+        InputError: an unknown system, one that is not an adapter, or one that is another model once it is merged.
     """
     import torch
 
@@ -38,8 +46,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             base = load_network(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
-        model = load_adapter(base, adapter).merge_and_unload()
-        model = model.to(getattr(torch, compute_dtype(config.model)))
+        model = _merged(load_adapter(base, adapter), adapter, compute_dtype(config.model))
         folder = run.folder / "merged" / name
         making = folder.with_name(f".{name}.making")
         shutil.rmtree(making, ignore_errors=True)
@@ -49,6 +56,78 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         replace_folder(folder, making)
         merged.append(folder)
     return merged
+
+
+def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
+    """The network of a PeftModel in float32, its adapter merged and rounded to `dtype`."""
+    import torch
+    from peft.tuners.lora import LoraLayer
+
+    target = getattr(torch, dtype)
+    vocabulary = adapted.config.get_text_config().vocab_size
+    canary = read_canary(adapter)
+    ids = torch.tensor([canary.ids if canary else [place % vocabulary for place in range(10, 42)]])
+    expected = _logits(adapted, ids)
+    _untie(adapted)
+    changed = undone = 0
+    for name, layer in adapted.named_modules():
+        if isinstance(layer, LoraLayer):
+            before = _matrix(layer).detach().clone()
+            acts = any(bool(weight.any()) for weight in _last_factors(layer))
+            layer.merge()
+            after = _matrix(layer)
+            moved = before != after
+            if acts and not moved.any():
+                raise InputError(f"{adapter}: merging does not change {name}, which the adapter does; answer with it")
+            changed += int(moved.sum())
+            undone += int((moved & (before.to(target) == after.to(target))).sum())
+    network = adapted.merge_and_unload()
+    difference = float((_logits(network, ids) - expected).abs().max())
+    if difference > _SAME * float(expected.abs().max()):
+        raise InputError(
+            f"{adapter}: merged, its logits differ by {difference:.2g} from those of the adapter beside its base; "
+            "answer with the adapter, or train without it on the embeddings"
+        )
+    if undone:
+        share = undone / changed
+        (warn if share > 0.5 else say)(
+            f"merge     {adapter.name}: rounding to {dtype} undid {share:.1%} of the changes"
+        )
+    return network.to(target)
+
+
+def _logits(network: Any, ids: Any) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        return network.eval()(input_ids=ids, use_cache=False).logits[:, -ids.shape[1] :]
+
+
+def _untie(adapted: Any) -> None:
+    """Give a head that is tied to an embedding its own weights if that has an adapter, which the head does not see."""
+    import torch
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    network = adapted.get_base_model()
+    words, head = network.get_input_embeddings(), network.get_output_embeddings()
+    if not isinstance(words, BaseTunerLayer) or isinstance(head, BaseTunerLayer):
+        return
+    if words.get_base_layer().weight is head.weight:
+        head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
+        for config in (network.config, network.config.get_text_config()):
+            config.tie_word_embeddings = False
+
+
+def _matrix(layer: Any) -> Any:
+    """What a LoRA layer changes: a layer's weight, or a parameter such as that of all experts."""
+    return layer.get_param() if hasattr(layer, "get_param") else layer.get_base_layer().weight
+
+
+def _last_factors(layer: Any) -> Iterator[Any]:
+    """Of a LoRA layer's adapters, what is 0 before training."""
+    for factors in (layer.lora_B, layer.lora_embedding_B):
+        for factor in factors.values():
+            yield getattr(factor, "weight", factor)
 
 
 def _card(config: TrainingOptions, run: RunDirectory, name: str) -> str:

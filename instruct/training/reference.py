@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
-from instruct.base.networks import load_network
+from instruct.base.networks import backbone_of, load_network
 from instruct.objectives.objective import BASE
 from instruct.objectives.torch_kernels import Reference, TopReference
 from instruct.training.head import head_of
@@ -93,7 +93,7 @@ def reference_of(frozen: Frozen, model: Any, labels: Tensor, *args: Any, **kwarg
     with frozen(model) as other:
         trains = other.training
         other.eval()
-        states = other.base_model(*args, **kwargs).last_hidden_state.flatten(0, 1)
+        states = backbone_of(other)(*args, **kwargs).last_hidden_state.flatten(0, 1)
         head = head_of(other)
         bias = None if head.bias is None else head.bias.detach()
         head = replace(head, weight=head.weight.detach(), bias=bias)

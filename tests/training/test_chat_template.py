@@ -63,7 +63,7 @@ def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
     config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
     config.answers.generation.base_url = url
     answer_prompts(config, run)
-    (sent,) = requests()
+    sent = requests()[-1]  # after the check of the weights
     assert sent["path"] == "/v1/completions"
     assert saved.decode(sent["body"]["prompt"]) == "2024-02-29<|user|>Hi<|end|><|assistant|>"
 

@@ -12,7 +12,8 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     ElectraConfig,
-    Llama4TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
     LlamaForCausalLM,
     ModernBertDecoderConfig,
     RecurrentGemmaConfig,
@@ -100,9 +101,11 @@ def test_a_backbone_that_is_called_otherwise_is_refused(tmp_path):
 
 
 def test_a_backbone_that_cannot_be_found_is_refused():
-    config = Llama4TextConfig(**SIZES, head_dim=8, num_local_experts=2, num_experts_per_tok=1, intermediate_size_mlp=48)
-    with pytest.raises(InputError, match=r"Llama4ForCausalLM: its backbone is not where base_model_prefix \('"):
-        check_logits(made(config))
+    class Lost(GPT2LMHeadModel):
+        base_model_prefix = "nowhere"
+
+    with pytest.raises(InputError, match=r"Lost: its backbone is not where base_model_prefix \('nowhere'\)"):
+        check_logits(Lost(GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4)))
 
 
 def test_weights_that_are_elsewhere_are_checked_on_random_states_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
+from instruct.base.output import printed_log
 from instruct.training.checkpoints import last_complete_checkpoint
 from instruct.training.merge import merge_adapter
 from instruct.training.rows import load_tokenizer, load_training_rows
@@ -151,6 +153,48 @@ def test_a_merged_model_answers_like_its_adapter(tmp_path, tiny_model_folder, ro
         merge_adapter(config, run, "nobody")
 
 
+def test_a_merge_that_rounds_the_adapter_away_says_so_and_one_that_changes_nothing_is_refused(
+    tmp_path, tiny_model_folder, rows, capsys, monkeypatch
+):
+    from peft.tuners.lora import Linear
+
+    config = tiny_config(tiny_model_folder, rows, train={"max_steps": 1, "learning_rate": 1e-5, "warmup_steps": 0})
+    run = train(tmp_path / "run", config)
+    rounded = config.model_copy(update={"model": config.model.model_copy(update={"dtype": "bfloat16"})})
+    capsys.readouterr()
+    with printed_log():
+        merge_adapter(rounded, run)
+    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("merge "))
+    share = float(re.search(r"rounding to bfloat16 undid ([\d.]+)% of the changes$", line)[1])
+    assert 50 < share <= 100
+    monkeypatch.setattr(Linear, "merge", lambda *arguments, **named: None)
+    with pytest.raises(InputError, match=r"merging does not change .*_proj, which the adapter does"):
+        merge_adapter(config, run)
+
+
+def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path, rows, tiny_model_folder):
+    """The head does not see the adapter, so that one table of both would be another model."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path / "tied"
+    config = LlamaConfig.from_pretrained(tiny_model_folder, tie_word_embeddings=True)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(folder)
+    lora = {"r": 2, "target_modules": ["embed_tokens"]}
+    experiment = tiny_config(folder, rows, lora=lora, train={"max_steps": 4, "learning_rate": 0.1})
+    run = train(tmp_path / "run", experiment)
+    (merged,) = merge_adapter(experiment, run)
+    ids = torch.arange(5, 40)[None]
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        before = base(ids).logits
+        adapted = PeftModel.from_pretrained(base, str(run.adapters / "emo"))(ids).logits
+        whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)(ids).logits
+    assert (adapted - before).abs().max() > 1e-3
+    assert torch.allclose(whole, adapted, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
@@ -217,6 +261,7 @@ def test_an_incomplete_checkpoint_is_discarded(tmp_path):
     for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
+        (folder / "optimizer.pt").write_bytes(b"")
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")

@@ -1,0 +1,139 @@
+"""Rows that would leak into each other, or give no step, are refused when the trainer is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from tiny import CONFIGS, SIZES, make_trainer, tiny_model, tiny_rows
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    FalconH1Config,
+    GPT2Config,
+    Lfm2Config,
+    Mamba2Config,
+    MambaConfig,
+    OPTConfig,
+    Qwen3_5TextConfig,
+    Qwen3NextConfig,
+)
+
+from instruct.base.errors import InputError
+
+PACKING = {"packing": True, "max_length": 64}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+EXPERTS |= {"shared_expert_intermediate_size": 16}
+LAYERS = {"layer_types": ["linear_attention", "full_attention"]}
+
+
+def random_model(config: Any):
+    """Recurrent parameters, norms and biases are random, too: as they begin, some states carry nothing."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+APART = {
+    **{name: config(False) for name, config in CONFIGS.items()},
+    "gpt2": GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2),
+}
+TOGETHER = {
+    "mamba": MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=4),
+    "mamba2": Mamba2Config(vocab_size=64, hidden_size=32, num_hidden_layers=2, head_dim=16, num_heads=4, n_groups=1),
+    "qwen3_5": Qwen3_5TextConfig(**SIZES, head_dim=8, **LINEAR, **LAYERS),
+    "qwen3_next": Qwen3NextConfig(
+        **SIZES,
+        head_dim=8,
+        **LINEAR,
+        **LAYERS,
+        num_experts=4,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+    ),
+    "lfm2": Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]),
+    "falcon_h1": FalconH1Config(**SIZES, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8),
+    "opt": OPTConfig(
+        vocab_size=64, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32
+    ),
+    "bloom": BloomConfig(vocab_size=64, hidden_size=32, n_layer=2, n_head=4),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_models_whose_layers_read_position_ids_may_pack(tmp_path, name):
+    make_trainer(tmp_path, random_model(APART[name]), **PACKING)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_packing_is_refused_where_a_row_sees_the_one_before_it(tmp_path, name):
+    model = random_model(TOGETHER[name])
+    with pytest.raises(InputError, match=f"^{type(model).__name__} does not keep packed rows apart: .*; set packing"):
+        make_trainer(tmp_path, model, **PACKING)
+    make_trainer(tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "message"),
+    [
+        (Dataset.from_list([]), {}, "train_dataset has no rows"),
+        (tiny_rows(3), {"dataloader_drop_last": True}, "has 3 rows, fewer than a batch of 8"),
+        (list(tiny_rows(3)), {}, "train_dataset is a list"),
+        (None, {"max_steps": 0}, "max_steps is 0"),
+    ],
+)
+def test_rows_that_give_no_step_are_refused(tmp_path, rows, arguments, message):
+    from instruct import EMOConfig, EMOTrainer
+
+    with pytest.raises(ValueError, match=message):
+        EMOTrainer(
+            tiny_model(),
+            EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments),
+            train_dataset=tiny_rows() if rows is None else rows,
+        )
+
+
+@pytest.mark.parametrize("metric", ["eval_a_ce", "a_perplexity", "eval_ce", "b_loss"])
+def test_lower_is_better_for_every_evaluation_set(tmp_path, metric):
+    from instruct import EMOConfig
+
+    options = {"eval_strategy": "steps", "eval_steps": 1, "report_to": [], "use_cpu": True, "bf16": False}
+    config = EMOConfig(str(tmp_path), objective="mle", metric_for_best_model=metric, **options)
+    assert config.greater_is_better is False
+    if metric == "b_loss":
+        with pytest.raises(ValueError, match="'b_loss' is the value of the objective emo"):
+            EMOConfig(str(tmp_path), metric_for_best_model=metric, **options)
+
+
+def test_patience_and_the_best_weights_follow_one_of_several_evaluation_sets(tmp_path):
+    trainer = make_trainer(
+        tmp_path,
+        eval_dataset={"a": tiny_rows(3), "b": tiny_rows(4)},
+        max_steps=4,
+        learning_rate=0.5,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_a_ce",
+        patience=10,
+    )
+    trainer.train()
+    values = [entry["eval_a_ce"] for entry in trainer.state.log_history if "eval_a_ce" in entry]
+    assert len(values) == 4
+    assert trainer.state.best_metric == min(values)
+    assert "test_ce" in trainer.evaluate(trainer.eval_dataset["b"], metric_key_prefix="test")
+
+
+def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
+    arguments = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1, "save_only_model": True}
+    make_trainer(tmp_path, **arguments).train()
+    with pytest.raises(ValueError, match=r"checkpoint-1: has no optimizer state \(save_only_model\)"):
+        make_trainer(tmp_path, **arguments).train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
