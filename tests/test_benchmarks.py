@@ -191,6 +191,7 @@ def test_what_docs_say_of_early_stopping_was_simulated():
     assert f"{100 * min(coverage):.1f} % or more" in re.sub(r"\s+", " ", text)
 
 
+@pytest.mark.slow
 def test_early_stopping_prints_a_row_for_each_rate():
     printed = run("benchmarks.early_stopping", "--runs", "3", "--no-write")
     assert printed.count("coverage") == 14

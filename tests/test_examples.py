@@ -78,6 +78,7 @@ def test_the_judging_notebook_runs_offline_in_a_minute(tmp_path, monkeypatch, sm
     assert (tmp_path / "run" / "summary.md").is_file()
 
 
+@pytest.mark.slow
 def test_the_training_loop_shifts_masks_and_flattens_like_the_model(tiny_model_folder):
     """Its first cross-entropy is the one that transformers computes from the same labels."""
     import runpy

@@ -78,6 +78,7 @@ def test_the_slowest_tests_of_two_runs_are_listed(tmp_path):
     assert subprocess.run([*call[:2], tmp_path / "none.xml"], capture_output=True, check=True).stdout == b""
 
 
+@pytest.mark.slow
 def test_one_process_runs_the_tests_of_a_group_and_those_that_share_a_fixture(tmp_path):
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     for name, mark in {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def run(name: str, folder: Path, *flags: str) -> str:
 
 def test_no_corpus_is_refused_in_one_line(tmp_path):
     command = [sys.executable, ROOT / "recipes" / "small_model.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run(command, tmp_path)
     assert done.returncode == 2
     assert done.stderr == "instruct: no corpus; give --data.files FILE and --data.eval_files FILE\n"
 

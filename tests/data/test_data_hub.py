@@ -47,6 +47,9 @@ def jsonl(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
+FILES = [("train.jsonl", jsonl(ROWS)), pytest.param("data.parquet", parquet(ROWS), marks=pytest.mark.slow)]
+
+
 def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
     """The result of loading a card with this text, in a process of its own."""
     path = folder / "card.yaml"
@@ -57,7 +60,7 @@ def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
 TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplate: alpaca\n"
 
 
-@pytest.mark.parametrize(("name", "content"), [("train.jsonl", jsonl(ROWS)), ("data.parquet", parquet(ROWS))])
+@pytest.mark.parametrize(("name", "content"), FILES)
 def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
     hub.repositories["me/rows"] = {name: content, "README.md": b"# rows\n"}
     rows, sources, counts, notes = load(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
@@ -111,7 +114,7 @@ except InputError as error:
 """
 
 
-@pytest.mark.parametrize(("name", "content"), [("train.jsonl", jsonl(ROWS)), ("data.parquet", parquet(ROWS))])
+@pytest.mark.parametrize(("name", "content"), FILES)
 def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
     hub.repositories["me/rows"] = {name: content}
     expected, *_ = load(hub, tmp_path, TRAIN.format(more=""))
@@ -149,7 +152,7 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_
     )
 
 
-@pytest.mark.parametrize("file", ["", ", file: rows.json"])
+@pytest.mark.parametrize("file", ["", pytest.param(", file: rows.json", marks=pytest.mark.slow)])
 def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "

@@ -124,6 +124,7 @@ def test_the_cost_is_that_of_the_operations_beside_cross_entropys():
     assert gem > eaft > dft
 
 
+@pytest.mark.slow
 def test_the_documented_objective_is_checked_from_its_file(tmp_path, instruct):
     (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)

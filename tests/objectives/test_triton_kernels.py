@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKS = Path(__file__).with_name("triton_kernel_checks.py")
 
 
-@pytest.mark.parametrize("checks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("checks", ["not slow", "slow"])
 def test_the_kernels_equal_the_dense_reference(checks):
     """Triton chooses interpretation at import, and another test may have imported it already."""
     environment = os.environ if torch.cuda.is_available() else {**os.environ, "TRITON_INTERPRET": "1"}

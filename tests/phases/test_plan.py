@@ -126,6 +126,7 @@ def test_a_machine_has_a_speed(tmp_path):
     assert on.reads == pytest.approx(6e10)
 
 
+@pytest.mark.slow
 def test_the_table_of_the_configs_is_that_of_the_page():
     page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     written = page.partition(BEGIN)[2].partition(END)[0].strip()

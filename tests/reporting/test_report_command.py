@@ -75,7 +75,7 @@ def reported(run, verb, *flags):
     return done.stdout.rsplit("loaded: ", 1)[1].strip()
 
 
-@pytest.mark.parametrize("verb", ["report", "judge"])
+@pytest.mark.parametrize("verb", [pytest.param("report", marks=pytest.mark.slow), "judge"])
 def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run, verb):
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]

@@ -33,7 +33,10 @@ from instruct.base.errors import InputError
 from instruct.training.head import router_loss
 
 
-@pytest.mark.parametrize("arguments", [{}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, pytest.param({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     "config",
     [
@@ -102,7 +105,7 @@ def lora(**arguments: Any) -> LoraConfig:
     return LoraConfig(**{"r": 2, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **arguments})
 
 
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["tied", "untied"])
 @pytest.mark.parametrize(
     "peft_config",
     [

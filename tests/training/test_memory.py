@@ -41,7 +41,7 @@ def full_13b(tmp_path):
     return config, model_shape(config), arguments
 
 
-@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["full", "lora"])
 def test_the_estimate_is_near_a_measured_peak(tmp_path, tiny_model_folder, lora):
     save_model(tmp_path / "model", tiny_model_folder)
     estimated, measured = estimated_and_measured(tmp_path / "model", tmp_path / "run", lora)

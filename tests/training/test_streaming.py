@@ -207,6 +207,7 @@ def test_what_needs_all_rows_cannot_be_streamed(tiny_model_folder, sources, data
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_stream_holds_its_buffer_in_memory_and_not_its_rows(tmp_path, tiny_model_folder, monkeypatch):
     monkeypatch.setattr("instruct.training.rows.SAMPLE", 50)
 
