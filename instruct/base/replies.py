@@ -15,7 +15,7 @@ class Completion:
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
     of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
     `score` is that of the prompt's tokens, if the request asked for it: the sum of their natural log-probabilities, and
-    whether each is the most probable one.
+    whether each is the most probable one; `token_logprobs` are those of each, which are not kept.
     """
 
     text: str
@@ -29,6 +29,7 @@ class Completion:
     tool_calls: list[dict[str, Any]] | None = None
     reasoning_tokens: int | None = None
     score: tuple[float, bool] | None = None
+    token_logprobs: tuple[float, ...] | None = None
 
     @property
     def cut_in_thinking(self) -> bool:
@@ -40,7 +41,8 @@ class Completion:
         return {
             name: value
             for name, value in vars(self).items()
-            if value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score")
+            if name != "token_logprobs"
+            and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score"))
         }
 
 

@@ -8,10 +8,10 @@ text; its scores have to be those of the trained weights, not those of the weigh
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
@@ -47,20 +47,27 @@ class Canary:
         """Keep it beside the weights in `folder`."""
         write_atomically(folder / FILE, json.dumps(asdict(self)) + "\n")
 
-    def requests(self, adapter: str | None) -> list[Request]:
-        """One for each token that is scored: engines that answer with an adapter beside the weights score no more."""
-        return [
-            Request(
-                f"canary/{place}",
-                tuple(self.ids[: place + 1]),
-                adapter=adapter,
-                max_tokens=1,
-                seed=0,
-                temperature=0.0,
-                scored=place,
+    def scores(self, engine: Engine, adapter: str | None) -> list[float]:
+        """Of each place, the log-probability that an engine gives its token; none if it does not score given text.
+
+        Raises:
+            InputError: it scores no text with this adapter.
+        """
+
+        def asked(ids: list[int], start: int) -> dict[int, float]:
+            """The log-probabilities of the tokens from `start` on, by their places."""
+            request = Request(
+                "canary", tuple(ids), adapter=adapter, max_tokens=1, seed=0, temperature=0.0, scored=start
             )
-            for place in self.places
-        ]
+            replies = [reply for portion in engine.complete([request]) for _, reply in portion]
+            found = replies[0].token_logprobs if isinstance(replies[0], Completion) else None
+            return dict(enumerate(found or (), start))
+
+        try:
+            found = asked(self.ids, self.places[0])
+        except InputError:  # an adapter beside the weights in vLLM, which scores one token at a time
+            found = {place: asked(self.ids[: place + 1], place).get(place, math.nan) for place in self.places}
+        return [found[place] for place in self.places] if found else []
 
 
 def read_canary(folder: Path | None) -> Canary | None:
@@ -95,18 +102,11 @@ def check_weights_that_answer(engine: Engine, canary: Canary, adapter: str | Non
     moved = _largest(canary.trained, canary.base)
     if moved <= 2 * tolerance:
         return f"not checked: training moved no log-probability of its text by more than {moved:.2g}"
-    replies: dict[str, Any] = {}
     try:
-        for portion in engine.complete(canary.requests(adapter)):
-            replies |= {request.key: reply for request, reply in portion}
+        scores = canary.scores(engine, adapter)
     except InputError as error:
         return f"not checked: {error}"
-    scores = [
-        reply.score[0]
-        for reply in map(replies.get, (f"canary/{place}" for place in canary.places))
-        if isinstance(reply, Completion) and reply.score is not None
-    ]
-    if len(scores) < len(canary.places):
+    if not scores or not all(map(math.isfinite, scores)):
         return "not checked: what answers does not score given text"
     from_trained, from_base = _largest(scores, canary.trained), _largest(scores, canary.base)
     if from_trained > tolerance or from_trained >= from_base:

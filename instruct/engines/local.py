@@ -229,7 +229,8 @@ def scored(request: Request, tokens: Sequence[tuple[float, bool]]) -> Completion
         tokens: of each scored token, its log-probability and whether it is the most probable one.
     """
     score = math.fsum(value for value, _ in tokens), all(greedy for _, greedy in tokens)
-    return Completion("", prompt_tokens=len(request.prompt), score=score)
+    logprobs = tuple(value for value, _ in tokens)
+    return Completion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:

@@ -168,7 +168,8 @@ def read_score(data: bytes, request: Request) -> Completion:
     ):
         raise NoScore
     score = math.fsum(value for value, _ in own), all(value >= max(top.values(), default=value) for value, top in own)
-    return Completion("", prompt_tokens=len(request.prompt), score=score)
+    logprobs = tuple(value for value, _ in own)
+    return Completion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
 
 
 def _parsed(data: bytes) -> Any:

@@ -21,26 +21,28 @@ CANARY = Canary(ids=[5, 6, 7, 8], places=[2, 3], trained=[-1.0, -2.0], base=[-3.
 
 
 class Scores:
-    """An engine that gives these scores."""
+    """An engine that gives the last tokens these scores; None: it gives none."""
 
-    def __init__(self, *scores: float | None) -> None:
-        self.scores, self.asked = scores, []
+    def __init__(self, *scores: float | None, one_by_one: bool = False) -> None:
+        self.scores, self.one_by_one, self.asked = scores, one_by_one, []
 
     def complete(self, requests):
-        self.asked = list(requests)
-        yield [
-            (request, Failure("no") if score is None else Completion("", score=(score, True)))
-            for request, score in zip(self.asked, self.scores, strict=True)
-        ]
+        (request,) = requests
+        self.asked.append((request.prompt, request.scored, request.adapter))
+        if self.one_by_one and len(request.prompt) - request.scored > 1:
+            raise InputError("one token at a time")
+        of_place = dict(zip(CANARY.places, self.scores, strict=True))
+        scores = [of_place[place] for place in range(request.scored, len(request.prompt))]
+        yield [(request, Failure("no") if None in scores else Completion("", token_logprobs=tuple(scores)))]
 
 
 def test_scores_of_the_trained_weights_pass_and_those_of_the_base_or_of_others_do_not():
     engine = Scores(-1.001, -2.001)
     assert check_weights_that_answer(engine, CANARY, "a", "float32", "system emo") == "checked"
-    assert [(request.prompt, request.scored, request.adapter) for request in engine.asked] == [
-        ((5, 6, 7), 2, "a"),
-        ((5, 6, 7, 8), 3, "a"),
-    ]
+    assert engine.asked == [((5, 6, 7, 8), 2, "a")]
+    engine = Scores(-1.001, -2.001, one_by_one=True)
+    assert check_weights_that_answer(engine, CANARY, "a", "float32", "system emo") == "checked"
+    assert engine.asked[1:] == [((5, 6, 7), 2, "a"), ((5, 6, 7, 8), 3, "a")]
     for scores in ((-3.0, -2.0), (-1.2, -2.0), (-1.0, -7.0)):
         with pytest.raises(InputError, match=r"^system emo: what answers is not what was trained: .*; give the"):
             check_weights_that_answer(Scores(*scores), CANARY, None, "float32", "system emo")

@@ -34,10 +34,9 @@ def scores_in_answers(model: str, canary: Canary, adapter: Path | None) -> list[
     decoding, room = Decoding(max_tokens=4), len(canary.ids) + 8
     options = EngineOptions("model", model, decoding, room, adapters=adapters, dtype="float32", chat=True)
     engine = make_engine("transformers", options)
-    asked = canary.requests(None if adapter is None else str(adapter))
-    scores = {request.key: reply.score[0] for part in engine.complete(asked) for request, reply in part}
+    scores = canary.scores(engine, None if adapter is None else str(adapter))
     engine.close()
-    return [scores[request.key] for request in asked]
+    return scores
 
 
 def scores_in_measurements(options, canary: Canary, source: Path | None) -> list[float]:
