@@ -147,12 +147,10 @@ def smollm2() -> str:
     return model_path(EMBEDDED_MODEL)
 
 
-@pytest.fixture(scope="session")
-def tiny_model_folder(tmp_path_factory) -> Path:
-    """A chat model of 2 layers and hidden size 32 with a byte-level tokenizer, saved as safetensors."""
-    import torch
+def byte_tokenizer() -> Any:
+    """A chat model's tokenizer, whose tokens are bytes and five special ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
     alphabet = special + sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -163,10 +161,20 @@ def tiny_model_folder(tmp_path_factory) -> Path:
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<|end|>", additional_special_tokens=special[2:]
     )
     fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+@pytest.fixture(scope="session")
+def tiny_model_folder(tmp_path_factory) -> Path:
+    """A chat model of 2 layers and hidden size 32 with a byte-level tokenizer, saved as safetensors."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    fast = byte_tokenizer()
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(alphabet),
+            vocab_size=len(fast),
             hidden_size=32,
             intermediate_size=64,
             num_hidden_layers=2,

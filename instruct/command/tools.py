@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result
@@ -25,9 +26,14 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
     sub = verb(list_found, "list the available data sets, judges, tasks or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
-    sub = verb(doctor, "check the installation (packages, GPU, memory, disk, network, keys), or the files of a run")
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory")
-    sub.add_argument("--repair", action="store_true", help="do what loses nothing, such as keep what can be read")
+    sub = verb(doctor, "check the installation (packages, GPU, memory, disk, network, keys), a run, or an adapter")
+    sub.add_argument("run", nargs="?", metavar="PATH", help="a run directory, or the folder of a PEFT adapter")
+    sub.add_argument(
+        "--repair", action="store_true", help="of a run: do what loses nothing, such as keep what is whole"
+    )
+    sub.add_argument("--model", metavar="BASE", help="of an adapter: its base (default: the one that it names)")
+    sub.add_argument("--engine", choices=["vllm", "transformers"], help="of an adapter: where it has to act")
+    sub.add_argument("--base-url", metavar="URL", help="of an adapter: a server that has it by its folder's name")
 
 
 def merge(arguments: argparse.Namespace) -> Result:
@@ -61,7 +67,25 @@ def list_found(arguments: argparse.Namespace) -> Result:
 def doctor(arguments: argparse.Namespace) -> Result:
     from instruct.command.doctor import failure, run_doctor, said
 
-    if arguments.run:
+    named = Path(arguments.run or ".")
+    is_run, is_adapter = ((named / name).is_file() for name in ("manifest.json", "adapter_config.json"))
+    for_adapters = [flag for flag in ("model", "engine", "base_url") if getattr(arguments, flag)]
+    if arguments.run and is_run and is_adapter:
+        raise InputError(
+            f"{named}: is a run and an adapter; move the adapter to a folder of its own, then: instruct doctor RUN, or "
+            "instruct doctor ADAPTER"
+        )
+    if for_adapters and not (arguments.run and is_adapter):
+        raise InputError(
+            f"--{for_adapters[0].replace('_', '-')} is for an adapter; name its folder: instruct doctor ADAPTER"
+        )
+    if arguments.run and is_adapter:
+        from instruct.phases.doctor_adapter import check_adapter_acts
+
+        if arguments.repair:
+            raise InputError("--repair repairs a run; name it: instruct doctor RUN --repair")
+        findings = said(check_adapter_acts(named, arguments.model, arguments.engine, arguments.base_url))
+    elif arguments.run:
         from instruct.phases.doctor import check_run
         from instruct.run.directory import RunDirectory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from instruct.base.errors import InputError
 from instruct.base.output import warn
 from instruct.training.processes import from_main
 
+_PICTURES = {"image", "images", "video", "videos", "pixel_values"}  # columns
 _PROBE = 16  # tokens of each of the rows that are packed to see whether a model keeps them apart
 
 
@@ -65,33 +67,41 @@ def check_columns(dataset: Any, text: str, name: str) -> None:
     raise InputError(f"{name} dataset: its columns are {', '.join(columns)}; rename or add {needed}")
 
 
-def leave_out_what_peft_refuses(peft_config: Any, network: Any) -> None:
-    """Take the layers out of `all-linear` that PEFT has no adapter for, and say so.
+def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> None:
+    """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for; say so.
 
     Mamba's `out_proj` is computed inside a kernel; Llama 4's routers are linear layers that return two tensors.
 
     Args:
         peft_config: changed in place; None: no adapter.
         network: that gets the adapter, with or without its weights.
+        dataset: the training rows; with pictures, the layers that see get adapters, too.
     """
     if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
         return
+    linear = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
     refused = {
         name.rpartition(".")[2]
-        for name, module in network.named_modules()
-        if isinstance(module, nn.Linear)
-        and type(module).forward is not nn.Linear.forward
-        and type(module).__module__.startswith("transformers.models.")
+        for name, module in linear.items()
+        if type(module).forward is not nn.Linear.forward and type(module).__module__.startswith("transformers.models.")
     }
     for name in ("out_proj", "conv1d"):
         try:
             _check_lora_target_modules_mamba(peft_config, network, name)
         except ValueError:
             refused.add(name)
+    unseen: set[str] = set()
+    if not _PICTURES.intersection(getattr(dataset, "column_names", None) or next(iter(dataset or ()), {})):
+        reached = {id(module) for module in network.get_decoder().modules()} | {id(network.get_output_embeddings())}
+        unseen = {".".join(name.split(".")[:2]) for name, module in linear.items() if id(module) not in reached}
+    kind = network.config.model_type
     if refused:
-        peft_config.exclude_modules = sorted(refused)
-        kind = network.config.model_type
         warn(f"LoRA: {' and '.join(sorted(refused))} of {kind} stay frozen: PEFT has no adapter for them")
+    if unseen:
+        warn(f"LoRA: {' and '.join(sorted(unseen))} of {kind} stay frozen: the rows have no pictures")
+    patterns = [rf"(.*\.)?{re.escape(name)}" for name in sorted(refused)]
+    patterns += [rf"{re.escape(name)}(\..*)?" for name in sorted(unseen)]
+    peft_config.exclude_modules = "|".join(patterns) or None
 
 
 def check_dataset(dataset: Any, args: SFTConfig) -> None:

@@ -27,7 +27,7 @@ from instruct.training.checks import (
     check_head,
     check_packing,
     check_parallelism,
-    leave_out_what_peft_refuses,
+    leave_layers_out,
 )
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
 from instruct.training.cost import TableRecord, make_cost
@@ -89,14 +89,15 @@ class EMOTrainer(SFTTrainer):
                 values |= {"metric_for_best_model": None, "greater_is_better": None}
             args = EMOConfig(**values)
         check_arguments(args)
-        check_dataset(kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None), args)
+        dataset = kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None)
+        check_dataset(dataset, args)
         use_one_device(args, loads_model=isinstance(model, str))
         network = model
         if isinstance(model, str):
             loading = args.model_init_kwargs or {}
             network = check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
-        leave_out_what_peft_refuses(kwargs.get("peft_config"), network)
-        mask_pictures(args, kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None))
+        leave_layers_out(kwargs.get("peft_config"), network, dataset)
+        mask_pictures(args, dataset)
         try:
             super().__init__(model, args, *positional, **kwargs)
         except ValueError as error:

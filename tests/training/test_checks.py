@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig
+from population import tiny_network
 from tiny import CONFIGS, SIZES, make_trainer, tiny_model, tiny_rows
 from transformers import (
     AutoModelForCausalLM,
@@ -48,15 +51,7 @@ TOGETHER = {
     "mamba": MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=4),
     "mamba2": Mamba2Config(vocab_size=64, hidden_size=32, num_hidden_layers=2, head_dim=16, num_heads=4, n_groups=1),
     "qwen3_5": Qwen3_5TextConfig(**SIZES, head_dim=8, **LINEAR, **LAYERS),
-    "qwen3_next": Qwen3NextConfig(
-        **SIZES,
-        head_dim=8,
-        **LINEAR,
-        **LAYERS,
-        num_experts=4,
-        moe_intermediate_size=16,
-        shared_expert_intermediate_size=16,
-    ),
+    "qwen3_next": Qwen3NextConfig(**SIZES, head_dim=8, **LINEAR, **LAYERS, **EXPERTS),
     "lfm2": Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]),
     "falcon_h1": FalconH1Config(**SIZES, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8),
     "opt": OPTConfig(
@@ -137,3 +132,22 @@ def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
     make_trainer(tmp_path, **arguments).train()
     with pytest.raises(ValueError, match=r"checkpoint-1: has no optimizer state \(save_only_model\)"):
         make_trainer(tmp_path, **arguments).train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "frozen"),
+    [("llama", None), ("mamba", "out_proj"), ("qwen3_5", r"model\.visual"), ("llama4_text", "router")],
+)
+def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_named(tmp_path, printed, kind, frozen):
+    network = tiny_network(kind)
+    rows = Dataset.from_list([{"input_ids": [5, 6, 7, 8], "labels": [5, 6, 7, 8]}])
+    trainer = make_trainer(tmp_path, network, rows=rows, peft_config=LoraConfig(target_modules="all-linear", r=2))
+    adapted = {name.partition(".lora_")[0] for name, _ in trainer.model.named_parameters() if ".lora_" in name}
+    said = printed.readouterr().err
+    if frozen is None:
+        assert "stay frozen" not in said
+        return
+    assert re.search(rf"LoRA: .*{frozen}.* of {kind} stay frozen: ", said)
+    assert adapted
+    assert not [name for name in adapted if re.search(rf"\.{frozen}(\.|$)", name)]
+    assert [name for name, _ in network.named_parameters() if re.search(rf"(^|\.){frozen}\.", name)]
