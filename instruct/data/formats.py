@@ -105,16 +105,18 @@ def to_row(
         if raw.fields.get(name):
             raise InputError(f"{raw.place}: {name}: {_TEXT_ALONE}")
     if format == "alpaca":
-        return _from_alpaca(raw, template)
+        return _from_alpaca(raw, template, train_on, turns)
     if format == "prompt_completion":
         return _from_prompt_completion(raw, template, turns)
     if format == "sharegpt":
         chat = _turns(raw, "conversations", _field(raw, "conversations"), turns, ("from", "value"), SHAREGPT_ROLES)
+        if chat and chat[0].message["role"] != "system":
+            chat = [*_system(raw), *chat]
     else:
         chat = _turns(raw, "messages", _field(raw, "messages"), turns)
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
-    tools = _tools(raw) if format == "messages" else None
+    tools = _tools(raw)
     return _from_chat(raw, chat, tools, template, train_on, Counter() if turns is None else turns)
 
 
@@ -157,17 +159,48 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
     return raw.fields.get(name)
 
 
-def _from_alpaca(raw: RawRow, template: Template) -> dict[str, Any] | None:
+def _system(raw: RawRow) -> list[_Turn]:
+    """The row's own system prompt (LLaMA-Factory's column), as a turn; none if it is empty or not there."""
+    text = text_field(raw, "system", optional=True)
+    return [_Turn({"role": "system", "content": text}, "system")] if text.strip() else []
+
+
+def _history(raw: RawRow) -> list[_Turn]:
+    """The turns before the instruction: LLaMA-Factory's column of pairs of a request and its answer."""
+    turns = []
+    history = raw.fields.get("history") or []
+    if not isinstance(history, list):
+        raise InputError(f"{raw.place}: history: must be a list of pairs (given: {_shown(history)})")
+    for index, pair in enumerate(history):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InputError(f"{raw.place}: history[{index}]: must be a request and its answer (given: {_shown(pair)})")
+        for role, content in zip(("user", "assistant"), pair, strict=True):
+            turns.append(_Turn({"role": role, "content": content}, f"history[{index}]"))
+    return turns
+
+
+def _from_alpaca(
+    raw: RawRow, template: Template, train_on: TrainOn, turns: Counter[str] | None
+) -> dict[str, Any] | None:
+    before = [*_system(raw), *_history(raw)]
     instruction = text_field(raw, "instruction")
     input = text_field(raw, "input", optional=True)
     output = _response(_field(raw, "output"), raw, "output")
     if output is None:
         return None
     if template == "alpaca":
+        if before:
+            raise InputError(
+                f"{raw.place}: {before[0].where}: does not fit the alpaca template, which takes a single request; set "
+                "template: chat"
+            )
         return {"prompt": alpaca_prompt(instruction, input), "completion": output}
-    request = f"{instruction}\n\n{input}" if input else instruction
+    request = {"role": "user", "content": f"{instruction}\n\n{input}" if input else instruction}
     answer = {"role": "assistant", "content": output}
-    return {"prompt": [{"role": "user", "content": request}], "completion": [answer]}
+    if before:
+        chat = [*before, _Turn(request, "instruction"), _Turn(answer, "output")]
+        return _from_chat(raw, chat, None, template, train_on, Counter() if turns is None else turns)
+    return {"prompt": [request], "completion": [answer]}
 
 
 def _from_prompt_completion(raw: RawRow, template: Template, counts: Counter[str] | None) -> dict[str, Any] | None:

@@ -107,6 +107,43 @@ def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion() -> N
     }
 
 
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+def test_the_columns_of_llama_factorys_alpaca_rows_are_turns() -> None:
+    row = {"instruction": "Two?", "input": "", "output": "2", "system": "Be brief.", "history": [["One?", "1"]]}
+    chat = [SYSTEM, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
+    assert to_row(RawRow("f", 1, row), "alpaca", "chat") == {"messages": chat}
+    assert to_row(RawRow("f", 1, row), "alpaca", "chat", "last_turn") == {
+        "prompt": chat[:-1],
+        "completion": assistant("2"),
+    }
+    alone = {**row, "history": []}
+    assert to_row(RawRow("f", 1, alone), "alpaca", "chat") == {
+        "prompt": [SYSTEM, *user("Two?")],
+        "completion": assistant("2"),
+    }
+    empty = {**row, "history": None, "system": " "}
+    assert to_row(RawRow("f", 1, empty), "alpaca", "chat") == {"prompt": user("Two?"), "completion": assistant("2")}
+    with pytest.raises(InputError, match=r"row 1: system: does not fit the alpaca template, .*; set template: chat"):
+        to_row(RawRow("f", 1, row), "alpaca", "alpaca")
+    for history in ("x", [["One?"]], [["One?", 1]]):
+        with pytest.raises(InputError, match=r"f, row 1: history"):
+            to_row(RawRow("f", 1, {**row, "history": history}), "alpaca", "chat")
+
+
+def test_a_sharegpt_rows_own_system_prompt_and_tools_are_read() -> None:
+    turns = [{"from": "human", "value": "One?"}, {"from": "gpt", "value": "1"}]
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    row = {"conversations": turns, "system": "Be brief.", "tools": json.dumps(tools)}
+    found = to_row(RawRow("f", 1, row), "sharegpt", "chat")
+    assert found == {"prompt": [SYSTEM, *user("One?")], "completion": assistant("1"), "tools": tools}
+    twice = {"conversations": [{"from": "system", "value": "Its own."}, *turns], "system": "Be brief."}
+    found = to_row(RawRow("f", 1, twice), "sharegpt", "chat")
+    assert found is not None
+    assert found["prompt"][0]["content"] == "Its own."
+
+
 def test_a_conversational_prompt_and_completion_are_kept() -> None:
     row = {"prompt": [{"role": "system", "content": "Be brief."}, *user("One?")], "completion": assistant("1")}
     assert to_row(RawRow("f", 1, row), "prompt_completion", "chat") == row
