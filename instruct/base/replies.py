@@ -15,7 +15,7 @@ class Completion:
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
     of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
     `score` is that of the prompt's tokens, if the request asked for it: the sum of their natural log-probabilities, and
-    whether each is the most probable one; `token_logprobs` are those of each, which are not kept.
+    whether each is the most probable one.
     """
 
     text: str
@@ -29,7 +29,6 @@ class Completion:
     tool_calls: list[dict[str, Any]] | None = None
     reasoning_tokens: int | None = None
     score: tuple[float, bool] | None = None
-    token_logprobs: tuple[float, ...] | None = None
 
     @property
     def cut_in_thinking(self) -> bool:
@@ -44,6 +43,13 @@ class Completion:
             if name != "token_logprobs"
             and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score"))
         }
+
+
+@dataclass(frozen=True)
+class ScoredCompletion(Completion):
+    """A completion with a score, as an engine gives it: also the log-probability of each token, which is not kept."""
+
+    token_logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.replies import Completion
+from instruct.base.replies import ScoredCompletion
 from instruct.engines.base import Engine, Request
 
 FILE = "canary.json"
@@ -60,8 +60,7 @@ class Canary:
                 "canary", tuple(ids), adapter=adapter, max_tokens=1, seed=0, temperature=0.0, scored=start
             )
             replies = [reply for portion in engine.complete([request]) for _, reply in portion]
-            found = replies[0].token_logprobs if isinstance(replies[0], Completion) else None
-            return dict(enumerate(found or (), start))
+            return dict(enumerate(replies[0].token_logprobs if isinstance(replies[0], ScoredCompletion) else (), start))
 
         try:
             found = asked(self.ids, self.places[0])

@@ -14,7 +14,7 @@ from instruct.base.dtype import pick_dtype
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, stated_dtype
 from instruct.base.output import warn
-from instruct.base.replies import Completion, Failure, Reply
+from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.pickles import conversion_note, safetensors_folder
 from instruct.engines.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
@@ -230,7 +230,7 @@ def scored(request: Request, tokens: Sequence[tuple[float, bool]]) -> Completion
     """
     score = math.fsum(value for value, _ in tokens), all(greedy for _, greedy in tokens)
     logprobs = tuple(value for value, _ in tokens)
-    return Completion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
+    return ScoredCompletion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:

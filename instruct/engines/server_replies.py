@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from instruct.base.errors import InputError, StoppedError
-from instruct.base.replies import Completion
+from instruct.base.replies import Completion, ScoredCompletion
 from instruct.engines.base import EngineOptions, Prompt, Request
 from instruct.engines.thinking import Parted, parted_after, parted_inline
 
@@ -169,7 +169,7 @@ def read_score(data: bytes, request: Request) -> Completion:
         raise NoScore
     score = math.fsum(value for value, _ in own), all(value >= max(top.values(), default=value) for value, top in own)
     logprobs = tuple(value for value, _ in own)
-    return Completion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
+    return ScoredCompletion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
 
 
 def _parsed(data: bytes) -> Any:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
-from instruct.base.replies import Completion, Failure
+from instruct.base.replies import Failure, ScoredCompletion
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.canary import FILE, TOLERANCES, Canary, check_weights_that_answer, read_canary
 from instruct.engines.start import make_engine
@@ -33,7 +33,7 @@ class Scores:
             raise InputError("one token at a time")
         of_place = dict(zip(CANARY.places, self.scores, strict=True))
         scores = [of_place[place] for place in range(request.scored, len(request.prompt))]
-        yield [(request, Failure("no") if None in scores else Completion("", token_logprobs=tuple(scores)))]
+        yield [(request, Failure("no") if None in scores else ScoredCompletion("", token_logprobs=tuple(scores)))]
 
 
 def test_scores_of_the_trained_weights_pass_and_those_of_the_base_or_of_others_do_not():

@@ -95,6 +95,7 @@ def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, int
 
 def test_a_checkpoint_without_hashes_is_used(tmp_path):
     (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-2" / "optimizer.pt").touch()
     (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
     record_hashes(tmp_path / "checkpoint-2")

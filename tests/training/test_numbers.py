@@ -233,10 +233,10 @@ def test_a_packed_row_is_named_with_its_document(tmp_path):
     )
     model = tiny_model()
     third = torch.arange(20) // 5 == 2
+    trainer = make_trainer(tmp_path, model, rows=rows, packing=True, max_length=64)
     model.model.norm.register_forward_hook(
         lambda module, states, out: out.masked_fill(third[None, :, None], float("inf"))
     )
-    trainer = make_trainer(tmp_path, model, rows=rows, packing=True, max_length=64)
     with pytest.raises(NonFiniteLossError, match=r"hidden states\) in row 0, document 2: 'w60 w2 w5 w6 </s>';"):
         trainer.train()
 
