@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from typing import Any
 
@@ -11,7 +13,7 @@ from peft.utils.other import TrainableTokensWrapper
 from torch import nn
 from trl import SFTConfig
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.base.output import warn
 from instruct.training.processes import from_main
 
@@ -125,7 +127,9 @@ def check_dataset(dataset: Any, args: SFTConfig) -> None:
 
 
 @torch.no_grad()
-def check_packing(model: Any, collator: Any, loaded_on_main_only: bool = False) -> None:
+def check_packing(
+    model: Any, collator: Any, narrow: torch.dtype | None = None, loaded_on_main_only: bool = False
+) -> None:
     """Refuse to pack rows for a model whose layers do not keep them apart.
 
     The second of two packed rows has to have the same logits whatever the first one says. Layers that carry a state
@@ -135,17 +139,19 @@ def check_packing(model: Any, collator: Any, loaded_on_main_only: bool = False) 
     Args:
         model: the causal language model, unwrapped.
         collator: the trainer's, which packs a batch's rows.
+        narrow: the dtype that training computes in, if the weights have another.
         loaded_on_main_only: as in `check_logits`.
 
     Raises:
         InputError: the logits differ.
     """
-    problem = from_main(lambda: _leak(model, collator)) if loaded_on_main_only else _leak(model, collator)
+    leak = functools.partial(_leak, model, collator, narrow)
+    problem = from_main(leak) if loaded_on_main_only else leak()
     if problem:
         raise InputError(problem)
 
 
-def _leak(model: Any, collator: Any) -> str | None:
+def _leak(model: Any, collator: Any, narrow: torch.dtype | None) -> str | None:
     if any(weight.is_meta or hasattr(weight, "ds_id") for weight in model.parameters()):
         return None  # sharded weights: no forward is computed before training
     vocabulary, device = model.config.get_text_config().vocab_size, model.get_input_embeddings().weight.device
@@ -160,13 +166,17 @@ def _leak(model: Any, collator: Any) -> str | None:
             tensors.pop("labels")
             if tensors["input_ids"].numel() != 2 * _PROBE or len(tensors["input_ids"]) != 1:
                 return None  # this collator packs nothing
-            logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
+            with torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext():
+                logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
+    except (RuntimeError, NotImplementedError) as error:  # a kernel that runs on a GPU alone, before the model is there
+        warn(f"{type(model).__name__}: whether packed rows stay apart could not be tried ({one_line(error, 100)})")
+        return None
     finally:
         for module, mode in modes:
             module.training = mode
     # Rows of equal length take the same sums; only experts, who get other tokens of the first row, sum otherwise.
     moved, largest = float((logits[0] - logits[1]).abs().max()), float(logits[0].abs().max())
-    if moved <= 4 * torch.finfo(model.dtype).eps * largest:
+    if moved <= 4 * torch.finfo(narrow or model.dtype).eps * largest:
         return None
     return (
         f"{type(model).__name__} does not keep packed rows apart: a row's logits change by {moved:.2g} with the row "

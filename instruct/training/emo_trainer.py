@@ -124,10 +124,10 @@ class EMOTrainer(SFTTrainer):
             keep_adapters_in_float32(self.model)
         check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
         check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
+        narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
             collator: Any = self.data_collator  # type: ignore[has-type]
-            check_packing(base, collator, loaded_on_main_only=self.is_fsdp_enabled)
-        narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+            check_packing(base, collator, narrow, loaded_on_main_only=self.is_fsdp_enabled)
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
