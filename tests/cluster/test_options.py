@@ -89,6 +89,7 @@ me@server:/ /home/me/scratch/away fuse.sshfs rw 0 0
 """
 
 
+@pytest.mark.slow
 def test_a_network_file_system_is_recognized():
     found = {
         place: network_file_system(Path(place), MOUNTS)

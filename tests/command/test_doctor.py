@@ -25,6 +25,7 @@ def run_doctor_with(folder: Path, **environment: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_usable_installation_exits_0_and_keys_are_not_shown(tmp_path):
     keys = {"OPENAI_API_KEY": SECRET, "HF_TOKEN": f"hf_{SECRET}"}
     done = run_doctor_with(tmp_path, **keys, HF_ENDPOINT=f"https://user:{SECRET}@127.0.0.1:9", HF_HUB_OFFLINE="0")

@@ -77,6 +77,8 @@ def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name:
     assert hub.requests == []
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
     hub.repositories["me/rows"] = {"train.jsonl": jsonl([{"data": row} for row in ROWS])}
     rows, _, counts, _ = load(hub, tmp_path, TRAIN.format(more="") + "column: data\n")
@@ -114,6 +116,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "content"), FILES)
 def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
     hub.repositories["me/rows"] = {name: content}
@@ -152,7 +155,8 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_
     )
 
 
-@pytest.mark.parametrize("file", ["", pytest.param(", file: rows.json", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["", ", file: rows.json"])
 def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "
