@@ -99,12 +99,13 @@ def _effect(adapter: Path, model: ModelOptions, kind: str | None, base_url: str 
     tokenizer = load_tokenizer(f"model {model.name}", path, model.revision)
     (ids,) = text_token_ids(tokenizer, [TEXT])
     places = list(range(1, len(ids)))
+    canary = read_canary(adapter)
     dtype, name = compute_dtype(model), adapter.resolve().name if base_url else str(adapter)
     options = EngineOptions(
         subject=f"model {model.name}",
         model=model.name if base_url else path,
         decoding=Decoding(max_tokens=1),
-        context_length=max(len(ids), len(canary.ids) if (canary := read_canary(adapter)) else 0) + 8,
+        context_length=max(len(ids), len(canary.ids) if canary else 0) + 8,
         chat=True,
         batch=1,
         adapters=() if base_url else (adapter,),

@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from instruct.base.files import write_atomically
 from instruct.data.tokens import EncodedRows
 from instruct.engines.canary import FILE, Canary
+from instruct.training.head import evaluating
 
 LEAST, MOST = 16, 32  # trained tokens that are scored
 _ROWS = 100  # that the shortest is chosen from
@@ -68,14 +69,9 @@ class KeepCanary(TrainerCallback):
         """Of each place, the log-probability of its token."""
         trainer = self._trainer
         model = trainer.model
-        trains = model.training
-        model.eval()
         ids = torch.tensor([self._ids], device=trainer.args.device)
-        try:
-            with trainer.compute_loss_context_manager():
-                logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
-        finally:
-            model.train(trains)
+        with evaluating(model), trainer.compute_loss_context_manager():
+            logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
         return _scores_of(logits, self._ids, self._places)
 
 

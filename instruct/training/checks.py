@@ -15,6 +15,7 @@ from trl import SFTConfig
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import warn
+from instruct.training.head import evaluating
 from instruct.training.processes import from_main
 
 _PICTURES = {"image", "images", "video", "videos", "pixel_values"}  # columns
@@ -155,8 +156,6 @@ def _leak(model: Any, collator: Any, narrow: torch.dtype | None) -> str | None:
     if any(weight.is_meta or hasattr(weight, "ds_id") for weight in model.parameters()):
         return None  # sharded weights: no forward is computed before training
     vocabulary, device = model.config.get_text_config().vocab_size, model.get_input_embeddings().weight.device
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     logits = []
     try:
         for first in (3, 5):
@@ -166,14 +165,12 @@ def _leak(model: Any, collator: Any, narrow: torch.dtype | None) -> str | None:
             tensors.pop("labels")
             if tensors["input_ids"].numel() != 2 * _PROBE or len(tensors["input_ids"]) != 1:
                 return None  # this collator packs nothing
-            with torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext():
+            autocast = torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext()
+            with evaluating(model), autocast:
                 logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
     except (RuntimeError, NotImplementedError) as error:  # a kernel that runs on a GPU alone, before the model is there
         warn(f"{type(model).__name__}: whether packed rows stay apart could not be tried ({one_line(error, 100)})")
         return None
-    finally:
-        for module, mode in modes:
-            module.training = mode
     # Rows of equal length take the same sums; only experts, who get other tokens of the first row, sum otherwise.
     moved, largest = float((logits[0] - logits[1]).abs().max()), float(logits[0].abs().max())
     if moved <= 4 * torch.finfo(narrow or model.dtype).eps * largest:

@@ -205,6 +205,18 @@ def replaced_forward(modules: Sequence[nn.Module], function: Callable[..., Any])
                 module.forward = own
 
 
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Meanwhile the model is in evaluation mode; afterwards each module is in its own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> torch.Tensor | None:
     """The load-balancing loss of a mixture-of-experts model, unweighted; None if nothing requests it."""
     in_config = getattr(model.config.get_text_config(), "output_router_logits", False)

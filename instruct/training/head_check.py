@@ -16,7 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from instruct.base.errors import InputError
 from instruct.base.networks import backbone_of
 from instruct.training.cost import gathered
-from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, head_of, output_head, replaced_forward
+from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, evaluating, head_of, output_head, replaced_forward
 from instruct.training.processes import from_main
 
 TOKENS = 8
@@ -52,15 +52,10 @@ def difference(model: PreTrainedModel) -> str | None:
         return (
             f"{name}: its backbone is not where base_model_prefix ({model.base_model_prefix!r}) says; use another model"
         )
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+    with evaluating(model):
         agreed = _agree_on_states(model)
         if agreed is None and not any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters()):
             agreed = _agree_on_tokens(model)
-    finally:
-        for module, mode in modes:
-            module.training = mode
     if agreed is None:
         warnings.warn(f"{name}: its logits could not be compared with those of the objective", stacklevel=2)
     if agreed is not False:
