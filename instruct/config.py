@@ -308,6 +308,21 @@ def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
 
 
 _TOKEN = "hub_token"
+_HUB = "each finished system is uploaded once, to its main branch; remove it"
+_MASK = (
+    "has no effect on rows that this package tokenizes; use train.train_on (assistant_turns, last_turn or all_tokens)"
+)
+# Arguments of EMOConfig that are for rows, models and checkpoints in Python.
+_IN_PYTHON = {
+    **dict.fromkeys(("hub_strategy", "hub_always_push", "hub_revision"), f": {_HUB}"),
+    **dict.fromkeys(("assistant_only_loss", "completion_only_loss"), f" {_MASK}"),
+    **{key: f" is set elsewhere; set data.{key}" for key in ("on_bad_row", "empty_thinking")},
+    "trust_remote_code": " is set elsewhere; set model.trust_remote_code",
+    "dataset_text_field": " has no effect on rows that this package reads; rename the column to text",
+    "dataset_kwargs": " has no effect on rows that this package tokenizes; remove it",
+    "length_column_name": " has no effect on rows that this package tokenizes; remove it",
+    "resume_from_checkpoint": ": a run goes on from its last checkpoint by itself; remove it",
+}
 
 
 def _no_token(where: object) -> str:
@@ -330,15 +345,10 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
     problems = Problems()
     for key, value in arguments.items():
-        if key in ("hub_strategy", "hub_always_push", "hub_revision"):
-            problem = f"train.{key}: each finished system is uploaded once, to its main branch; remove it"
+        if key in _IN_PYTHON:
+            problem = f"train.{key}{_IN_PYTHON[key]}"
         elif key in ours:
             problem = f"train.{key} is set elsewhere (by systems, model or --name); remove it"
-        elif key in ("assistant_only_loss", "completion_only_loss"):  # of rows that TRL tokenizes
-            problem = (
-                f"train.{key} has no effect on rows that this package tokenizes; use train.train_on (assistant_turns, "
-                "last_turn or all_tokens)"
-            )
         elif key not in known:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
         else:

@@ -23,23 +23,11 @@ _PROBE = 16  # tokens of each of the rows that are packed to see whether a model
 
 
 def check_arguments(args: SFTConfig) -> None:
-    """Refuse arguments with which the objective would be ignored or wrong.
+    """Refuse arguments with which the objective would be ignored or wrong on this machine.
 
     Raises:
-        ValueError: label smoothing, another `loss_type`, Liger's fused loss, activation offloading without a GPU,
-            Apple's GPU, or averaging of tokens per process.
+        ValueError: activation offloading without a GPU, Apple's GPU, or averaging of tokens per process.
     """
-    if args.label_smoothing_factor > 0:
-        raise ValueError("label_smoothing_factor cannot be combined with a token-level objective; set it to 0")
-    if args.loss_type != "nll":
-        raise ValueError(
-            f"loss_type={args.loss_type!r} would select another loss; drop it and set `objective` (dft is one)"
-        )
-    if args.use_liger_kernel and (args.liger_kernel_config or {}).get("fused_linear_cross_entropy"):
-        raise ValueError(
-            "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it from "
-            "liger_kernel_config (Liger's other kernels may stay)"
-        )
     if args.activation_offloading and not torch.accelerator.is_available():
         raise ValueError("activation_offloading needs a GPU, and this machine has none; set it to False")
     if args.world_size > 1 and not args.average_tokens_across_devices:

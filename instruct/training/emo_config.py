@@ -30,6 +30,14 @@ from instruct.training.objective_names import OBJECTIVES, is_own
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
 COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
+# Arguments of SFTConfig that would change or break the objective, or that nothing reads: only these values are taken.
+REFUSED: dict[str, tuple[Any, str]] = {
+    "label_smoothing_factor": (0.0, "cannot be combined with a token-level objective; set it to 0"),
+    "loss_type": ("nll", "would select another loss; drop it and set `objective` (dft is one)"),
+    "truncation_mode": ("keep_start", "would train answers without the start of their prompts; drop it"),
+    "label_names": (None, "names columns that are not the labels; drop it"),
+    "resume_from_checkpoint": (None, "is not read; call trainer.train(resume_from_checkpoint=...)"),
+}
 
 
 @dataclass
@@ -168,6 +176,14 @@ class EMOConfig(SFTConfig):
             self.bf16 = is_faster("bfloat16")
         self._choose_metric()
         super().__post_init__()
+        for name, (only, reason) in REFUSED.items():
+            if getattr(self, name) != only:
+                raise ValueError(f"{name}={getattr(self, name)!r} {reason}")
+        if self.use_liger_kernel and (self.liger_kernel_config or {}).get("fused_linear_cross_entropy"):
+            raise ValueError(
+                "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it "
+                "from liger_kernel_config (Liger's other kernels may stay)"
+            )
         self._check_mask()
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; give a number of steps, or leave it out to train num_train_epochs")

@@ -40,7 +40,11 @@ _LOADING = {"dataloader_num_workers", "dataloader_persistent_workers", "dataload
 _LOADING |= {"dataloader_prefetch_factor", "dataloader_multiprocessing_context"}
 _SAVING = {"push_to_hub", "hub_model_id", "hub_private_repo", "save_on_each_node", "save_total_limit", "teacher_cache"}
 _MACHINE = {"ddp_timeout", "enable_jit_checkpoint", "skip_memory_metrics", "torch_empty_cache_steps"}
-TRAIN_KEYS = FreeKeys(_emo_config_types, frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE))
+# For a program's own use, or for metrics that a program computes.
+_PROGRAM = {"do_train", "do_eval", "do_predict", "local_rank", "use_cache", "hub_token", "hub_strategy"}
+_PROGRAM |= {"hub_always_push", "hub_revision", "batch_eval_metrics", "eval_accumulation_steps", "include_for_metrics"}
+_PROGRAM |= {"eval_do_concat_batches", "eval_use_gather_object", "prediction_loss_only"}
+TRAIN_KEYS = FreeKeys(_emo_config_types, frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM))
 LORA_KEYS = FreeKeys(_lora_config_types, frozenset({"runtime_config"}))
 
 

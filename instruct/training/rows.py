@@ -118,9 +118,6 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     train_on = config.train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
-    for key in ("on_bad_row", "empty_thinking"):
-        if config.train.get(key) is not None:
-            raise InputError(f"train.{key}: is about rows that are given to EMOTrainer in Python; set data.{key}")
     tokenizer = load_tokenizer(config)
     if config.data.streaming:
         _check_streaming(config)

@@ -21,7 +21,7 @@ from instruct.training.head import output_head
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor .* set it to 0"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor=0.1 .* set it to 0"),
         ({"loss_type": "dft"}, "loss_type='dft' .* set `objective`"),
         (
             {"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": True}},
