@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from instruct.base.errors import InputError, Problems, counted
+from instruct.base.output import warn
 
 OnBadRow = Literal["stop", "skip"]
 ON_BAD_ROW: tuple[OnBadRow, ...] = get_args(OnBadRow)
@@ -25,7 +26,7 @@ class BadRows:
 
     def __init__(self, choice: OnBadRow | None = "stop", most: int = LISTED) -> None:
         self.choice, self.most = choice, most
-        self.malformed = self.rejected = 0
+        self.malformed = self.rejected = self._said = 0
         self.listed: list[str] = []
 
     def add(self, error: InputError, *, malformed: bool = False) -> None:
@@ -36,6 +37,8 @@ class BadRows:
         """
         self.malformed += malformed
         self.rejected += not malformed
+        if malformed and self.malformed == 1 and self.choice is None:  # it stops, those that were rejected do not
+            self.listed = []
         if len(self.listed) < self.most:
             self.listed.append(str(error))
         if len(self.listed) == self.most and (self.choice == "stop" or (malformed and self.choice is None)):
@@ -50,23 +53,37 @@ class BadRows:
         if self.choice == "stop" or (self.choice is None and self.malformed):
             self.refuse()
         most = rows * MOST_REJECTED if self.choice is None else rows - 1
-        if rows and self.rejected > most:
-            if self.rejected < rows:
-                self.listed.append(
-                    f"the chat template rejects {self.rejected:,} of {counted(rows, 'row')}; fix them, or set "
-                    "data.on_bad_row: skip to train without them"
-                )
-            self.refuse()
+        if rows and self.rejected + self.malformed > most:
+            if self.rejected == rows or self.choice == "skip":
+                self.refuse()
+            self.refuse(
+                f"the chat template rejects {self.rejected:,} of {counted(rows, 'row')}; fix them, or set "
+                "data.on_bad_row: skip to train without them"
+            )
 
-    def refuse(self) -> None:
-        """Raise what was found, if anything."""
+    def check_so_far(self, rows: int, enough: bool) -> None:
+        """`check` a stream while it is read, and warn whenever twice as many rows are left out.
+
+        Args:
+            rows: how many were read.
+            enough: they are enough for the share of bad ones to be known.
+        """
+        left_out = self.rejected + self.malformed
+        if self.choice == "stop" or enough:
+            self.check(rows)
+        if left_out and left_out >= 2 * self._said:
+            self._said = left_out
+            warn(f"left out: {left_out:,} of the {rows:,} rows read so far; the first: {self.listed[0]}")
+
+    def refuse(self, *summary: str) -> None:
+        """Raise what was found, if anything, and a summary of it."""
         problems = Problems()
         # What is wrong with every row is wrong with the template: it is said once.
-        alike = len({problem.partition(": ")[2] for problem in self.listed}) == 1 and len(self.listed) == self.most
-        if alike and self.most > 1:
+        if len(self.listed) > 1 and len({problem.partition(": ")[2] for problem in self.listed}) == 1:
             first, *others = (problem.partition(": ")[0] for problem in self.listed)
-            self.listed = [f"{self.listed[0]} (also {', '.join(_rows_after(first, others))}, …)"]
-        problems.found += self.listed
+            more = ", …" if len(self.listed) == self.most else ""
+            self.listed = [f"{self.listed[0]} (also {', '.join(_rows_after(first, others))}{more})"]
+        problems.found += [*self.listed, *summary]
         problems.refuse()
 
     @property

@@ -21,6 +21,7 @@ from instruct.data.templates import (
     GEMMA_CHANNEL,
     MODES,
     Rendering,
+    TemplateError,
     is_text,
     takes_system,
     text_of,
@@ -251,7 +252,7 @@ class ChatTemplate:
         ids = stops if isinstance(stops, list) else [stops]
         if stops is not None and self._own.convert_tokens_to_ids(token) not in ids:
             named = ", ".join(map(str, self._own.convert_ids_to_tokens(ids)))
-            raise InputError(
+            raise TemplateError(
                 f"the tokenizer's chat template ends an answer without a token, and by the model's generation config "
                 f"generation does not stop at the tokenizer's {token}; set train.eos_token to where it stops ({named})"
             )

@@ -11,13 +11,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.data.bad_rows import BadRows, OnBadRow
+from instruct.data.bad_rows import BadRows
 from instruct.data.cards import load_dataset_card
-from instruct.data.chats import TrainOn
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.rows import RowReader, RowSet, stored, stored_features
@@ -26,7 +26,6 @@ from instruct.data.tokens import TRAINED, RowEncoder
 if TYPE_CHECKING:
     from datasets import IterableDataset
 
-_Encode = Callable[[dict[str, list[str]]], dict[str, list[Any]]]
 # Rows of each data set that are read before training, for the preview, the plan and the checks.
 SAMPLE = 1000
 BUFFER = 10_000
@@ -46,51 +45,42 @@ class RowStream:
     """
 
     def __init__(self, options: DataOptions, encoder: RowEncoder) -> None:
-        self._options, self._train_on = options, encoder.train_on
-        choice: OnBadRow = "stop" if options.on_bad_row == "stop" else "skip"
-        self._encoders = [replace(encoder, bad=BadRows(choice, most=1), counts=Counter()) for _ in options.parts]
+        self._options = options
+        self._encoders = [replace(encoder, counts=Counter()) for _ in options.parts]
+        self.restart_counts()
 
     def dataset(self, seed: int) -> IterableDataset:
         """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`.
 
         Mixed by weight are chats; the rows that a chat becomes follow each other.
         """
-        from datasets import Features, IterableDataset, List, Value, interleave_datasets
+        from datasets import IterableDataset, interleave_datasets
 
         parts = []
         for source, encoder in zip(self._options.parts, self._encoders, strict=True):
-            rows = IterableDataset.from_generator(
-                _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
-            )
-            encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                _function(encoder),
-                batched=True,
-                batch_size=_BATCH,
-                remove_columns=rows.column_names,
-                features=Features(dict.fromkeys(_COLUMNS, List(List(Value("int32"))))),
-            )
-            parts.append(encoded)
+            rows = IterableDataset.from_generator(_endless(source, encoder), features=stored_features())
+            shuffled = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER)
+            parts.append(encoded_chats(shuffled, encoder, _BATCH))
         chats = parts[0]
         if len(parts) > 1:
             weights = [source.weight for source in self._options.mixture or []]
             mixing_seed = DEFAULT_SEED if self._options.seed is None else self._options.seed
             chats = interleave_datasets(parts, probabilities=weights, seed=mixing_seed)
-        return chats.map(
-            lambda chat: {name: chat[name][0] for name in _COLUMNS},
-            batched=True,
-            batch_size=1,
-            features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
-        )
+        return rows_of(chats)
 
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
         for encoder in self._encoders:
             encoder.counts.clear()
+            encoder.bad = BadRows(self._options.on_bad_row, most=1)
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of rows read, and of those encoded by status, since the last restart."""
-        counts = {name: sum(encoder.counts[name] for encoder in self._encoders) for name in (*_COUNTED, "rejected")}
+        names = (*_COUNTED, "rejected")
+        counts = {name: sum(encoder.counts[name] for encoder in self._encoders) for name in names}
+        counts["malformed"] = sum(encoder.bad.malformed for encoder in self._encoders if encoder.bad)
+        counts["read"] += counts["malformed"]
         return {name: count for name, count in counts.items() if count or name in _COUNTED}
 
     @property
@@ -112,15 +102,50 @@ class RowStream:
         ]
 
 
-def _function(encoder: RowEncoder) -> _Encode:
-    """A function of rows that returns those to train on, those of a chat as one: data sets are mixed by chats."""
+def encoded_chats(
+    rows: IterableDataset,
+    encoder: RowEncoder,
+    batch_size: int,
+    errors: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> IterableDataset:
+    """The chats of stored rows (see `stored`), each with its rows to train on: data sets are mixed by chats.
+
+    Args:
+        errors: what errors are raised in.
+
+    Raises:
+        InputErrors: while it is read, if a bad row stops or too many rows are bad, see `BadRows`.
+    """
+    from datasets import Features, List, Value
 
     # A function in a function: `datasets` copies everything else, and the counts with it.
     def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoder.chats(batch)]
+        with errors():
+            chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoder.chats(batch)]
+            if encoder.bad:
+                read, ended = encoder.counts["read"] + encoder.bad.malformed, len(batch["row"]) < batch_size
+                encoder.bad.check_so_far(read, ended or (encoder.bad.choice is None and read >= SAMPLE))
         return {name: [[row[name] for row in chat] for chat in chats if chat] for name in _COLUMNS}
 
-    return encode
+    return rows.map(
+        encode,
+        batched=True,
+        batch_size=batch_size,
+        remove_columns=list(stored_features()),
+        features=Features(dict.fromkeys(_COLUMNS, List(List(Value("int32"))))),
+    )
+
+
+def rows_of(chats: IterableDataset) -> IterableDataset:
+    """The rows of `encoded_chats`, with the columns `input_ids` and `labels`."""
+    from datasets import Features, List, Value
+
+    return chats.map(
+        lambda chat: {name: chat[name][0] for name in _COLUMNS},
+        batched=True,
+        batch_size=1,
+        features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
+    )
 
 
 def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
@@ -138,15 +163,21 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
-def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str]]:
-    """The rows of a data set as JSON, again and again, each with its place; a row with nothing to learn is empty."""
-    while True:
-        kept = 0
-        for raw, row in RowReader(**source.reading(), train_on=train_on, streaming=True).rows():
-            if kept == source.limit:
-                break
-            kept += row is not None
-            yield stored(raw, row)
+def _endless(source: SourceOptions, encoder: RowEncoder) -> Callable[[], Iterator[dict[str, str]]]:
+    """A function that yields the rows of a data set as JSON, again and again, each with its place; a row with nothing
+    to learn is empty."""
+    reading = {**source.reading(), "train_on": encoder.train_on, "streaming": True}
+
+    def read() -> Iterator[dict[str, str]]:
+        while True:
+            kept = 0
+            for raw, row in RowReader(**reading, bad=encoder.bad).rows():
+                if kept == source.limit:
+                    break
+                kept += row is not None
+                yield stored(raw, row)
+
+    return read
 
 
 def _local_files(source: SourceOptions) -> list[Path]:

@@ -26,6 +26,10 @@ GEMMA_CHANNEL = "<|channel>"
 MODES = ("enable_thinking", "thinking")
 
 
+class TemplateError(InputError):
+    """A chat template cannot be used, whatever the chat is."""
+
+
 @dataclass(frozen=True)
 class Rendering:
     """What a chat's text depends on besides the chat and the model's tokenizer.
@@ -106,7 +110,7 @@ class Rendering:
         """
         template = tokenizer.chat_template
         if template is None:
-            raise InputError(f"the tokenizer has no chat template; {self.remedy}")
+            raise TemplateError(f"the tokenizer has no chat template; {self.remedy}")
         if self.day is not None and writes_the_date(tokenizer):
             more = {"strftime_now": self.day.strftime, **more}
         modes = {} if self.thinks is None else dict.fromkeys(MODES, self.thinks)
@@ -158,10 +162,8 @@ def takes_system(tokenizer: Any) -> bool:
 _takes_parts: dict[str, bool] = {}
 
 
-def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["as it is", "parts", "text"]:
-    """How a template reads a message's content: a processor's as it is, others as text or as a list of parts."""
-    if hasattr(tokenizer, "tokenizer"):
-        return "as it is"
+def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["parts", "text"]:
+    """How a template reads a message's content: as text or as a list of parts."""
     if not isinstance(template, str):
         return "text"
     if template not in _takes_parts:

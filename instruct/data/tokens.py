@@ -23,7 +23,7 @@ from instruct.data.chats import TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
-from instruct.data.templates import DEFAULT, Rendering
+from instruct.data.templates import DEFAULT, Rendering, TemplateError
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -257,13 +257,14 @@ class RowEncoder:
     """Encodes the rows of one data set.
 
     Attributes:
+        tokenizer: or a processor, which has a tokenizer.
         max_length: rows are truncated to their first tokens (None: not truncated).
         bad: takes the rows that the template rejects; without it, the first one stops.
         counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
             `EncodedRows.facts` says of truncation and of chats that become several rows.
     """
 
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Any
     max_length: int | None
     train_on: TrainOn = "assistant_turns"
     rendering: Rendering = DEFAULT
@@ -272,6 +273,7 @@ class RowEncoder:
 
     def __post_init__(self) -> None:
         self.template = ChatTemplate(self.tokenizer, self.rendering)
+        self.tokenizer = getattr(self.tokenizer, "tokenizer", self.tokenizer)
         if self.max_length is not None and self.max_length < 1:
             raise InputError(f"max_length {self.max_length}: must be at least 1; raise train.max_length")
 
@@ -308,7 +310,10 @@ class RowEncoder:
         for i in (i for i, row in enumerate(rows) if _is_chat(row)):
             pieces[i] = []
             try:
-                texts += [(i, own) for own in (self.template.rows(rows[i]) if has_answer(rows[i]) else [[]])]
+                more = rows[i].get("chat_template_kwargs") or {}
+                texts += [(i, own) for own in (self.template.rows(rows[i], **more) if has_answer(rows[i]) else [[]])]
+            except TemplateError:  # wrong for every row
+                raise
             except InputError as error:
                 error = InputError(f"{places[i]}: {error}" if places[i] else str(error))
                 if self.bad is None:
@@ -400,6 +405,11 @@ def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[
             continue
         apart = _without_special(tokenizer, pieces)
         if tokenizer.decode(list(itertools.chain(*apart))) != tokenizer.decode(ids):
+            if any(context[-1:].isspace() for context in pieces[0::2]):
+                raise TemplateError(
+                    "the chat template ends a prompt in white space, which the tokenizer merges with the answer that "
+                    "follows; use a chat template without that white space"
+                )
             raise InputError(
                 "the tokenizer merges the start of an answer with the text before it; change how that answer starts"
             )

@@ -47,13 +47,16 @@ def test_a_few_rejected_rows_are_left_out_and_many_stop(write: Any) -> None:
 
 
 def test_what_is_wrong_with_every_row_is_said_once(write: Any) -> None:
-    rows = load_rows(None, files=[write("rows.jsonl", [FINE] * 50)])
-    with pytest.raises(InputError, match="the tokenizer has no chat template") as error:
+    for count, others in ((50, range(2, 21)), (3, (2, 3))):
+        rows = load_rows(None, files=[write("rows.jsonl", [CALLS] * count)])
+        with pytest.raises(InputError, match="does not render tool call 1") as error:
+            encode_rows(small_tokenizer(CHATML), rows, None)
+        assert not isinstance(error.value, InputErrors)
+        also = ", ".join(f"row {row}" for row in others)
+        assert str(error.value).startswith(f"{rows.sources[0]}: ")
+        assert str(error.value).endswith(f"(also {also}, …)" if count == 50 else f"(also {also})")
+    with pytest.raises(InputError, match=r"^the tokenizer has no chat template; set data\.chat_template"):
         encode_rows(small_tokenizer(None), rows, None)
-    assert not isinstance(error.value, InputErrors)
-    also = ", ".join(f"row {row}" for row in range(2, 21))
-    assert str(error.value).startswith(f"{rows.sources[0]}: ")
-    assert str(error.value).endswith(f"(also {also}, …)")
 
 
 def test_malformed_rows_stop_together_or_are_left_out(write: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -175,6 +176,36 @@ def test_a_row_that_is_wrong_is_named_when_the_training_reaches_it(tmp_path, tin
     path.write_text(path.read_text() + '{"instruction": "x", "output": 3}\n')
     with pytest.raises(InputError, match=r"rows\.jsonl, row 25: output: must be text \(given: 3\)"):
         train(tmp_path / "run", streaming_config(tiny_model_folder, {"files": [str(path)]}, max_steps=8))
+
+
+def test_rows_past_the_sample_are_counted_and_too_many_rejected_ones_stop(
+    tmp_path, tiny_model_folder, monkeypatch, caplog
+):
+    monkeypatch.setattr("instruct.training.rows.SAMPLE", 4)
+    monkeypatch.setattr("instruct.data.stream.SAMPLE", 32)
+    fine = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1."}]
+    lines = [json.dumps({"messages": fine})] * 60
+    thinking = json.dumps({"messages": [fine[0], {**fine[1], "reasoning_content": "Hm."}]})
+    path = tmp_path / "chats.jsonl"
+
+    def read(lines: list[str], **options):  # more than once
+        path.write_text("\n".join(lines) + "\n")
+        data = load_training_rows(streaming_config(tiny_model_folder, {"files": [str(path)], **options}))
+        rows = iter(data.stream.dataset(0))
+        for _ in range(200):
+            next(rows)
+        return data.stream.counts
+
+    assert read([*lines, thinking])["rejected"] >= 1
+    assert re.search(r"left out: \d+ of the \d+ rows read so far; the first: .*chats\.jsonl:61: ", caplog.text)
+    with pytest.raises(InputError, match=r"rejects \d+ of \d+ rows; fix them, or set data\.on_bad_row: skip"):
+        read([*lines, *[thinking] * 60])
+    assert read([*lines, *[thinking] * 60], on_bad_row="skip")["rejected"] >= 60
+    with pytest.raises(InputError, match=r"chats\.jsonl:61: .* does not render the thinking"):
+        read([*lines, thinking], on_bad_row="stop")
+    counts = read([*lines, '{"messages": 3}'], on_bad_row="skip")
+    assert counts["malformed"] >= 1
+    assert counts["read"] == counts["kept"] + counts["malformed"]
 
 
 @pytest.mark.parametrize(
