@@ -39,7 +39,7 @@ KEYS: dict[Format, tuple[str, ...]] = {
     "text": ("text",),  # the last: other rows may have such a column, too
 }
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
-ROLES = {role: role for role in ("system", "user", "assistant", "tool")}
+ROLES = {role: role for role in ("system", "developer", "user", "assistant", "tool")}
 
 
 class _Turn(NamedTuple):
@@ -107,9 +107,13 @@ def to_row(
     if format == "alpaca":
         return _from_alpaca(raw, template, train_on, turns)
     if format == "prompt_completion":
-        return _from_prompt_completion(raw, template, turns)
+        return _from_prompt_completion(raw, template, train_on, turns)
     if format == "sharegpt":
-        chat = _turns(raw, "conversations", _field(raw, "conversations"), turns, ("from", "value"), SHAREGPT_ROLES)
+        value = _field(raw, "conversations")
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
+            chat = _turns(raw, "conversations", value, turns)
+        else:
+            chat = _turns(raw, "conversations", value, turns, ("from", "value"), SHAREGPT_ROLES)
         if chat and chat[0].message["role"] != "system":
             chat = [*_system(raw), *chat]
     else:
@@ -203,8 +207,10 @@ def _from_alpaca(
     return {"prompt": [request], "completion": [answer]}
 
 
-def _from_prompt_completion(raw: RawRow, template: Template, counts: Counter[str] | None) -> dict[str, Any] | None:
-    """The completion alone is trained on, also where the prompt is a chat with answers."""
+def _from_prompt_completion(
+    raw: RawRow, template: Template, train_on: TrainOn, counts: Counter[str] | None
+) -> dict[str, Any] | None:
+    """The answers of the completion alone are trained on, also where the prompt is a chat with answers."""
     prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
     if isinstance(prompt, list):
         turns = _turns(raw, "prompt", prompt, counts)
@@ -212,11 +218,19 @@ def _from_prompt_completion(raw: RawRow, template: Template, counts: Counter[str
         turns = [_Turn({"role": "user", "content": prompt}, "prompt")]
     if isinstance(completion, list):
         answers = _turns(raw, "completion", completion, counts)
-        if [turn.message["role"] for turn in answers] != ["assistant"]:
-            raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
     else:
         answers = [_Turn({"role": "assistant", "content": completion}, "completion")]
-    return _from_chat(raw, [*turns, *answers], _tools(raw), template, "last_turn", Counter())
+    if not any(turn.message["role"] == "assistant" for turn in answers):
+        raise InputError(f"{raw.place}: completion: has no assistant message; move its turns to the prompt")
+    row = _from_chat(raw, [*turns, *answers], _tools(raw), template, "last_turn", Counter())
+    if row is None or isinstance(row["prompt"], str):
+        return row
+    if len(row["prompt"]) < len(turns):  # the last answer is the prompt's
+        return None
+    if train_on == "last_turn":
+        return row
+    messages = [*row["prompt"], *row["completion"]]
+    return {**row, "prompt": messages[: len(turns)], "completion": messages[len(turns) :]}
 
 
 def _from_chat(
@@ -234,7 +248,10 @@ def _from_chat(
     after = [{"role": turn.message["role"], "content": ""} for turn in chat[len(messages) :]]
     row = chat_row([*messages, *after], tools, train_on, turns)
     if row is None or template == "chat":
-        return row
+        arguments = raw.fields.get("chat_template_kwargs")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise InputError(f"{raw.place}: chat_template_kwargs: must be a mapping (given: {_shown(arguments)})")
+        return {**row, "chat_template_kwargs": arguments} if row and arguments else row
     prompt, answer = row["prompt"], row["completion"][0]
     roles = ", ".join(message["role"] for message in prompt)
     if roles != "user" or tools or len(answer) > 2:

@@ -97,6 +97,7 @@ class RowReader:
 
     Attributes:
         files: .json, .jsonl, .csv, .parquet, or text (.txt, .tokens, either with .gz), instead of the card's source.
+        source: rows in memory, instead of both.
         template: instead of the card's (without a card: `chat`).
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
         encoding: of text files, instead of the card's (default: UTF-8).
@@ -111,6 +112,7 @@ class RowReader:
 
     card: DatasetCard | None = None
     files: list[str] | None = None
+    source: Iterable[RawRow] | None = None
     template: Template | None = None
     documents: Documents | None = None
     encoding: str | None = None
@@ -129,7 +131,7 @@ class RowReader:
                 row, the field and the remedy.
         """
         card, expected = self.card, self.format
-        if card is None and not self.files:
+        if card is None and not self.files and self.source is None:
             raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
         if card is not None:
             check_purpose(card, "train")
@@ -162,7 +164,9 @@ class RowReader:
         """
         card = self.card
         rows: Iterable[RawRow]
-        if self.files:
+        if self.source is not None:
+            rows = self.source
+        elif self.files:
             rows = itertools.chain.from_iterable(self._read(Path(file).expanduser()) for file in self.files)
         else:
             assert card is not None

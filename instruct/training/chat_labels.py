@@ -1,165 +1,167 @@
-"""Chats given to EMOTrainer in TRL's formats, as token ids with labels."""
+"""Rows given to EMOTrainer as token ids with labels: read and encoded as the command reads and encodes files."""
 
 from __future__ import annotations
 
-import json
-import logging
-from collections import Counter
+import contextlib
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_multimodal_messages
+from trl.data_utils import get_dataset_column_names
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InputErrors
+from instruct.base.output import warn
+from instruct.data.arrow import RowFolder
 from instruct.data.bad_rows import BadRows
-from instruct.data.chats import TrainOn, chat_row, has_answer, more_of, unused_keys
-from instruct.data.replies import ChatTemplate
+from instruct.data.chats import TrainOn
+from instruct.data.formats import detect_format
+from instruct.data.rows import RowReader, load_rows, stored, stored_features
+from instruct.data.sources import RawRow
+from instruct.data.stream import encoded_chats, rows_of
 from instruct.data.templates import Rendering
-from instruct.data.tokens import chat_token_ids, fact_notes, join_pieces
+from instruct.data.tokens import RowEncoder, encode_rows
 
-logger = logging.getLogger(__name__)
-# Columns of a labeled data set besides the tokens and labels of its rows.
-_BESIDE = ["chat", "problem", "facts"]
+# Rows of a stream that are read together. After as many, the share of bad ones is known.
+_BATCH = 1000
+_LEFT_OUT = {
+    "malformed": "that are malformed",
+    "rejected": "that the chat template rejects",
+    "empty": "without an answer to train on",
+    "fully_masked": "without a token to train on within max_length",
+}
+# Arguments that the command has in sections.
+_SECTIONED = re.compile(r"\b(?:data|train)\.(on_bad_row|empty_thinking|max_length|eos_token)(?:: (\w+))?")
 
 
-def has_chats(dataset: Any, args: Any) -> bool:
-    """Whether the rows are chats whose mask `train_on` decides, and not TRL's own flags or a `labels` column."""
-    if "input_ids" in (dataset.column_names or ()):  # of a stream, the first row may be slow to read
+def is_read_here(dataset: Any, args: Any, name: str) -> bool:
+    """Whether the rows are read here. TRL reads tokens, text, prompts and completions that are text, and chats whose
+    mask its own flags decide.
+
+    Args:
+        name: of the data set, for errors.
+
+    Raises:
+        InputError: the columns are of no format, or of two.
+    """
+    custom = getattr(dataset, "format", {}).get("type") == "custom"  # `with_transform`, which TRL refuses
+    if custom or "input_ids" in get_dataset_column_names(dataset):
         return False
-    first = maybe_convert_to_chatml(dict(next(iter(dataset))))
-    if "input_ids" in first or not is_conversational(first):
+    first = next(iter(dataset))
+    if args.dataset_text_field in first and first.keys().isdisjoint({"messages", "conversations", "prompt"}):
+        if args.dataset_text_field == "text" and {"instruction", "output"} <= first.keys():
+            raise InputError(
+                f"{name} dataset: has the columns of alpaca (instruction, output) and text; remove those that are not "
+                "to be trained on (dataset.remove_columns)"
+            )
         return False
-    flag = args.completion_only_loss if "prompt" in first else args.assistant_only_loss
-    return flag is None and args.train_on != "all_tokens"
+    format = detect_format(RawRow(f"{name} dataset", 0, first))
+    if format == "prompt_completion" and isinstance(first["prompt"], str) and isinstance(first["completion"], str):
+        return False
+    of_trl = format == "prompt_completion" or (format != "alpaca" and "prompt" not in first)
+    return not of_trl or args.train_on == "all_tokens" or _flag(first, args) is None
 
 
-def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> Any:
-    """The data set's chats as `input_ids` and `labels`, not truncated; chats without an answer are left out.
+def _flag(columns: Any, args: Any) -> bool | None:
+    """TRL's flag for rows with these columns."""
+    chats = "messages" in columns or "conversations" in columns
+    flag: bool | None = args.assistant_only_loss if chats else args.completion_only_loss
+    return flag
+
+
+def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder: RowFolder) -> Any:
+    """The data set's rows as `input_ids` and `labels`; those without an answer are left out.
 
     Args:
         name: of the data set, for warnings and errors.
+        folder: for the rows' files, which the data set needs as long as it is used.
 
     Raises:
-        InputError: a chat that the template cannot represent; the message names its row, counted from 0.
+        InputError: malformed rows, or rows that the template rejects, see `BadRows`; the message names them, counted
+            from 0.
     """
-    sized = hasattr(dataset, "__len__")
-    more = {"num_proc": args.dataset_num_proc, "desc": f"Masking {name} dataset"} if sized else {}
-    labeled = dataset.map(
-        _label,
-        batched=True,
-        with_indices=True,
-        remove_columns=list(next(iter(dataset))),
-        fn_kwargs={"processing_class": processing_class, "args": args, "name": name},
-        **more,
-    )
-    if not sized or _rejected(labeled, len(dataset), args, f"{name} dataset"):
-        labeled = labeled.filter(lambda problem: not problem, input_columns="problem")
-    return labeled.remove_columns(_BESIDE)
-
-
-def _rejected(labeled: Any, read: int, args: Any, name: str) -> int:
-    """How many of the chats the template rejects, after warnings of all that the user should know of them."""
-    bad = BadRows(args.on_bad_row)
-    for problem in filter(None, labeled["problem"]):
-        bad.add(InputError(problem))
-    bad.check(read)
-    chats = len(labeled.unique("chat"))
-    if chats < read:
-        logger.warning(f"{name}: {read - chats} of {read} chats have no answer to train on and are left out")
-    if bad.rejected:
-        logger.warning(
-            f"{name}: {bad.rejected} of {read} chats are left out, because the chat template rejects them; "
-            f"{bad.listed[0]}"
-        )
-    rows = len(labeled) - bad.rejected
-    if rows > chats - bad.rejected:
-        logger.warning(
-            f"{name}: {chats - bad.rejected} chats are {rows} rows, because the chat template renders their past "
-            "differently for each answer; epochs and max_steps count rows"
-        )
-    facts: Counter[str] = Counter()
-    for of_batch in filter(None, labeled["facts"]):
-        facts.update(json.loads(of_batch))
-    for note in fact_notes(facts):  # with the arguments as EMOConfig calls them
-        said = note.replace("train.max_length", "max_length").replace("data.empty_thinking: train", "empty_thinking")
-        logger.warning(f"{name}: {said}")
-    return bad.rejected
-
-
-def _label(
-    batch: dict[str, list[Any]], indices: list[int], processing_class: Any, args: Any, name: str
-) -> dict[str, list[Any]]:
+    masked = _flag(get_dataset_column_names(dataset), args) is not False
+    train_on: TrainOn = args.train_on if masked else "all_tokens"
     rendering = Rendering(
-        empty_thinking=args.empty_thinking == "train", remedy="use TRL's own mask, assistant_only_loss=True"
+        empty_thinking=args.empty_thinking == "train",
+        remedy="set chat_template_path, or the chat_template of processing_class",
     )
-    template = ChatTemplate(processing_class, rendering)
-    tokenizer = getattr(processing_class, "tokenizer", processing_class)
-    parts = tokenizer is not processing_class  # a processor's template takes a message's content as a list of parts
-    texts: list[list[str]] = []
-    chats: list[int] = []
-    problems: list[str] = []
-    for index, values in zip(indices, zip(*batch.values(), strict=True), strict=True):
-        example = maybe_convert_to_chatml(dict(zip(batch, values, strict=True)))
-        problem = ""
-        own: list[list[str]] = [[]]
-        try:
-            row = _row(example, args.train_on, parts)
-            if row is None:
-                continue
-            own = template.rows(row, **(example.get("chat_template_kwargs") or {}))
-        except InputError as error:
-            problem = f"{name} dataset, row {index}: {error}"
-            if args.on_bad_row == "stop":
-                raise InputError(problem) from None
-        texts += own
-        chats += [index] * len(own)
-        problems += [problem] * len(own)
-    rows = [join_pieces(pieces, None, args.train_on) for pieces in chat_token_ids(tokenizer, texts)]
-    ends = [end for row in rows for _, end in row.trained]
-    cuts = args.max_length is not None and (not args.packing or args.packing_strategy == "bfd")  # others split a row
-    facts = {**template.facts, "ends": len(ends), "cut": sum(cuts and end > args.max_length for end in ends)}
-    return {
-        "input_ids": [row.input_ids for row in rows],
-        "labels": [row.labels for row in rows],
-        "chat": chats,
-        "problem": problems,
-        "facts": [json.dumps(facts) if number == 0 else "" for number in range(len(rows))],  # of the batch
-    }
+    length = args.max_length if not args.packing or args.packing_strategy == "bfd" else None  # others split a row
+    if not hasattr(dataset, "__len__"):
+        encoder = RowEncoder(processing_class, length, train_on, rendering, BadRows(args.on_bad_row, most=1))
+        return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH, _in_python))
+    with _in_python():
+        source = (RawRow(f"{name} dataset", index, _plain(row)) for index, row in enumerate(dataset))
+        rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
+        encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row)
+    counts = {**rows.counts, **encoded.counts}
+    for status, which in _LEFT_OUT.items():
+        if counts.get(status):
+            warn(f"{name} dataset: {counts[status]:,} of {len(dataset):,} rows {which} are left out")
+    for note in (*rows.notes, *encoded.notes):
+        warn(_renamed(f"{name} dataset: {note}"))
+    return encoded.dataset()
 
 
-def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, Any] | None:
-    tools = example.get("tools")
-    tools = json.loads(tools) if isinstance(tools, str) else _without_nulls(tools)
+def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
+    """The rows of a stream in the form that rows are stored in, as they are read."""
+    reader = RowReader(train_on=encoder.train_on, bad=encoder.bad)
 
-    def messages(key: str) -> list[dict[str, Any]]:
-        # Arrow gives every message the keys of all of them; a template may ask whether there is a key.
-        own = []
-        for number, turn in enumerate(example[key]):
-            others = {name: turn[name] for name in unused_keys(turn, turn["role"], ("role", "content"))}
-            try:
-                more = more_of(turn, turn["role"])
-            except InputError as error:
-                raise InputError(f"{key}[{number}].{error}") from None
-            if "tool_calls" in more:
-                more["tool_calls"] = _without_nulls(more["tool_calls"])
-            content = "" if turn.get("content") is None else turn["content"]
-            own.append({"role": turn["role"], "content": content, **others, **more})
-        return prepare_multimodal_messages(own) if parts else own
+    def store(batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[str]]:
+        values = zip(indices, zip(*batch.values(), strict=True), strict=True)
+        reader.source = [
+            RawRow(f"{name} dataset", index, _plain(dict(zip(batch, row, strict=True)))) for index, row in values
+        ]
+        with _in_python():
+            listed = [stored(raw, row) for raw, row in reader.rows()]
+        return {key: [row[key] for row in listed] for key in stored_features()}
 
-    if "messages" in example:
-        return chat_row(messages("messages"), tools, train_on, Counter())
-    row = {"prompt": messages("prompt"), "completion": messages("completion")}
-    if not has_answer(row):
-        return None
-    if train_on == "last_turn":
-        return chat_row([*row["prompt"], *row["completion"]], tools, train_on, Counter())
-    return {**row, "tools": tools} if tools else row
+    columns = get_dataset_column_names(dataset)
+    return dataset.map(
+        store,
+        batched=True,
+        batch_size=_BATCH,
+        with_indices=True,
+        remove_columns=columns,
+        features=stored_features(),
+    )
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """A row without what Arrow adds: it gives every call and tool the keys of all others, with null."""
+    own = dict(fields)
+    for key, value in fields.items():
+        if key in ("tools", "chat_template_kwargs"):
+            own[key] = _without_nulls(value)
+        elif key in ("messages", "conversations", "prompt", "completion") and isinstance(value, list):
+            own[key] = [
+                {**turn, "tool_calls": _without_nulls(turn["tool_calls"])}
+                if isinstance(turn, dict) and turn.get("tool_calls")
+                else turn
+                for turn in value
+            ]
+    return own
 
 
 def _without_nulls(value: Any) -> Any:
-    """Calls and tools without what Arrow adds: it gives every call the arguments of all others, with null."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+@contextlib.contextmanager
+def _in_python() -> Iterator[None]:
+    """Errors that name the command's options name EMOConfig's arguments."""
+    try:
+        yield
+    except InputErrors as error:
+        raise InputErrors([_renamed(problem) for problem in error.problems]) from None
+    except InputError as error:
+        raise InputError(_renamed(str(error))) from None
+
+
+def _renamed(text: str) -> str:
+    text = text.replace(", or set `format` in a card (--data.card)", "")
+    return _SECTIONED.sub(lambda found: found[1] + (f'="{found[2]}"' if found[2] else ""), text)
 
 
 def mask_pictures(args: Any, dataset: Any) -> None:

@@ -36,28 +36,6 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
 
 
-def check_columns(dataset: Any, text: str, name: str) -> None:
-    """Refuse a data set without the columns that are trained on; TRL would end in a KeyError.
-
-    Args:
-        text: the column of plain texts (`dataset_text_field`).
-        name: of the data set, for the error.
-
-    Raises:
-        InputError: none of the columns that SFTTrainer reads, or prompts without completions.
-    """
-    columns = list(dataset.column_names or next(iter(dataset), {}))
-    if "input_ids" in columns or {"prompt", "completion"} <= set(columns):
-        return
-    if "prompt" in columns:
-        needed = "completion"
-    elif {"messages", "conversations", text}.isdisjoint(columns):
-        needed = f"messages, prompt and completion, or {text} (dataset_text_field)"
-    else:
-        return
-    raise InputError(f"{name} dataset: its columns are {', '.join(columns)}; rename or add {needed}")
-
-
 def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> None:
     """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for; say so.
 

@@ -16,13 +16,14 @@ from torch.utils.data import DataLoader
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
+from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
+from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
-from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
+from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures
 from instruct.training.checkpoints import has_optimizer
 from instruct.training.checks import (
     check_arguments,
-    check_columns,
     check_dataset,
     check_head,
     check_packing,
@@ -98,6 +99,7 @@ class EMOTrainer(SFTTrainer):
             network = check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
         leave_layers_out(kwargs.get("peft_config"), network, dataset)
         mask_pictures(args, dataset)
+        self._folder: RowFolder | None = None  # of the rows that are read here
         try:
             super().__init__(model, args, *positional, **kwargs)
         except ValueError as error:
@@ -164,11 +166,16 @@ class EMOTrainer(SFTTrainer):
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        if formatting_func is None:
-            check_columns(dataset, args.dataset_text_field, dataset_name)
-        if formatting_func is None and has_chats(dataset, args):
-            dataset = label_chats(dataset, processing_class, args, dataset_name)
-        return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
+        if formatting_func is None and is_read_here(dataset, args, dataset_name):
+            self._folder = self._folder or RowFolder(Path(args.output_dir))
+            dataset = label_rows(dataset, processing_class, args, dataset_name, self._folder)
+        prepared = super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
+        if hasattr(prepared, "__len__") and not len(prepared):
+            raise InputError(
+                f"{dataset_name} dataset: no row has a token to train on within max_length {args.max_length}; raise "
+                "max_length or fix the data"
+            )
+        return prepared
 
     def get_train_dataloader(self) -> DataLoader:
         collator: Any = self.data_collator  # type: ignore[has-type]

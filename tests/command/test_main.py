@@ -141,6 +141,14 @@ def test_a_wrong_call_is_refused_with_exit_code_2(instruct, tmp_path, arguments,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_second_stage_begins_from_a_merged_adapter(instruct, tmp_path):
+    adapter = tmp_path / "runs" / "first" / "adapters" / "mle"
+    adapter.mkdir(parents=True)
+    (adapter / "adapter_config.json").write_text("{}")
+    call = instruct("train", "demo", "--name", "second", "--model", "runs/first/adapters/mle")
+    assert "runs/first/adapters/mle: is an adapter, not a model; merge it into its base first" in refused(call)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("config", ["alpaca_emo", "paper/llama2_13b_evol"])
 def test_a_gpu_config_without_a_gpu_is_refused(instruct, tmp_path, config):

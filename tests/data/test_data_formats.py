@@ -196,7 +196,7 @@ REFUSED = [
     ),
     ({"conversations": "hi"}, "sharegpt", "conversations: must be a list of turns (given: 'hi')"),
     ({"conversations": ["hi"]}, "sharegpt", "conversations[0]: must be a mapping with from and value (given: 'hi')"),
-    ({"conversations": [{"role": "user"}]}, "sharegpt", "conversations[0]: no key 'from' (keys: role); rename the key"),
+    ({"conversations": [{"name": "user"}]}, "sharegpt", "conversations[0]: no key 'from' (keys: name); rename the key"),
     (
         {"conversations": [{"from": "bot", "value": "x"}]},
         "sharegpt",
@@ -205,7 +205,7 @@ REFUSED = [
     (
         {"messages": [{"role": "critic", "content": "x"}]},
         "messages",
-        "messages[0].role: unknown role 'critic'; known are system, user, assistant, tool",
+        "messages[0].role: unknown role 'critic'; known are system, developer, user, assistant, tool",
     ),
     (
         {"messages": [*user("x"), {"role": "assistant", "tool_calls": "add(1)"}]},
@@ -241,9 +241,9 @@ REFUSED = [
     ),
     ({"messages": assistant("x")}, "messages", "messages[0].content: no turn before the answer; remove the row"),
     (
-        {"prompt": "Go.", "completion": [*user("x"), *assistant("y")]},
+        {"prompt": "Go.", "completion": user("x")},
         "prompt_completion",
-        "completion: must be one assistant message; move other turns to the prompt",
+        "completion: has no assistant message; move its turns to the prompt",
     ),
     ({"prompt": 3, "completion": "x"}, "prompt_completion", "prompt: must be text (given: 3); write a string"),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trl
@@ -15,9 +15,12 @@ from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig, EMOTrainer
 from instruct.base.errors import InputError
+from instruct.data.arrow import RowFolder
+from instruct.data.formats import KEYS, detect_format
 from instruct.data.rows import load_rows
+from instruct.data.sources import RawRow
 from instruct.data.tokens import encode_rows
-from instruct.training.chat_labels import label_chats
+from instruct.training.chat_labels import is_read_here, label_rows
 
 MARKED = "{% generation %}"
 
@@ -97,7 +100,7 @@ def test_chats_without_an_answer_are_left_out_and_counted(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         trainer = make_trainer(tmp_path, rows=Dataset.from_list(chats), tokenizer=chat_tokenizer())
     assert len(trainer.train_dataset) == len(chats) - 2
-    assert "train dataset: 2 of 10 chats have no answer to train on and are left out" in caplog.text
+    assert "train dataset: 2 of 10 rows without an answer to train on are left out" in caplog.text
 
 
 def test_lost_end_tokens_and_rejected_system_turns_are_counted(tmp_path, caplog):
@@ -127,7 +130,7 @@ def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_p
         trainer = make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer)
     assert len(trainer.train_dataset) == answers > len(conversations())
     assert all(text.count("</s>") == 1 for text in trained_rows(trainer))
-    assert f"train dataset: {len(conversations())} chats are {answers} rows" in caplog.text
+    assert "train dataset: 5 chats became 12 rows" in caplog.text  # the other 3 have one answer each
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
@@ -161,16 +164,15 @@ def test_a_file_and_a_data_set_in_python_are_trained_alike(name, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in agentic_rows()))
     read = encode_rows(tokenizer, load_rows(None, files=[str(file)]), None).encoded
-    args = SimpleNamespace(dataset_num_proc=None, train_on="assistant_turns", on_bad_row="stop", empty_thinking=None)
-    args.packing, args.max_length = False, None
-    labeled = label_chats(Dataset.from_list(agentic_rows()), tokenizer, args, "train")
+    args = EMOConfig(str(tmp_path), on_bad_row="stop", max_length=None, use_cpu=True, bf16=False)
+    labeled = label_rows(Dataset.from_list(agentic_rows()), tokenizer, args, "train", RowFolder(tmp_path))
     assert [(row["input_ids"], row["labels"]) for row in labeled] == [(row["input_ids"], row["labels"]) for row in read]
     assert len(read) >= 8
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
-    [(None, None), ("skip", None), ("stop", "train dataset, row 8: the tokenizer's chat template does not")],
+    [(None, None), ("skip", None), ("stop", "train dataset:8: the tokenizer's chat template does not")],
 )
 def test_a_chat_that_the_template_rejects_is_left_out_or_stops(choice, message, tmp_path, caplog):
     chats = [*conversations().to_list(), {"messages": agentic_rows()[2]["messages"]}]
@@ -183,7 +185,8 @@ def test_a_chat_that_the_template_rejects_is_left_out_or_stops(choice, message, 
     with caplog.at_level(logging.WARNING):
         trainer = make_trainer(tmp_path, rows=Dataset.from_list(chats), tokenizer=tokenizer, on_bad_row=choice)
     assert len(trainer.train_dataset) == len(chats) - 1
-    assert f"1 of {len(chats)} chats are left out, because the chat template rejects them" in caplog.text
+    assert f"train dataset: 1 of {len(chats)} rows that the chat template rejects are left out" in caplog.text
+    assert f"train dataset: left out: train dataset:{len(chats) - 1}: the tokenizer's chat template" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -198,3 +201,136 @@ def test_a_chat_that_the_template_rejects_is_left_out_or_stops(choice, message, 
 def test_contradicting_masks_are_refused(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         EMOConfig(str(tmp_path), bf16=False, use_cpu=True, **arguments)
+
+
+ASKED, ANSWERED = {"role": "user", "content": "w3 w4"}, {"role": "assistant", "content": "w5 w6"}
+SHARED = [{"from": "human", "value": "w3"}, {"from": "gpt", "value": "w4"}] * 2
+# A row of each format and its variants, as files and data sets on the Hub have them.
+FORMATS: dict[str, dict[str, Any]] = {
+    "alpaca": {"instruction": "w3", "input": "w4", "output": "w5"},
+    "alpaca with turns before it": {"instruction": "w3", "output": "w5", "system": "w6", "history": [["w7", "w8"]]},
+    "sharegpt": {"conversations": SHARED},
+    "sharegpt with a system prompt": {"conversations": SHARED, "system": "w6", "id": "a"},
+    "sharegpt by role": {"conversations": [ASKED, ANSWERED]},
+    "messages": {"messages": [{"role": "system", "content": "w7"}, ASKED, ANSWERED, ASKED, ANSWERED, ASKED]},
+    "UltraChat": {"prompt": "w3 w4", "prompt_id": "a", "messages": [ASKED, ANSWERED] * 2},
+    "messages with text": {"messages": [ASKED, ANSWERED], "text": "w9", "source": "w9"},
+    "prompt and completion of messages": {"prompt": [ASKED], "completion": [ANSWERED]},
+    "completion of several turns": {"prompt": [ASKED, ANSWERED, ASKED], "completion": [ANSWERED, ASKED, ANSWERED]},
+    "completion without an answer": {"prompt": [ASKED, ANSWERED, ASKED], "completion": [{**ANSWERED, "content": " "}]},
+    "text": {"text": "w3 w4 w5"},
+}
+
+
+@pytest.mark.parametrize("train_on", ["assistant_turns", "last_turn", "all_tokens"])
+def test_every_format_is_the_same_tokens_in_python_and_from_the_command(train_on, tmp_path):
+    tokenizer = unmarked(chat_tokenizer())
+    formats = set()
+    for name, row in FORMATS.items():
+        formats.add(detect_format(RawRow("r", 1, row)))
+        rows = [row, json.loads(json.dumps(row).replace("w4", "w10 w11"))]
+        file = tmp_path / "rows.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if name == "completion without an answer":
+            with pytest.raises(InputError, match="responses are empty"):
+                load_rows(None, files=[str(file)], train_on=train_on)
+            with pytest.raises(InputError, match="train dataset: all 2 responses are empty"):
+                make_trainer(tmp_path / "out", rows=Dataset.from_list(rows), tokenizer=tokenizer, train_on=train_on)
+            continue
+        read = encode_rows(tokenizer, load_rows(None, files=[str(file)], train_on=train_on), None, train_on)
+        expected = [(row["labels"], row["input_ids"]) for row in read.dataset()]
+        assert len(expected) >= 2
+        args = EMOConfig(str(tmp_path), train_on=train_on, max_length=None, use_cpu=True, bf16=False)
+        for given in (Dataset.from_list(rows), Dataset.from_list(rows).to_iterable_dataset()):
+            assert is_read_here(given, args, "train") == (name != "text")
+            if name == "text":
+                found = make_trainer(tmp_path / "out", rows=given, tokenizer=tokenizer, train_on=train_on).train_dataset
+            else:
+                found = label_rows(given, tokenizer, args, "train", RowFolder(tmp_path))
+            assert [(row["labels"], row["input_ids"]) for row in found] == expected, name
+    assert formats == {*KEYS}
+
+
+def test_columns_of_alpaca_and_text_are_ambiguous_and_others_are_named(tmp_path):
+    both = Dataset.from_list([{**FORMATS["alpaca"], "text": "w3"}])
+    with pytest.raises(InputError, match=r"^train dataset: has the columns of alpaca .* and text; remove those"):
+        make_trainer(tmp_path, rows=both, tokenizer=chat_tokenizer())
+    trainer = make_trainer(tmp_path, rows=both, tokenizer=chat_tokenizer(), dataset_text_field="output")
+    assert trained_rows(trainer) == ["w5 </s>"]
+
+
+def test_a_chats_own_template_arguments_are_used_everywhere(tmp_path):
+    tokenizer = unmarked(chat_tokenizer())
+    tokenizer.chat_template = "{% if loud %}w9 {% endif %}" + tokenizer.chat_template
+    rows = [{**FORMATS["messages"], "chat_template_kwargs": {"loud": loud}} for loud in (True, False)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = encode_rows(tokenizer, load_rows(None, files=[str(file)]), None).dataset()
+    trainer = make_trainer(tmp_path, rows=Dataset.from_list(rows), tokenizer=tokenizer)
+    assert labels_and_ids(trainer) == [(row["labels"], row["input_ids"]) for row in read]
+    assert [tokenizer.decode(ids).startswith("w9") for _, ids in labels_and_ids(trainer)] == [True, False]
+
+
+def rejected(count: int, of: int) -> list[dict[str, Any]]:
+    """Chats of which the template, which knows no thinking, rejects so many."""
+    thinking = agentic_rows()[2]["messages"]
+    return [{"messages": thinking if row < count else [ASKED, ANSWERED]} for row in range(of)]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_template_may_reject_a_tenth_of_the_rows_of_a_data_set_or_stream(tmp_path, caplog, streamed):
+    def labeled(rows, **arguments):
+        tokenizer, given = unmarked(chat_tokenizer()), Dataset.from_list(rows)
+        args = EMOConfig(str(tmp_path), max_length=None, use_cpu=True, bf16=False, **arguments)
+        given = given.to_iterable_dataset() if streamed else given
+        return list(label_rows(given, tokenizer, args, "train", RowFolder(tmp_path)))
+
+    with pytest.raises(InputError, match=r'rejects 108 of 120 rows; fix them, or set on_bad_row="skip" to train'):
+        labeled(rejected(108, 120))
+    if streamed:  # as soon as it is known
+        with pytest.raises(InputError, match=r"rejects 1,000 of 2000 rows"):
+            labeled(rejected(0, 1000) + rejected(2000, 2000))
+    assert len(labeled(rejected(3, 40))) == 37
+    assert "left out: 3 of the 40 rows read so far" in caplog.text or not streamed
+    assert len(labeled(rejected(1000, 1010), on_bad_row="skip")) == 10
+    with pytest.raises(InputError, match=r"^train dataset:0: .*does not render the thinking"):
+        labeled(rejected(3, 40), on_bad_row="stop")
+    odd = {"messages": [{**ASKED, "role": "robot"}, ANSWERED]}
+    assert len(labeled([*rejected(0, 4), odd], on_bad_row="skip")) == 4
+    with pytest.raises(InputError, match=r"^train dataset, row 4: messages\[0\]\.role: unknown role 'robot'"):
+        labeled([*rejected(0, 4), odd])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_wrong_with_the_template_is_said_once_and_not_of_a_row(tmp_path, streamed):
+    def refusal(tokenizer) -> str:
+        rows = Dataset.from_list([{"messages": [ASKED, ANSWERED]}] * 5)
+        with pytest.raises(InputError) as error:
+            list(make_trainer(
+                tmp_path, rows=rows.to_iterable_dataset() if streamed else rows, tokenizer=tokenizer
+            ).train_dataset)  # fmt: skip
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    plain = tiny_tokenizer()
+    remedy = "set chat_template_path, or the chat_template of processing_class"
+    assert refusal(plain) == f"the tokenizer has no chat template; {remedy}"
+    merging = merging_tokenizer()
+    assert refusal(merging).startswith("the chat template ends a prompt in white space, which the tokenizer merges")
+
+
+def merging_tokenizer():
+    """Like Llama 2's: a space belongs to the word after it, and the first word of a text gets one."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<s>": 0, "</s>": 1, "\u2581": 2, **{f"\u2581w{number}": 3 + number for number in range(12)}}
+    core = Tokenizer(models.WordLevel(words, unk_token="\u2581"))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    core.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}w1 {{ m.content }}</s>{% else %}w2 {{ m.content }} "
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}w1 {% endif %}"
+    )
+    return tokenizer

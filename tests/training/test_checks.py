@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from population import tiny_network
-from tiny import CONFIGS, SIZES, make_trainer, tiny_model, tiny_rows
+from tiny import CONFIGS, SIZES, chat_tokenizer, conversations, make_trainer, tiny_model, tiny_rows
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -92,6 +92,14 @@ def test_rows_that_give_no_step_are_refused(tmp_path, rows, arguments, message):
             EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments),
             train_dataset=tiny_rows() if rows is None else rows,
         )
+
+
+@pytest.mark.parametrize("kind", ["prompts", "chats"])
+def test_rows_without_a_token_to_train_on_within_max_length_are_refused(tmp_path, kind):
+    rows, tokenizer = (tiny_rows(), None) if kind == "prompts" else (conversations(), chat_tokenizer())
+    message = r"^train dataset: no row has a token to train on within max_length 2; raise max_length or fix the data$"
+    with pytest.raises(InputError, match=message):
+        make_trainer(tmp_path, rows=rows, tokenizer=tokenizer, max_length=2)
 
 
 @pytest.mark.parametrize("metric", ["eval_a_ce", "a_perplexity", "eval_ce", "b_loss"])
