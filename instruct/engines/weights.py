@@ -170,18 +170,38 @@ def context_of(config: Any) -> int | None:
     return next((value for key in _CONTEXT_KEYS if isinstance(value := getattr(settings, key, None), int)), None)
 
 
-def lora_rank(adapter: Path) -> int:
-    """The largest rank in an adapter.
+def adapter_settings(adapter: Path) -> dict[str, Any]:
+    """What an adapter's adapter_config.json holds.
 
     Raises:
-        InputError: its adapter_config.json cannot be read, or is not for LoRA.
+        InputError: it cannot be read.
     """
     path = adapter / "adapter_config.json"
     try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict):
+            raise ValueError("no JSON object")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no adapter configuration ({one_line(error, 100)}); save the adapter again") from None
+    return settings
+
+
+def lora_rank(adapter: Path) -> int:
+    """The largest rank in an adapter that vLLM can serve.
+
+    Raises:
+        InputError: its adapter_config.json cannot be read, is not for LoRA, or is for parameters without a module.
+    """
+    config, path = adapter_settings(adapter), adapter / "adapter_config.json"
+    try:
         if config["peft_type"] != "LORA":
             kind = one_line(config["peft_type"], 40)
             raise InputError(f"{path}: peft_type is {kind}, vLLM serves LORA only; set generation.engine transformers")
+        if config.get("target_parameters"):
+            raise InputError(
+                f"{path}: is for parameters of experts (target_parameters), which vLLM does not serve beside a model; "
+                "merge it into its base, or set generation.engine transformers"
+            )
         return max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: no LoRA configuration ({one_line(error, 100)}); save the adapter again") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from instruct.engines.base import Decoding, Engine, EngineOptions
 from instruct.engines.canary import Canary, check_weights_that_answer, read_canary
 from instruct.engines.local import load_tokenizer
 from instruct.engines.start import make_engine
-from instruct.engines.weights import check_model, is_adapter
+from instruct.engines.weights import adapter_settings, check_model, is_adapter
 from instruct.generation.batches import local_kind
 from instruct.generation.options import GenerationConfig
 
@@ -46,7 +45,7 @@ def check_adapter_acts(
         InputError: no adapter, no base, or an engine that is not there.
     """
     is_adapter(adapter)
-    settings = _settings(adapter)
+    settings = adapter_settings(adapter)
     named = base or str(settings.get("base_model_name_or_path") or "")
     if not named:
         raise InputError(f"{adapter}: names no base model; give it with --model")
@@ -67,24 +66,13 @@ def check_adapter_acts(
     yield from _effect(adapter, model, engine, base_url)
 
 
-def _settings(adapter: Path) -> dict[str, Any]:
-    path = adapter / "adapter_config.json"
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict):
-            raise ValueError
-    except ValueError:
-        raise InputError(f"{path}: is not JSON; save the adapter again") from None
-    return settings
-
-
 def _changes(adapter: Path, settings: dict[str, Any]) -> str:
     """The modules that an adapter changes, by their names."""
     from safetensors import safe_open
 
     with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
         keys = list(file.keys())
-    modules = {key.partition(".lora_")[0] for key in keys if ".lora_" in key}
+    modules = {key.partition(".lora_")[0].replace(".base_layer", "") for key in keys if ".lora_" in key}
     kinds = Counter(module.rpartition(".")[2] for module in modules)
     whole = sorted({key.removesuffix(".weight").rpartition(".")[2] for key in keys if ".lora_" not in key})
     parts = [f"{kind} {count}" for kind, count in sorted(kinds.items())]

@@ -99,7 +99,9 @@ def test_the_rank_is_the_largest_in_the_adapter(tmp_path: Path) -> None:
     assert lora_rank(tmp_path) == 24
     config.write_text(json.dumps({"peft_type": "LORA", "r": 8, "rank_pattern": None}))
     assert lora_rank(tmp_path) == 8
-    for bad, said in (('{"peft_type": "LOHA", "r": 8}', "LOHA"), ('{"peft_type": "LORA"}', "'r'"), ("[", "no LoRA")):
+    experts = json.dumps({"peft_type": "LORA", "r": 8, "target_parameters": ["experts.down_proj"]})
+    cases = [('{"peft_type": "LOHA", "r": 8}', "LOHA"), ('{"peft_type": "LORA"}', "'r'"), ("[", "no adapter conf")]
+    for bad, said in [*cases, (experts, "does not serve beside a model; merge it")]:
         config.write_text(bad)
         with pytest.raises(InputError, match=said):
             lora_rank(tmp_path)

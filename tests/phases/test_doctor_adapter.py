@@ -74,4 +74,4 @@ def test_a_folder_that_is_both_and_a_flag_without_an_adapter_are_refused(adapter
     (adapter / "adapter_config.json").write_text("[]")
     code, _, error = instruct("doctor", adapter)
     assert code == 2
-    assert error.endswith("adapter_config.json: is not JSON; save the adapter again\n")
+    assert "adapter_config.json: no adapter configuration (no JSON object); save the adapter again" in error
