@@ -82,7 +82,9 @@ def load_network(
     """
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
+    config = arguments.pop("config", None) or AutoConfig.from_pretrained(
+        model, revision=revision, trust_remote_code=trust_remote_code
+    )
     network, loading = model_class(config, head).from_pretrained(
         model,
         revision=revision,
@@ -101,11 +103,14 @@ def load_network(
     return network
 
 
-def check_whole(model: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
+def check_whole(model: str, revision: str | None = None, trust_remote_code: bool = False, wanted: bool = True) -> Any:
     """Refuse a model for words whose tensors are not those of its class, from the headers of its files.
 
+    Args:
+        wanted: whether the network is needed, also if its tensors cannot be told from the headers.
+
     Returns:
-        The network without its weights.
+        The network without its weights; None if it has not been made.
 
     Raises:
         InputError: a tensor is missing, or has no place.
@@ -117,10 +122,12 @@ def check_whole(model: str, revision: str | None = None, trust_remote_code: bool
 
     config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
     if getattr(config, "quantization_config", None) or is_deepspeed_zero3_enabled():
+        if not wanted:
+            return None
         with torch.device("meta"):  # which tensors are whole is known when they are loaded, or on several machines
             return new_network(config, trust_remote_code)
     with quiet_loading():
-        return load_network(model, revision, trust_remote_code=trust_remote_code, device_map="meta")
+        return load_network(model, revision, trust_remote_code=trust_remote_code, device_map="meta", config=config)
 
 
 def load_adapter(network: Any, adapter: str | Path, name: str = "default") -> Any:
