@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion, Reply
 from instruct.run.replies import BatchStore, completion_key
@@ -38,6 +39,9 @@ class KeptReplies:
         fingerprint: of everything that could change a reply, besides the engine.
         prompts: what identifies each of them, for JSON.
         size: how many make a batch.
+
+    Raises:
+        InputError: the file of what was compared is damaged.
     """
 
     def __init__(self, folder: Path, system: str, fingerprint: str, prompts: Sequence[Any], size: int) -> None:
@@ -59,9 +63,13 @@ class KeptReplies:
         if self._journal.is_file():
             self._take_over()
         if self._checked.is_file():
-            checked = json.loads(self._checked.read_text(encoding="utf-8"))
-            if checked["engine"] == self.engine and checked["work"] == fingerprint:
-                self.weights = checked["weights"]
+            try:
+                checked = json.loads(self._checked.read_text(encoding="utf-8"))
+                engine, work, weights = (checked[name] for name in ("engine", "work", "weights"))
+            except (ValueError, KeyError, TypeError):
+                raise InputError(f"{self._checked}: is damaged; restore it, or delete it") from None
+            if engine == self.engine and work == fingerprint:
+                self.weights = weights
 
     def places(self, batch: int) -> range:
         """The places of a batch's prompts among all."""

@@ -45,6 +45,13 @@ def ask_missing(folder: Path, engine: str = "vllm 1 cpu", texts: str = "abcde") 
     return asked
 
 
+@pytest.mark.parametrize("content", ["{", "[]", '{"engine": "e"}'])
+def test_a_damaged_record_of_what_was_compared_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.checked").write_text(content)
+    with pytest.raises(InputError, match=r"a\.checked: is damaged; restore it, or delete it$"):
+        kept_in(tmp_path)
+
+
 def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
     kept = kept_in(tmp_path)
     kept.start("e")
