@@ -150,11 +150,11 @@ class Judge:
         same = [by for by in asked if (by.get("card"), by.get("model")) == (self.options.card, self.options.model)]
         dtype = same[0].get("dtype") if same else None
         if not same:
-            engine: Any = self._made()
+            engine = self._made()
             with contextlib.closing(engine), contextlib.suppress(InputError):
                 if self.cluster is None:
                     engine.check()  # what cannot be asked here is refused when it is to be asked
-                dtype = engine.dtype
+                dtype = getattr(engine, "dtype", None)  # which local engines have
         self.options = self.options.model_copy(update={"dtype": dtype})
 
     def _made(self) -> Engine:
