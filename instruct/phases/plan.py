@@ -36,6 +36,7 @@ from instruct.training.estimate import (
     Sharding,
     copy_speed,
     disk_gib,
+    empty_network,
     matrix_flops,
     memory_gib,
     model_shape,
@@ -139,7 +140,7 @@ def known_config(name: str) -> Any:
 def known_shape(name: str) -> ModelShape | None:
     """The sizes of a model that data/plans/sizes.yaml has; None: it has none."""
     config = known_config(name)
-    return None if config is None else shape_of(config, name)
+    return None if config is None else shape_of(empty_network(config, name), name)
 
 
 def this_machine(dtype: str) -> Machine:

@@ -29,6 +29,7 @@ from instruct.data.options import data_label
 from instruct.data.prefixes import PrefixSet
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
+from instruct.generation.batches import local_kind
 from instruct.generation.continuations import lengths
 from instruct.generation.prompts import config_prefixes, evaluation_set, prefixes_text
 from instruct.judging.asking import Judge
@@ -39,18 +40,18 @@ from instruct.phases.remedies import judge_flags
 from instruct.phases.upload import check_write_access, configured_repositories
 from instruct.run.directory import RunDirectory, differences
 from instruct.training.estimate import (
-    ModelShape,
     Sharding,
     disk_gib,
     memory_gib,
-    model_shape,
+    model_network,
+    shape_of,
     sharding_of,
     time_words,
     training_minutes,
 )
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
-from instruct.training.train import first_trained, trainer_arguments
+from instruct.training.train import first_trained, plan_network, trainer_arguments
 
 
 def check_experiment(
@@ -75,15 +76,19 @@ def check_experiment(
         evaluation = check_evaluation(config, folder, phases)
     if "train" in phases and config.trained:
         with problems.collected():
-            data = check_training(config, folder)
+            data = check_training(config, folder, answers="answer" in phases)
     problems.refuse()
     if {"answer", "judge"} & {*phases}:
         print_evaluation(config, evaluation)
     return data, evaluation.judges
 
 
-def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
-    """Check access, data, memory and disk, and print what will be trained and for how long. `folder`: the run's.
+def check_training(config: ExperimentConfig, folder: Path, answers: bool = False) -> TrainingRows:
+    """Check access, data, memory and disk, and print what will be trained and for how long.
+
+    Args:
+        folder: the run's.
+        answers: whether the systems will answer, too.
 
     Returns:
         The rows that it read, for training.
@@ -92,9 +97,15 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
         InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
             disk, nothing to train.
     """
+    from instruct.training.trained import report_trained  # imports PEFT
+
     first = first_trained(config)
     check_gpu(config)
-    shape, data = _model_and_rows(config, folder)
+    network, data = _model_and_rows(config, folder)
+    shape = shape_of(network, config.model.name)
+    planned, left_out = plan_network(config, network)
+    if answers:
+        _check_served(config, planned)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
     check_trackers(arguments.report_to)
     repositories = configured_repositories(config)
@@ -127,6 +138,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     form = f"{sum(lengths):,} tokens of text" if data.rows.plain_text else f"template {data.template}"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
+    report_trained(planned, left_out)
     _print_rows(config, data, form, arguments)
     if repositories:
         say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
@@ -188,16 +200,17 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
     )
 
 
-def _model_and_rows(config: ExperimentConfig, folder: Path) -> tuple[ModelShape, TrainingRows]:
-    """The model's shape and the training rows; what is wrong with either is reported at once."""
+def _model_and_rows(config: ExperimentConfig, folder: Path) -> tuple[Any, TrainingRows]:
+    """The model without weights and the training rows; what is wrong with either is reported at once."""
     problems = Problems()
     with problems.collected():
-        shape = model_shape(config)
+        network = model_network(config)
+        shape_of(network, config.model.name)
     if problems.found:
         with problems.collected():
             check_sources(config.data)
         problems.refuse()
-    return shape, load_training_rows(config, folder)
+    return network, load_training_rows(config, folder)
 
 
 @dataclass(frozen=True)
@@ -271,6 +284,19 @@ def _check_engine(config: ExperimentConfig) -> None:
             raise InputError(
                 f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
                 f"{section}.generation.engine to transformers or auto"
+            )
+
+
+def _check_served(config: ExperimentConfig, planned: Any) -> None:
+    """Refuse an adapter that the engine which is to answer does not serve, by the network that training will make."""
+    if not getattr(getattr(planned, "active_peft_config", None), "target_parameters", None):
+        return
+    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
+        if asked and not asked.generation.base_url and local_kind(config.model, asked.generation) == "vllm":
+            raise InputError(
+                f"config {config.name}: vLLM does not serve adapters of experts' parameters (PEFT's target_parameters) "
+                f"beside a model; set {section}.generation.engine to transformers, or train alone, merge, and let the "
+                "merged model answer"
             )
 
 

@@ -36,8 +36,8 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
 
 
-def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> None:
-    """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for; say so.
+def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
+    """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for.
 
     Mamba's `out_proj` is computed inside a kernel; Llama 4's routers are linear layers that return two tensors.
 
@@ -45,9 +45,12 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> None:
         peft_config: changed in place; None: no adapter.
         network: that gets the adapter, with or without its weights.
         dataset: the training rows; with pictures, the layers that see get adapters, too.
+
+    Returns:
+        A line for each reason, with the names of those layers.
     """
     if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
-        return
+        return []
     linear = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
     refused = {
         name.rpartition(".")[2]
@@ -63,14 +66,12 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> None:
     if not _PICTURES.intersection(getattr(dataset, "column_names", None) or next(iter(dataset or ()), {})):
         reached = {id(module) for module in network.get_decoder().modules()} | {id(network.get_output_embeddings())}
         unseen = {".".join(name.split(".")[:2]) for name, module in linear.items() if id(module) not in reached}
-    kind = network.config.model_type
-    if refused:
-        warn(f"LoRA: {' and '.join(sorted(refused))} of {kind} stay frozen: PEFT has no adapter for them")
-    if unseen:
-        warn(f"LoRA: {' and '.join(sorted(unseen))} of {kind} stay frozen: the rows have no pictures")
     patterns = [rf"(.*\.)?{re.escape(name)}" for name in sorted(refused)]
     patterns += [rf"{re.escape(name)}(\..*)?" for name in sorted(unseen)]
     peft_config.exclude_modules = "|".join(patterns) or None
+    reasons = ((refused, "PEFT has no adapter for them"), (unseen, "the rows have no pictures"))
+    of = network.config.model_type
+    return [f"LoRA: {' and '.join(sorted(names))} of {of} stay frozen: {reason}" for names, reason in reasons if names]
 
 
 def check_dataset(dataset: Any, args: SFTConfig) -> None:

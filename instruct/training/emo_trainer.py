@@ -40,6 +40,7 @@ from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_fin
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
 from instruct.training.reference import TeacherCache, frozen_model, reference_of
+from instruct.training.trained import report_trained
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -93,11 +94,12 @@ class EMOTrainer(SFTTrainer):
         dataset = kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None)
         check_dataset(dataset, args)
         use_one_device(args, loads_model=isinstance(model, str))
-        network = model
+        network, peft_config = model, kwargs.get("peft_config")
         if isinstance(model, str):
             loading = args.model_init_kwargs or {}
-            network = check_whole(model, loading.get("revision"), loading.get("trust_remote_code", False))
-        leave_layers_out(kwargs.get("peft_config"), network, dataset)
+            trusted = loading.get("trust_remote_code", False)
+            network = check_whole(model, loading.get("revision"), trusted, wanted=peft_config is not None)
+        left_out = leave_layers_out(peft_config, network, dataset)
         mask_pictures(args, dataset)
         self._folder: RowFolder | None = None  # of the rows that are read here
         try:
@@ -120,6 +122,8 @@ class EMOTrainer(SFTTrainer):
             base = base.get_base_model()
         objective = args.make_objective()
         head = output_head(base)
+        if self.accelerator.is_main_process:
+            report_trained(self.model, left_out)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         check_head(head, sharded=sharded_on is not None)
         if getattr(base, "is_quantized", False):

@@ -62,6 +62,15 @@ def model_shape(config: TrainingOptions) -> ModelShape:
     Raises:
         InputError: the config cannot be loaded, or the model is not a causal language model.
     """
+    return shape_of(model_network(config), config.model.name)
+
+
+def model_network(config: TrainingOptions) -> Any:
+    """The base model without weights, from its config.
+
+    Raises:
+        InputError: the config cannot be loaded, or transformers has no class with a head for words.
+    """
     from transformers import AutoConfig
 
     name = model_path(config.model.name)
@@ -71,24 +80,35 @@ def model_shape(config: TrainingOptions) -> ModelShape:
         )
     except (OSError, ValueError) as error:
         raise unreachable_model(config.model.name, error) from None
-    return shape_of(loaded, config.model.name)
+    return empty_network(loaded, config.model.name, config.model.trust_remote_code)
 
 
-def shape_of(loaded: Any, name: str) -> ModelShape:
-    """The sizes of a model by its transformers config.
+def empty_network(loaded: Any, name: str, trust_remote_code: bool = False) -> Any:
+    """The network of a transformers config, on the meta device.
 
     Raises:
-        InputError: it is not a causal language model.
+        InputError: transformers has no class with a head for words.
     """
     import torch
 
     try:
         with torch.device("meta"):
-            model = new_network(loaded)
+            return new_network(loaded, trust_remote_code)
+    except ValueError:
+        raise _no_head(loaded, name) from None
+
+
+def shape_of(model: Any, name: str) -> ModelShape:
+    """The sizes of a network.
+
+    Raises:
+        InputError: it is not a causal language model.
+    """
+    try:
         words, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    except (ValueError, AttributeError):
-        raise InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model") from None
-    text = loaded.get_text_config()
+    except AttributeError:
+        raise _no_head(model.config, name) from None
+    text = model.config.get_text_config()
     layers = getattr(text, "num_hidden_layers", None) or 1
     return ModelShape(
         outside=sum(weight.numel() for weight in {id(end): end for end in (words, head)}.values()),
@@ -98,6 +118,10 @@ def shape_of(loaded: Any, name: str) -> ModelShape:
         vocabulary=len(head),
         state=sum(map(_state, getattr(text, "per_layer_config", None) or [text] * layers)) // layers,
     )
+
+
+def _no_head(loaded: Any, name: str) -> InputError:
+    return InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model")
 
 
 def _state(layer: Any) -> int:

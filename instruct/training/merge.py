@@ -63,6 +63,8 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     import torch
     from peft.tuners.lora import LoraLayer
 
+    from instruct.training.trained import adapted_matrix
+
     target = getattr(torch, dtype)
     vocabulary = adapted.config.get_text_config().vocab_size
     canary = read_canary(adapter)
@@ -72,10 +74,10 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     changed = undone = 0
     for name, layer in adapted.named_modules():
         if isinstance(layer, LoraLayer):
-            before = _matrix(layer).detach().clone()
+            before = adapted_matrix(layer).detach().clone()
             acts = any(bool(weight.any()) for weight in _last_factors(layer))
             layer.merge()
-            after = _matrix(layer)
+            after = adapted_matrix(layer)
             moved = before != after
             if acts and not moved.any():
                 raise InputError(f"{adapter}: merging does not change {name}, which the adapter does; answer with it")
@@ -116,11 +118,6 @@ def _untie(adapted: Any) -> None:
         head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
         for config in (network.config, network.config.get_text_config()):
             config.tie_word_embeddings = False
-
-
-def _matrix(layer: Any) -> Any:
-    """What a LoRA layer changes: a layer's weight, or a parameter such as that of all experts."""
-    return layer.get_param() if hasattr(layer, "get_param") else layer.get_base_layer().weight
 
 
 def _last_factors(layer: Any) -> Iterator[Any]:

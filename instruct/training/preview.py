@@ -73,6 +73,7 @@ class Preview:
         rows: the rows shown: where each is from, its text in pieces with whether they are trained on, `server`: the
             prompt that a server sends, if it is another, and `served`: what vLLM makes of the answer, if it is known.
         memory_gib: the estimated memory by what needs it.
+        matrices: how many of each kind of the model's matrices there are, and how many train.
         step: one step of training.
     """
 
@@ -83,6 +84,7 @@ class Preview:
     overlap: dict[str, int] | None
     rows: list[dict[str, Any]]
     memory_gib: dict[str, float]
+    matrices: dict[str, dict[str, int]]
     step: Step
 
 
@@ -99,6 +101,8 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     Raises:
         InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
     """
+    from instruct.training.trained import trained_matrices  # imports PEFT
+
     console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
@@ -122,7 +126,9 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
             step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
             done(1)
         console.print(step.words(), highlight=False)
-    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, step)
+    counted = trained_matrices(trainer.model)
+    matrices = {kind: {"number": those.number, "trained": those.trained} for kind, those in counted.items()}
+    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, matrices, step)
 
 
 def _print_data(

@@ -166,11 +166,6 @@ def make_trainer(
         from transformers import BitsAndBytesConfig
 
         quantization = BitsAndBytesConfig(**quantization_arguments(config))
-    peft_config = None
-    if config.lora:
-        from peft import LoraConfig
-
-        peft_config = LoraConfig(**config.lora.lora_config())
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     try:
         return EMOTrainer(
@@ -179,7 +174,7 @@ def make_trainer(
             train_dataset=rows,
             eval_dataset=evaluation.dataset() if evaluation else None,
             processing_class=tokenizer,
-            peft_config=peft_config,
+            peft_config=_peft_config(config),
             quantization_config=quantization,
         )
     except OSError as error:
@@ -190,6 +185,26 @@ def make_trainer(
         ) from error
     except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
         raise InputError(f"train: {one_line(error)}") from error
+
+
+def _peft_config(config: TrainingOptions) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(**config.lora.lora_config()) if config.lora else None
+
+
+def plan_network(config: TrainingOptions, network: Any) -> tuple[Any, list[str]]:
+    """What training would make of a network without weights, which is changed; and what stays frozen, and why.
+
+    Raises:
+        InputError: PEFT refuses the adapter for this model.
+    """
+    from instruct.training.checks import leave_layers_out
+    from instruct.training.trained import planned_network
+
+    peft_config = _peft_config(config)
+    left_out = leave_layers_out(peft_config, network, None)
+    return planned_network(network, peft_config), left_out
 
 
 def random_model(config: TrainingOptions, arguments: Any) -> Any:

@@ -76,6 +76,12 @@ def test_an_adapter_answers_measures_and_merges_as_it_was_trained(tmp_path, tiny
 
 
 @pytest.mark.slow
+def test_an_adapter_of_experts_answers_measures_and_merges_as_it_was_trained(tmp_path, tiny_model_folder):
+    experts = ["mlp.experts.down_proj", "mlp.experts.gate_up_proj"]
+    walk("gpt_oss", tmp_path / "walk", tiny_model_folder, {"r": 2, "target_parameters": experts})
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GREEN)
 def test_whole_weights_answer_and_measure_as_they_were_trained(tmp_path, tiny_model_folder, kind):
     walk(kind, tmp_path / "walk", tiny_model_folder, None)
