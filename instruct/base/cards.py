@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.parsing import invalid_yaml, parse_yaml
 
 Kind = Literal["data", "data/human", "data/tasks", "judges"]
 Model = TypeVar("Model", bound=BaseModel)
@@ -91,41 +92,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (known: {', '.join(names)})" if len(names) <= MOST_KNOWN else ""
 
 
-def parse_yaml(text: str) -> Any:
-    """The value of a YAML text.
-
-    Raises:
-        yaml.YAMLError: it is not YAML, contains itself, or is too deep or too large.
-    """
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise
-    except Exception as error:  # depth leads to a RecursionError, a tag such as !!int to whatever int(…) raises
-        raise yaml.YAMLError(one_line(error) or type(error).__name__) from None
-    if _values_in(value, {}) > _MOST_VALUES:
-        raise yaml.YAMLError(f"has more than {_MOST_VALUES:,} values once its aliases are expanded")
-    return value
-
-
-_MOST_VALUES = 1_000_000
-_MOST_LEVELS = 100
-
-
-def _values_in(value: Any, known: dict[int, int], level: int = 0) -> int:
-    """The number of values with all aliases expanded; each list or mapping is counted once (`known`, by its id)."""
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise yaml.YAMLError("has a surrogate escape such as \\ud83d; write the character itself")
-    if not isinstance(value, dict | list):
-        return 1
-    if level > _MOST_LEVELS:
-        raise yaml.YAMLError(f"contains itself, or is nested more than {_MOST_LEVELS} levels deep")
-    if id(value) not in known:
-        inner = value if isinstance(value, list) else [*value, *value.values()]
-        known[id(value)] = 1 + sum(_values_in(part, known, level + 1) for part in inner)
-    return known[id(value)]
-
-
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
@@ -141,10 +107,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text; save the YAML file as UTF-8") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = one_line(getattr(error, "problem", None) or error)
-        raise InputError(f"{path}{line}: is not valid YAML ({problem}); fix that line") from None
+        raise invalid_yaml(path, error) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: is not a mapping; write `key: value` lines")
     return content

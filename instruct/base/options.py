@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from instruct.base.cards import parse_yaml
+from instruct.base.parsing import parse_yaml
 
 
 class Affects:

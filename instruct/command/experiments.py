@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result, say, warn
+from instruct.base.parsing import parse_json
 from instruct.command import call, flags
 from instruct.command.flags import OVERRIDES
 from instruct.training.objective_names import OBJECTIVES
@@ -174,7 +175,7 @@ def check(arguments: argparse.Namespace) -> Result:
     from instruct.training.emo_config import objective_of
 
     try:
-        options = json.loads(arguments.args or "{}")
+        options = parse_json(arguments.args or "{}")
     except ValueError:
         options = None
     if not isinstance(options, dict):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.parsing import RepeatedKeyError, parse_json
 from instruct.data.cards import Format, Template
 from instruct.data.chats import TrainOn, chat_row, more_of, unused_keys
 from instruct.data.sources import RawRow
@@ -268,7 +268,9 @@ def _tools(raw: RawRow) -> Any:
     tools = raw.fields.get("tools")
     if isinstance(tools, str):
         try:
-            tools = json.loads(tools) if tools.strip() else None
+            tools = parse_json(tools) if tools.strip() else None
+        except RepeatedKeyError as error:
+            raise InputError(f"{raw.place}: tools: {error}") from None
         except ValueError:
             raise InputError(f"{raw.place}: tools: is not JSON ({_shown(tools)}); write a list of mappings") from None
     check_storable(raw, "tools", tools)

@@ -13,13 +13,15 @@ import re
 import string
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.hub import use_cache_if_unreachable
+from instruct.base.parsing import JSON, RepeatedKeyError, parse_json
 from instruct.data.cards import Documents, Source
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
@@ -33,6 +35,17 @@ _MARKS = {
 }
 # In Western European text most letters are ASCII. Other languages' 8-bit encodings cannot be told apart this simply.
 _WESTERN = 0.3
+# How archives and compressed files begin; a tar archive says so later.
+_ARCHIVES = {
+    "a tar archive": rb".{257}ustar",
+    "a zip archive": rb"PK\x03\x04",
+    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
+    "a rar archive": rb"Rar!\x1a\x07",
+    "a gzip file": rb"\x1f\x8b\x08",
+    "a bzip2 file": rb"BZh[1-9]1AY&SY",
+    "an xz file": rb"\xfd7zXZ\x00",
+    "a Zstandard file": rb"\x28\xb5\x2f\xfd",
+}
 
 
 @dataclass(frozen=True)
@@ -204,16 +217,16 @@ def _opened(
 ) -> Iterator[io.TextIOWrapper]:
     """A file, which may be compressed, as text; while it is read, bytes that do not fit are refused."""
     try:
-        with _open_bytes(path) as file, io.TextIOWrapper(file, codec, newline=newline) as text:
+        with _open_bytes(path, origin) as file, io.TextIOWrapper(file, codec, newline=newline) as text:
             yield text
     except UnicodeError:
-        with _open_bytes(path) as file:
+        with _open_bytes(path, origin) as file:
             raise wrong_encoding(file.read(), origin, codec, option, unit) from None
 
 
 def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None) -> str:
     """UTF-16 by its mark, else UTF-8; the named encoding reads only what is neither."""
-    with _open_bytes(path) as file:
+    with _open_bytes(path, origin) as file:
         beginning = file.read(2)
         data = beginning + file.read() if encoding else b""
     if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -222,9 +235,35 @@ def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None)
     return codec if encoding and likely_encoding(data) != "utf-8" else "utf-8-sig"
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
-    """A file's bytes; those inside it if it is compressed (.gz), see `_checked_rows`."""
-    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+def _open_bytes(path: Path, origin: str) -> IO[bytes]:
+    """A file's bytes; those inside it if it is compressed (.gz), see `_checked_rows`.
+
+    Raises:
+        InputError: they are an archive, or compressed (once more), and would be read as text.
+    """
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        beginning = file.read(512)
+    for kind, pattern in _ARCHIVES.items():
+        if re.match(pattern, beginning, re.DOTALL):
+            raise InputError(f"{origin}: holds {kind}; unpack it and give the files inside")
+    return cast(IO[bytes], opened(path, "rb"))
+
+
+def check_names(names: Iterable[str], place: str) -> None:
+    """Refuse columns that are lost, as the last of a name is read, or not found, because of a space.
+
+    Raises:
+        InputError: two columns have the same name, or one begins or ends with white space.
+    """
+    for name, times in Counter(filter(None, names)).items():
+        if times > 1:
+            raise InputError(f"{place}: has the column {one_line(name, 60)!r} {times} times; keep one of them")
+        if name != name.strip():
+            raise InputError(
+                f"{place}: the column {one_line(repr(name), 60)} begins or ends with white space; rename it to "
+                f"{one_line(name.strip(), 60)!r}"
+            )
 
 
 def _read_jsonl(lines: Iterable[str], origin: str) -> Iterator[RawRow]:
@@ -232,7 +271,9 @@ def _read_jsonl(lines: Iterable[str], origin: str) -> Iterator[RawRow]:
         if not line.strip():
             continue
         try:
-            content = json.loads(line)
+            content = parse_json(line)
+        except RepeatedKeyError as error:
+            raise InputError(f"{origin}, row {number}: {error}") from None
         except (ValueError, RecursionError) as error:
             problem = one_line(getattr(error, "msg", error), 100)
             raise InputError(
@@ -246,7 +287,9 @@ def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
     if not text.strip():
         return
     try:
-        content = json.loads(text)
+        content = parse_json(text)
+    except RepeatedKeyError as error:
+        raise InputError(f"{origin}, row {_repeating_row(text)}: {error}") from None
     except (ValueError, RecursionError) as error:
         # Many .json files on the hub are JSON lines, one object per line.
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
@@ -259,6 +302,18 @@ def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
         yield _as_row(origin, number, item)
 
 
+def _repeating_row(text: str) -> int:
+    """The row of a JSON text, an array or an object, in which a key is repeated."""
+    end = 0
+    for row in itertools.count(1):
+        end = re.compile(r"[\s\[,]*").match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+        try:
+            _, end = JSON.raw_decode(text, end)
+        except RepeatedKeyError:
+            return row
+    raise AssertionError("no key is repeated")
+
+
 def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
     """Columns are separated by commas, or as Excel saves them: by semicolons, or by tabs in UTF-16."""
     # A long answer may exceed the default limit of 128 KiB per field.
@@ -268,6 +323,7 @@ def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
         header = file.readline()
         separators = [mark for mark in (",", ";", "\t") if mark in header]
         reader = csv.DictReader(itertools.chain([header], file), strict=True, delimiter=[*separators, ","][0])
+        check_names(reader.fieldnames or [], f"{origin}, header")
         for number, record in enumerate(reader, start=1):
             if None in record or None in record.values():
                 raise InputError(
@@ -286,12 +342,20 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            _check_fields(list(file.schema_arrow), origin)
             for batch in file.iter_batches(batch_size=1000):
                 for fields in batch.to_pylist():
                     number += 1
                     yield RawRow(origin, number, fields)
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, ValueError) as error:
         raise InputError(f"{origin}: is not a Parquet file ({one_line(error, 120)}); write it again") from None
+
+
+def _check_fields(fields: Sequence[Any], origin: str) -> None:
+    """Refuse columns of Arrow, and fields in them, that share a name."""
+    check_names([field.name for field in fields], origin)
+    for kind in (field.type for field in fields):
+        _check_fields([kind.field(number) for number in range(kind.num_fields)], origin)
 
 
 def _as_row(origin: str, number: int, content: Any) -> RawRow:
@@ -299,6 +363,8 @@ def _as_row(origin: str, number: int, content: Any) -> RawRow:
         raise InputError(
             f'{origin}, row {number}: is a JSON {_json_type(content)}, not an object; write {{"field": "text", …}}'
         )
+    if any(key != key.strip() for key in content):
+        check_names(content, f"{origin}, row {number}")
     return RawRow(origin, number, content)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
+from instruct.base.parsing import RepeatedKeyError, parse_json
 
 # What other tools call an answer's thinking. Here it is `reasoning_content`, as servers return it.
 REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -225,7 +226,9 @@ def _with_arguments(message: dict[str, Any], write: Callable[[Any], Any]) -> dic
         arguments = own.get("arguments")
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments)
+                arguments = parse_json(arguments)
+            except RepeatedKeyError as error:
+                raise InputError(f"the arguments of a tool call: {error}") from None
             except ValueError:
                 calls.append(call)
                 continue

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
+import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -34,9 +42,6 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]]) -> str:
-    import pyarrow
-    import pyarrow.parquet
-
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     return str(path)
 
@@ -84,7 +89,28 @@ def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path: Path, write: Wri
         load_rows(card, files=[write("text.jsonl", [{"data": "x"}])])
 
 
+def archive(make: Callable[[io.BytesIO], Any]) -> bytes:
+    file = io.BytesIO()
+    make(file)
+    return file.getvalue()
+
+
+def columns(*names: str, fields: tuple[str, ...] = ("c",)) -> bytes:
+    """A Parquet file with these columns of mappings."""
+    mappings = pyarrow.StructArray.from_arrays([pyarrow.array(["text"])] * len(fields), names=list(fields))
+    table = pyarrow.table([mappings] * len(names), names=list(names))
+    return archive(lambda file: pyarrow.parquet.write_table(table, file))
+
+
 LINE = json.dumps(ROWS[0]) + "\n"
+TAR = archive(lambda file: tarfile.TarFile(fileobj=file, mode="w").addfile(tarfile.TarInfo("rows.txt")))
+ARCHIVES = {
+    "a tar archive": TAR,
+    "a zip archive": archive(lambda file: zipfile.ZipFile(file, "w").writestr("rows.txt", "a")),
+    "a gzip file": gzip.compress(b"a"),
+    "a bzip2 file": bz2.compress(b"a"),
+    "an xz file": lzma.compress(b"a"),
+}
 UNREADABLE = [
     ("bad.jsonl", LINE + "\n{'instruction': 'x'}\n", "bad.jsonl, row 3: is not JSON (Expecting property name"),
     ("torn.jsonl", LINE + LINE[:20], "torn.jsonl, row 2: is not JSON (Unterminated string"),
@@ -126,6 +152,27 @@ UNREADABLE = [
     ("rows.parquet.gz", LINE, "rows.parquet.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
     ("rows.csv.gz", LINE, "rows.csv.gz: is not a complete gzip file; download or compress it again"),
     ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
+    ("twice.jsonl", LINE + '\n{"a": [{"b": 1, "b": 2}]}', "twice.jsonl, row 3: has the key 'b' 2 times; keep one of"),
+    ("twice.json", '[{"a": [{}]}, {"a": 1, "a": 2}]', "twice.json, row 2: has the key 'a' 2 times; keep one of them"),
+    ("lines.json", LINE + '{"a": 1, "a": 2}\n', "lines.json, row 2: has the key 'a' 2 times; keep one of them"),
+    ("twice.csv", "a,b,a\n1,2,3\n", "twice.csv, header: has the column 'a' 2 times; keep one of them"),
+    ("twice.parquet", columns("a", "a"), "twice.parquet: has the column 'a' 2 times; keep one of them"),
+    ("inner.parquet", columns("a", fields=("b", "b")), "inner.parquet: has the column 'b' 2 times; keep one of them"),
+    (
+        "space.csv",
+        "a, b\n1,2\n",
+        "space.csv, header: the column ' b' begins or ends with white space; rename it to 'b'",
+    ),
+    ("space.jsonl", LINE + '{"a ": 1}', "space.jsonl, row 2: the column 'a ' begins or ends with white space; rename"),
+    ("space.parquet", columns("a\t"), "space.parquet: the column 'a\\t' begins or ends with white space; rename it to"),
+    ("rows.tar.gz", gzip.compress(TAR), "rows.tar.gz: holds a tar archive; unpack it and give the files inside"),
+    ("rows.gz", gzip.compress(TAR), "rows.gz: holds a tar archive; unpack it and give the files inside"),
+    ("rows.csv.gz", gzip.compress(gzip.compress(b"a")), "rows.csv.gz: holds a gzip file; unpack it and give the files"),
+    *(
+        (f"rows{suffix}", content, f"rows{suffix}: holds {kind}; unpack it and give the files inside")
+        for suffix in (".txt", ".tokens", ".jsonl", ".json", ".csv")
+        for kind, content in ARCHIVES.items()
+    ),
 ]
 
 

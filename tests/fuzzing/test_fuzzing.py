@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from measured_readers import MEASURED_READERS
 from odd_files import files, written
 from readers import READERS, Reader
 
@@ -58,6 +60,37 @@ def test_a_reader_reads_its_valid_files(name, tmp_path, monkeypatch):
         content = valid() if callable(valid) else valid
         whole = content if isinstance(content, bytes) else written(content, suffix, lambda _: True)
         assert check_file(reader, suffix, whole, tmp_path) == 0
+
+
+# What instruct writes itself.
+WRITTEN_HERE = {"store", "continuations", *MEASURED_READERS}
+REPEATED = [
+    (name, suffix)
+    for name, reader in READERS.items()
+    for suffix in reader.suffixes
+    if name not in WRITTEN_HERE and suffix in (".json", ".jsonl", ".csv", ".yaml")
+]
+
+
+@pytest.mark.parametrize(("name", "suffix"), REPEATED)
+def test_a_reader_refuses_a_key_that_is_there_twice(name, suffix, tmp_path, monkeypatch):
+    reader = READERS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    whole = written(reader.valid[0], suffix, lambda _: False).decode()
+    key = re.match(r"\W*(\w+)", whole)[1]
+    if suffix == ".csv":
+        whole = "".join(f"{line.partition(',')[0].rstrip()},{line}" for line in whole.splitlines(keepends=True))
+    else:
+        whole = whole.replace("{", f'{{"{key}": 1, ', 1)
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder, contextlib.chdir(folder):
+        path = Path(folder, f"brought{suffix}")
+        path.write_text(whole)
+        code, error = ending(lambda: reader.read(path))
+    assert (code, error.count("\n")) == (2, 1), error
+    assert any(place in error for place in (path.name, *reader.other))
+    assert f"'{key}' " in error
+    assert "times" in error or "more than once" in error
 
 
 def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -> int:

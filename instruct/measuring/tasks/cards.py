@@ -19,6 +19,7 @@ import yaml
 from instruct.base.cards import find_card
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
+from instruct.base.parsing import UniqueKeyLoader, invalid_yaml
 
 Rule = Literal["openicl", "sum"]
 
@@ -92,7 +93,9 @@ def _content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[s
         loader = _Lenient(text)
         content = loader.get_single_data()
         included = content.pop("include", [])
-    except (yaml.YAMLError, AttributeError, TypeError):
+    except yaml.YAMLError as error:
+        raise invalid_yaml(path, error) from None
+    except (AttributeError, TypeError):
         raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
     code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
     if not (path.parent / "instruct").exists():  # else lm-eval takes the code from there
@@ -115,7 +118,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-class _Lenient(yaml.SafeLoader):
+class _Lenient(UniqueKeyLoader):
     """Reads lm-eval's own tag, `!function`, as text; `functions`: all of them, however the tag is written."""
 
     def __init__(self, stream: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.options import Options, Texts
 from instruct.base.output import say
-from instruct.data.sources import read_texts
+from instruct.data.sources import check_names, read_file, read_texts
 
 
 class RowOptions(Options):
@@ -139,6 +139,7 @@ class TaskRowReader:
             for file in files:
                 yield from self._of_each_file(file, self._options.file_column)
         else:
+            self._check_names(files)
             arguments = self._arguments | {"data_files": {split: files}}
             if names := arguments.get("column_names"):  # without a header there are no types, either
                 from datasets import Features, Value
@@ -176,8 +177,24 @@ class TaskRowReader:
             name = opened.path.rpartition("/")[2]
             with opened as file:
                 table = csv.DictReader(file, self._arguments.get("column_names"), strict=True)
+                check_names(table.fieldnames or [], f"{name}, header")
                 for number, row in enumerate(table, start=1):
                     yield f"{name}, row {number}", row | {column: name[len(before) : len(name) - len(after)]}
+
+    def _check_names(self, files: list[str]) -> None:
+        """Refuse columns and keys that `datasets` renames or of which it takes the last."""
+        import fsspec
+
+        encoding = self._arguments.get("encoding", "utf-8")
+        for pattern in files if self._path == "csv" and "column_names" not in self._arguments else ():
+            for opened in fsspec.open_files(pattern, "rt", encoding=encoding, newline="", compression="infer"):
+                delimiter = self._arguments.get("sep") or self._arguments.get("delimiter") or ","
+                with opened as file:
+                    check_names(next(csv.reader(file, delimiter=delimiter), []), f"{opened.path}, header")
+        for file in files if self._path == "json" and "field" not in self._arguments else ():
+            if Path(file).is_file() and Path(file).suffix in (".json", ".jsonl", ".gz"):
+                for _ in read_file(Path(file), encoding=encoding, option="dataset_kwargs.encoding"):
+                    pass
 
     def _loaded(self, split: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         from datasets import disable_progress_bars, load_dataset

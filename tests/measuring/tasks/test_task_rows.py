@@ -25,6 +25,21 @@ def files(*names: str, path: str = "text", **more: Any) -> dict[str, Any]:
     return {"dataset_path": path, "dataset_kwargs": {"data_files": {"test": list(names)}, **more}}
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "content", "message"),
+    [
+        ("csv", "rows.csv", "text,label,text\na,0,b\n", "rows.csv, header: has the column 'text' 2 times"),
+        ("csv", "rows.csv", "text, label\na,0\n", "rows.csv, header: the column ' label' begins or ends with white"),
+        ("json", "rows.json", '[{"text": "a", "text": "b", "label": 0}]', "rows.json, row 1: has the key 'text' 2 tim"),
+        ("json", "rows.jsonl", '{"text": "a", "text": "b", "label": 0}', "rows.jsonl, row 1: has the key 'text' 2 tim"),
+    ],
+)
+def test_a_column_that_is_there_twice_is_refused(path, name, content, message, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, files(name, path=path))
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
