@@ -38,6 +38,14 @@ KEYS: dict[Format, tuple[str, ...]] = {
     "prompt_completion": ("prompt", "completion"),
     "text": ("text",),  # the last: other rows may have such a column, too
 }
+# Other columns that a format reads.
+_OPTIONAL: dict[Format, tuple[str, ...]] = {
+    "alpaca": ("input", "system", "history"),
+    "sharegpt": ("system", "tools", "chat_template_kwargs"),
+    "messages": ("tools", "chat_template_kwargs"),
+    "prompt_completion": ("tools", "chat_template_kwargs"),
+    "text": (),
+}
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 ROLES = {role: role for role in ("system", "developer", "user", "assistant", "tool")}
 
@@ -74,6 +82,11 @@ def detect_format(row: RawRow) -> Format:
             return format
     known = "; ".join(f"{format}: {', '.join(keys)}" for format, keys in KEYS.items())
     raise InputError(f"{row.place}: columns {row.columns} match no format ({known}); rename them")
+
+
+def columns_of(format: Format) -> tuple[str, ...]:
+    """The columns that a format reads."""
+    return (*KEYS[format], *_OPTIONAL[format])
 
 
 def to_row(

@@ -18,7 +18,8 @@ from instruct.data.arrow import RowFolder, batches, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
-from instruct.data.formats import KEYS, detect_format, to_row
+from instruct.data.formats import KEYS, columns_of, detect_format, to_row
+from instruct.data.nulls import null_note
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
 if TYPE_CHECKING:
@@ -217,8 +218,10 @@ def load_rows(
     digest = hashlib.sha256()
     bad = BadRows(on_bad_row)
     reader = RowReader(card, bad=bad, **reading)
+    with_nulls = 0
 
     def kept() -> Iterator[dict[str, str]]:
+        nonlocal with_nulls
         origin = None
         for raw, row in reader.rows():
             if counts["kept"] == limit:
@@ -226,6 +229,8 @@ def load_rows(
             origin = origin or raw.origin
             counts["read"] += 1
             counts["empty" if row is None else "kept"] += 1
+            assert reader.format
+            with_nulls += raw.nulls > 0 and "tools" in columns_of(reader.format)
             if row is not None:
                 digest.update(_identity(row))
                 yield stored(raw, row)
@@ -243,6 +248,8 @@ def load_rows(
         notes.append(
             f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
         )
+    if with_nulls:
+        notes.append(null_note(with_nulls))
     notes += turn_notes(reader.turns, reader.train_on)
     notes += [f"left out: {problem}" for problem in bad.listed]
     return RowSet(dataset, folder, counts, digest.hexdigest(), notes, reader.format, dict(reader.turns))
@@ -321,7 +328,7 @@ def _unwrapped(raw: RawRow, column: str, format: Format) -> RawRow:
         raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
     inner = raw.fields[column]
     if format == "text":
-        return RawRow(raw.origin, raw.row, {"text": inner})
+        return replace(raw, fields={"text": inner})
     if not isinstance(inner, dict):
         raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
-    return RawRow(raw.origin, raw.row, inner)
+    return replace(raw, fields=inner)

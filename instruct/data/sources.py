@@ -23,6 +23,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.hub import use_cache_if_unreachable
 from instruct.base.parsing import JSON, RepeatedKeyError, parse_json
 from instruct.data.cards import Documents, Source
+from instruct.data.nulls import ArrowRows
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
@@ -50,11 +51,15 @@ _ARCHIVES = {
 
 @dataclass(frozen=True)
 class RawRow:
-    """A row as it is in its source. `row` is counted from 1; in a JSONL file it is the line."""
+    """A row as it is in its source. `row` is counted from 1; in a JSONL file it is the line.
+
+    `nulls`: the keys of its tool calls and tools that were left out, see `ArrowRows`.
+    """
 
     origin: str
     row: int
     fields: dict[str, Any]
+    nulls: int = 0
 
     @property
     def place(self) -> str:
@@ -105,7 +110,8 @@ def _hub_rows(hub: str, source: Source, streaming: bool) -> Iterator[RawRow]:
     import datasets
 
     rows = datasets.load_dataset(hub, source.subset, revision=source.revision, split=source.split, streaming=streaming)
-    return (RawRow(hub, number, fields) for number, fields in enumerate(rows, start=1))
+    arrow = ArrowRows(rows.features and rows.features.arrow_schema)
+    return (RawRow(hub, number, *arrow.restored(fields)) for number, fields in enumerate(rows, start=1))
 
 
 def read_file(
@@ -343,10 +349,13 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             _check_fields(list(file.schema_arrow), origin)
+            arrow = ArrowRows(file.schema_arrow, json_texts=True)
             for batch in file.iter_batches(batch_size=1000):
                 for fields in batch.to_pylist():
                     number += 1
-                    yield RawRow(origin, number, fields)
+                    yield RawRow(origin, number, *arrow.restored(fields))
+    except RepeatedKeyError as error:
+        raise InputError(f"{origin}, row {number}: {error}") from None
     except (pyarrow.ArrowException, ValueError) as error:
         raise InputError(f"{origin}: is not a Parquet file ({one_line(error, 120)}); write it again") from None
 

@@ -15,6 +15,7 @@ from instruct.data.arrow import RowFolder
 from instruct.data.bad_rows import BadRows
 from instruct.data.chats import TrainOn
 from instruct.data.formats import detect_format
+from instruct.data.nulls import ArrowRows, null_note
 from instruct.data.rows import RowReader, load_rows, stored, stored_features
 from instruct.data.sources import RawRow
 from instruct.data.stream import encoded_chats, rows_of
@@ -90,7 +91,8 @@ def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder
         encoder = RowEncoder(processing_class, length, train_on, rendering, BadRows(args.on_bad_row, most=1))
         return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH, _in_python))
     with _in_python():
-        source = (RawRow(f"{name} dataset", index, _plain(row)) for index, row in enumerate(dataset))
+        arrow = _arrow_rows(dataset)
+        source = (RawRow(f"{name} dataset", index, *arrow.restored(dict(row))) for index, row in enumerate(dataset))
         rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
         encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row)
     counts = {**rows.counts, **encoded.counts}
@@ -104,13 +106,18 @@ def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder
 
 def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
     """The rows of a stream in the form that rows are stored in, as they are read."""
-    reader = RowReader(train_on=encoder.train_on, bad=encoder.bad)
+    reader, arrow = RowReader(train_on=encoder.train_on, bad=encoder.bad), _arrow_rows(dataset)
 
     def store(batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[str]]:
         values = zip(indices, zip(*batch.values(), strict=True), strict=True)
         reader.source = [
-            RawRow(f"{name} dataset", index, _plain(dict(zip(batch, row, strict=True)))) for index, row in values
+            RawRow(f"{name} dataset", index, *arrow.restored(dict(zip(batch, row, strict=True))))
+            for index, row in values
         ]
+        with_nulls = sum(raw.nulls > 0 for raw in reader.source)
+        if with_nulls and not encoder.counts["nulls"]:
+            warn(f"{name} dataset, among {len(indices):,} rows: {null_note(with_nulls)}")
+        encoder.counts["nulls"] += with_nulls
         with _in_python():
             listed = [stored(raw, row) for raw, row in reader.rows()]
         return {key: [row[key] for row in listed] for key in stored_features()}
@@ -126,26 +133,9 @@ def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
     )
 
 
-def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """A row without what Arrow adds: it gives every call and tool the keys of all others, with null."""
-    own = dict(fields)
-    for key, value in fields.items():
-        if key in ("tools", "chat_template_kwargs"):
-            own[key] = _without_nulls(value)
-        elif key in ("messages", "conversations", "prompt", "completion") and isinstance(value, list):
-            own[key] = [
-                {**turn, "tool_calls": _without_nulls(turn["tool_calls"])}
-                if isinstance(turn, dict) and turn.get("tool_calls")
-                else turn
-                for turn in value
-            ]
-    return own
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+def _arrow_rows(dataset: Any) -> ArrowRows:
+    """What restores the rows; those of a generator are none of Arrow's."""
+    return ArrowRows(dataset.features and dataset.features.arrow_schema)
 
 
 @contextlib.contextmanager

@@ -152,6 +152,7 @@ def agentic_rows():
         [{"role": "assistant", "content": "w7", "train": False}, asked, {"role": "assistant", "content": "w11"}],
         [{"role": "assistant", "content": "w7", "weight": 0}, asked, {"role": "assistant", "content": "w12"}],
         [{"role": "assistant", "content": "w13"}, asked, {"role": "assistant", "content": "w14"}],
+        [{"role": "assistant", "content": "w4", "tool_calls": [call(w2="w3", w5="w6", w15=None)]}],
     ]
     return [{"messages": [asked, *turns]} for turns in answers]
 
@@ -165,8 +166,15 @@ def test_a_file_and_a_data_set_in_python_are_trained_alike(name, tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in agentic_rows()))
     read = encode_rows(tokenizer, load_rows(None, files=[str(file)]), None).encoded
     args = EMOConfig(str(tmp_path), on_bad_row="stop", max_length=None, use_cpu=True, bf16=False)
-    labeled = label_rows(Dataset.from_list(agentic_rows()), tokenizer, args, "train", RowFolder(tmp_path))
-    assert [(row["input_ids"], row["labels"]) for row in labeled] == [(row["input_ids"], row["labels"]) for row in read]
+    dataset = Dataset.from_list(agentic_rows())
+    for given in (dataset, dataset.to_iterable_dataset()):
+        labeled = label_rows(given, tokenizer, args, "train", RowFolder(tmp_path))
+        assert [(row["input_ids"], row["labels"]) for row in labeled] == [
+            (row["input_ids"], row["labels"]) for row in read
+        ]
+    dataset.to_parquet(tmp_path / "rows.parquet")
+    from_parquet = encode_rows(tokenizer, load_rows(None, files=[str(tmp_path / "rows.parquet")]), None).encoded
+    assert from_parquet["input_ids"] == read["input_ids"]
     assert len(read) >= 8
 
 

@@ -1,0 +1,79 @@
+"""Nulls in tool calls and tools: those of a file are kept, those that Arrow adds are left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from datasets import Dataset
+
+from instruct.data.nulls import ArrowRows
+from instruct.data.rows import load_rows
+
+
+def chat(tool: str, arguments: Any, required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A call of a tool with a parameter for each of the arguments."""
+    call = {"type": "function", "function": {"name": tool, "arguments": arguments}}
+    names = arguments if isinstance(arguments, dict) else ["city"]
+    properties = {name: {"type": "string", f"of_{name}": "a"} for name in names}
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {
+        "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]}],
+        "tools": [{"type": "function", "function": {"name": tool, "parameters": parameters}}],
+    }
+
+
+UNION = [chat("weather", {"city": "Paris"}), chat("search", {"query": "x", "limit": "3"})]
+KEPT = {
+    "a null beside values": [chat("weather", {"city": "Paris", "unit": None})],
+    "a required argument": [
+        chat("weather", {"city": "Paris", "unit": None}, ("city", "unit")),
+        chat("weather", {"city": "Rome", "unit": "C"}, ("city", "unit")),
+    ],
+    "JSON text": [chat("weather", '{"city": "Paris", "unit": null}'), chat("search", '{"query": "x"}')],
+}
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+def write_datasets_json(path: Path, rows: list[dict[str, Any]]) -> None:
+    Dataset.from_list(rows, on_mixed_types="use_json").to_parquet(str(path))
+
+
+def rows_of(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    read = load_rows(None, files=[str(path)])
+    return list(read.rows), [note for note in read.notes if "null" in note]
+
+
+@pytest.mark.parametrize("name", ["union", *KEPT])
+def test_rows_from_parquet_equal_those_from_json(name: str, tmp_path: Path) -> None:
+    rows = KEPT.get(name, UNION)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_parquet(tmp_path / "rows.parquet", rows)
+    expected, notes = rows_of(tmp_path / "rows.jsonl")
+    assert notes == []
+    found, notes = rows_of(tmp_path / "rows.parquet")
+    assert found == expected
+    assert len(notes) == (name == "union")
+    if name == "union":
+        assert notes[0].startswith("nulls in the tool calls or tools of 2 rows: left out, because Parquet")
+        dataset = Dataset.from_list(rows)
+        restored = [ArrowRows(dataset.features.arrow_schema).restored(row)[0]["tools"] for row in dataset]
+        assert restored == [row["tools"] for row in rows]
+
+
+def test_values_of_the_json_type_of_datasets_keep_their_nulls(tmp_path: Path) -> None:
+    rows = [chat("weather", {"city": "Paris", "unit": None}), chat("search", {"query": 3})]
+    rows[0]["messages"][1]["tool_calls"][0]["function"]["arguments"]["query"] = "text"  # and a number: a mixed type
+    write_datasets_json(tmp_path / "rows.parquet", rows)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "arrow.json" in str(pyarrow.parquet.read_schema(tmp_path / "rows.parquet"))
+    found, _ = rows_of(tmp_path / "rows.parquet")
+    expected, _ = rows_of(tmp_path / "rows.jsonl")
+    assert [row["completion"] for row in found] == [row["completion"] for row in expected]
