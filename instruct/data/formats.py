@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
@@ -64,6 +64,7 @@ class _Turn(NamedTuple):
         return {**self.message, "content": _text(content, raw, self.where)}
 
 
+_MOST_COLUMNS = 10  # named in a note
 # Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
 MEDIA = ("image", "images", "pixel_values", "video", "videos", "audio", "audios")
 _TEXT_ALONE = (
@@ -87,6 +88,25 @@ def detect_format(row: RawRow) -> Format:
 def columns_of(format: Format) -> tuple[str, ...]:
     """The columns that a format reads."""
     return (*KEYS[format], *_OPTIONAL[format])
+
+
+def unread_columns(fields: Mapping[str, Any], read: Collection[str]) -> list[str]:
+    """The columns of a row that have text but are not among those that are `read`."""
+    return [str(name) for name, value in fields.items() if name not in read and has_text(value)]
+
+
+def unread_note(rows_with: Mapping[str, int], rows: int) -> str:
+    """What the user has to know about columns that are not read; `rows_with`: the rows that have text in each."""
+    listed = [f"{one_line(name, 40)} ({count / rows:.0%} of the rows)" for name, count in rows_with.items()]
+    more = f" and {len(listed) - _MOST_COLUMNS} more" if len(listed) > _MOST_COLUMNS else ""
+    return f"columns with text that is not trained on: {', '.join(listed[:_MOST_COLUMNS])}{more}"
+
+
+def has_text(value: Any) -> bool:
+    """Whether a value is a text that is not blank, or holds one."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(has_text, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and bool(value.strip())
 
 
 def to_row(

@@ -18,7 +18,7 @@ from instruct.data.arrow import RowFolder, batches, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
-from instruct.data.formats import KEYS, columns_of, detect_format, to_row
+from instruct.data.formats import KEYS, columns_of, detect_format, to_row, unread_columns, unread_note
 from instruct.data.nulls import null_note
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
@@ -218,6 +218,7 @@ def load_rows(
     digest = hashlib.sha256()
     bad = BadRows(on_bad_row)
     reader = RowReader(card, bad=bad, **reading)
+    unread: Counter[str] = Counter()  # the rows that have text in a column that is not read
     with_nulls = 0
 
     def kept() -> Iterator[dict[str, str]]:
@@ -230,7 +231,9 @@ def load_rows(
             counts["read"] += 1
             counts["empty" if row is None else "kept"] += 1
             assert reader.format
-            with_nulls += raw.nulls > 0 and "tools" in columns_of(reader.format)
+            read = columns_of(reader.format)
+            unread.update(unread_columns(raw.fields, read))
+            with_nulls += raw.nulls > 0 and "tools" in read
             if row is not None:
                 digest.update(_identity(row))
                 yield stored(raw, row)
@@ -248,6 +251,8 @@ def load_rows(
         notes.append(
             f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
         )
+    if unread:
+        notes.append(unread_note(unread, counts["read"]))
     if with_nulls:
         notes.append(null_note(with_nulls))
     notes += turn_notes(reader.turns, reader.train_on)

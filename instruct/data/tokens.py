@@ -37,7 +37,7 @@ PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
 # Rows that take seconds to tokenize, which is shown.
 _MANY = 5000
-_FACTS = ("ends", "cut", "chats", "rows", "repeated")
+_FACTS = ("ends", "cut", "twice", "chats", "rows", "repeated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,11 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
     """What the user has to know about the text that is trained on, one line each, from `EncodedRows.facts`."""
     facts = Counter(counts)
     notes = []
+    if facts["twice"]:
+        notes.append(
+            f"warning: {counted(facts['twice'], 'row')} with the token that begins a text twice, because the text "
+            "begins with it and the tokenizer or the chat template adds one; remove it from the text"
+        )
     if facts["thinking"] or facts["without"]:
         how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
         without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
@@ -290,6 +295,7 @@ class RowEncoder:
             if len(parts) > 1:
                 lengths = [part.length for part in parts]
                 counts.update(chats=1, rows=len(parts), repeated=sum(lengths) - max(lengths))
+            counts["twice"] += any(begins_twice(self.tokenizer, part.input_ids) for part in parts)
             counts["ends"] += sum(len(part.trained) for part in parts)
             counts["cut"] += sum(part.cut_answers for part in parts)
             counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
@@ -341,6 +347,11 @@ class RowEncoder:
                     "raise train.max_length"
                 )
             yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
+
+
+def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool:
+    """Whether a row begins with two beginning-of-sequence tokens; a model has seen one in its training."""
+    return len(ids) > 1 and ids[0] == ids[1] == tokenizer.bos_token_id
 
 
 def _status(parts: Sequence[EncodedRow]) -> Status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,17 +12,19 @@ from trl.data_utils import get_dataset_column_names
 
 from instruct.base.errors import InputError, InputErrors
 from instruct.base.output import warn
-from instruct.data.arrow import RowFolder
+from instruct.data.arrow import RowFolder, batches
 from instruct.data.bad_rows import BadRows
 from instruct.data.chats import TrainOn
-from instruct.data.formats import detect_format
+from instruct.data.formats import MEDIA, columns_of, detect_format, has_text, unread_note
 from instruct.data.nulls import ArrowRows, null_note
 from instruct.data.rows import RowReader, load_rows, stored, stored_features
 from instruct.data.sources import RawRow
 from instruct.data.stream import encoded_chats, rows_of
 from instruct.data.templates import Rendering
-from instruct.data.tokens import RowEncoder, encode_rows
+from instruct.data.tokens import RowEncoder, begins_twice, encode_rows, fact_notes
 
+# A column that makes a row more than plain text.
+_CHATS = ("messages", "conversations", "prompt")
 # Rows of a stream that are read together. After as many, the share of bad ones is known.
 _BATCH = 1000
 _LEFT_OUT = {
@@ -48,7 +51,7 @@ def is_read_here(dataset: Any, args: Any, name: str) -> bool:
     if custom or "input_ids" in get_dataset_column_names(dataset):
         return False
     first = next(iter(dataset))
-    if args.dataset_text_field in first and first.keys().isdisjoint({"messages", "conversations", "prompt"}):
+    if args.dataset_text_field in first and first.keys().isdisjoint(_CHATS):
         if args.dataset_text_field == "text" and {"instruction", "output"} <= first.keys():
             raise InputError(
                 f"{name} dataset: has the columns of alpaca (instruction, output) and text; remove those that are not "
@@ -131,6 +134,39 @@ def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
         remove_columns=columns,
         features=stored_features(),
     )
+
+
+def warn_of_rows(dataset: Any, tokenizer: Any, args: Any, name: str) -> None:
+    """Say which columns of text are not trained on, and that texts begin with what the tokenizer adds to each.
+
+    Args:
+        dataset: that TRL reads, or a stream, of which the first row is looked at.
+        name: of the data set, for the warnings.
+    """
+    if "input_ids" in get_dataset_column_names(dataset):
+        return
+    first, text = next(iter(dataset)), args.dataset_text_field
+    plain = text
+    read: tuple[str, ...] = (text,)
+    if text not in first or not first.keys().isdisjoint(_CHATS):
+        format = detect_format(RawRow(f"{name} dataset", 0, first))
+        plain = "prompt" if format == "prompt_completion" and isinstance(first["prompt"], str) else ""
+        read = columns_of(format)
+    others = [column for column in first if column not in {*read, *MEDIA}]
+    columns = [*others, plain] if plain else others
+    sized = hasattr(dataset, "__len__")
+    rows = [{column: [first[column]] for column in columns}]
+    bos = tokenizer.bos_token
+    added = bool(plain and bos) and begins_twice(tokenizer, tokenizer(bos)["input_ids"])
+    unread, twice = Counter[str](), 0
+    for batch in batches(dataset.select_columns(columns)) if sized and columns else rows:
+        unread.update({column: sum(map(has_text, batch[column])) for column in others})
+        twice += sum(str(value).startswith(bos) for value in batch[plain]) if added else 0
+    where = f"{name} dataset" + ("" if sized else ", first row")
+    if unread := +unread:
+        warn(f"{where}: {unread_note(unread, len(dataset) if sized else 1)}")
+    for note in fact_notes({"twice": twice}):
+        warn(f"{where}: {note}")
 
 
 def _arrow_rows(dataset: Any) -> ArrowRows:

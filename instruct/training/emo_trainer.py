@@ -20,7 +20,7 @@ from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
-from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures
+from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures, warn_of_rows
 from instruct.training.checkpoints import has_optimizer
 from instruct.training.checks import (
     check_arguments,
@@ -170,7 +170,10 @@ class EMOTrainer(SFTTrainer):
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        if formatting_func is None and is_read_here(dataset, args, dataset_name):
+        is_here = formatting_func is None and is_read_here(dataset, args, dataset_name)
+        if formatting_func is None and not (is_here and hasattr(dataset, "__len__")):
+            warn_of_rows(dataset, self._tokenizer, args, dataset_name)
+        if is_here:
             self._folder = self._folder or RowFolder(Path(args.output_dir))
             dataset = label_rows(dataset, processing_class, args, dataset_name, self._folder)
         prepared = super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)

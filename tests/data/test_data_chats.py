@@ -315,3 +315,19 @@ def test_pieces_that_merge_are_tokenized_separately() -> None:
         [[0, 1], [1, 0, 3]],
         [],
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "template", "count"),
+    [
+        ("rows.txt", "<s>one\ntwo\n<s>three", None, 2),
+        ("rows.jsonl", [{"prompt": "<s>one", "completion": "two"}, {"prompt": "a", "completion": "b"}], "alpaca", 0),
+        ("rows.jsonl", [{"prompt": "one", "completion": "two"}] * 3, "chat", 3),
+    ],
+)
+def test_rows_that_begin_with_two_beginnings_are_counted(name, content, template, count, write):
+    tokenizer = small_tokenizer("<s><s>" + CHATML, before="<s>")
+    notes = encode_rows(tokenizer, load_rows(None, files=[write(name, content)], template=template), None).notes
+    assert [note.partition(" with the token that begins a text twice")[0] for note in notes] == [
+        f"warning: {count} rows"
+    ] * bool(count)

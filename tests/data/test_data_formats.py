@@ -273,6 +273,15 @@ def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -
     )
 
 
+@pytest.mark.parametrize("format", SAME_ROW)
+def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(format: Any, write: Write) -> None:
+    beside = [{"topic": "history", "empty": " ", "number": 3}, {"topic": None, "tags": [{"a": "b"}]}]
+    read = load_rows(None, files=[write("rows.jsonl", [SAME_ROW[format] | more for more in beside])])
+    assert read.notes == ["columns with text that is not trained on: topic (50% of the rows), tags (50% of the rows)"]
+    first = load_rows(None, files=[write("rows.jsonl", [SAME_ROW[format] | beside[0]] * 2)], limit=1)
+    assert first.notes == ["columns with text that is not trained on: topic (100% of the rows)"]
+
+
 def test_columns_that_match_no_format_are_listed() -> None:
     with pytest.raises(InputError) as error:
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))

@@ -68,12 +68,15 @@ def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name:
     assert "### Input:\n1, 2\n\n### Response:" in rows[0]["prompt"]
     assert sources == ["me/rows:1", "me/rows:2"]
     assert counts == {"read": 3, "kept": 2, "empty": 1}
-    assert notes == ["card mine expects 4 rows, its source has 3: the data set has changed"]
+    assert notes == [
+        "card mine expects 4 rows, its source has 3: the data set has changed",
+        "columns with text that is not trained on: text (100% of the rows)",
+    ]
     assert any(request.startswith("GET") and request.endswith(name) for request in hub.requests)
 
     hub.requests.clear()
     again = load(hub, tmp_path, TRAIN.format(more="") + "rows: 3\n", HF_HUB_OFFLINE="1")
-    assert again == [rows, sources, counts, []]
+    assert again == [rows, sources, counts, notes[1:]]
     assert hub.requests == []
 
 

@@ -11,6 +11,7 @@ import pytest
 import trl
 from datasets import Dataset
 from tiny import chat_tokenizer, conversations, make_trainer, tiny_model, tiny_tokenizer
+from tokenizers.processors import TemplateProcessing
 from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig, EMOTrainer
@@ -134,6 +135,23 @@ def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_p
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
+
+
+@pytest.mark.parametrize("kind", ["text", "chat"])
+def test_columns_that_are_not_read_and_a_doubled_begin_are_said_once(kind, tmp_path, capsys, caplog):
+    tokenizer = chat_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    begin = tokenizer.bos_token_id
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
+    rows = [{"text": text, "system": "w1", "id": ""} for text in ("<s>w1 w2", "w3 w4", "<s>w5")]
+    if kind == "chat":
+        tokenizer.chat_template = "{{ bos_token }}<s>" + tokenizer.chat_template
+        rows = [dict(row) | {"system": "w1"} for row in conversations()]
+    make_trainer(tmp_path, rows=Dataset.from_list(rows), tokenizer=tokenizer)
+    said = capsys.readouterr().err + caplog.text
+    assert said.count("columns with text that is not trained on: system (100% of the rows)") == 1
+    count = 2 if kind == "text" else len(rows)
+    assert said.count(f"train dataset: warning: {count} rows with the token that") == 1
 
 
 def call(**arguments):
