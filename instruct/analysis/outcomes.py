@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, cast, get_args
 
 Policy = Literal["single", "strict", "upstream", "averaged"]
@@ -179,6 +179,17 @@ class PairResult:
     def unit(self) -> str:
         """What is drawn at random: the conversation, or the pair."""
         return self.conversation or self.instruction
+
+    @property
+    def mirrored(self) -> PairResult:
+        """The result as the baseline sees it."""
+        outcome = {"win": "loss", "loss": "win"}.get(self.outcome, self.outcome)
+        return replace(self, outcome=cast(Outcome, outcome), score=None if self.score is None else 1 - self.score)
+
+
+def mirrored_scores(scores: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The candidate's scores by pair as those of the baseline."""
+    return {pair: None if score is None else 1 - score for pair, score in scores.items()}
 
 
 def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:

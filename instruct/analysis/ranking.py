@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.claims import ALPHA, holm
 from instruct.analysis.inference import RESAMPLES, SEED, chunks, score_interval, sign_flip_test
+from instruct.analysis.results import Ranked, RankedSystem, rounded
 
 _BOUND = 15.0  # log-odds: no sample that fits into memory tells a larger strength from it
 
@@ -122,6 +123,29 @@ def _compared(matrix: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[n
             if p <= ALPHA:
                 better[(i, j) if difference.sum() > 0 else (j, i)] = True
     return better, corrected
+
+
+def rank_systems(judge: str, policy: str, games: Sequence[tuple[str, str, Mapping[str, float | None]]]) -> Ranked:
+    """All systems of a judge's comparisons, the best first; `games` as in bradley_terry."""
+    rates: dict[str, list[float]] = {}
+    for candidate, baseline, scores in games:
+        if judged := [score for score in scores.values() if score is not None]:
+            rate = 100 * math.fsum(judged) / len(judged)
+            rates.setdefault(candidate, []).append(rate)
+            rates.setdefault(baseline, []).append(100 - rate)
+    fitted = {system.name: system for system in bradley_terry(games) or ()}
+    systems = [
+        RankedSystem(
+            name=name,
+            opponents=len(against),
+            win_rate=rounded(math.fsum(against) / len(against)),
+            strength=rounded(fitted[name].strength) if fitted else None,
+            interval=rounded(fitted[name].interval) if fitted else None,
+        )
+        for name, against in rates.items()
+    ]
+    systems.sort(key=lambda system: (-(system.strength or 0), -system.win_rate, system.name))
+    return Ranked(judge=judge, policy=policy, systems=systems)
 
 
 def bradley_terry(games: Sequence[tuple[str, str, Mapping[str, float | None]]]) -> list[Strength] | None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError, InstructError
+from instruct.base.errors import InputError, InstructError, counted
 from instruct.base.output import Result, say
 from instruct.command.flags import options_given
 
@@ -129,5 +129,6 @@ def reported(report: Report, failure: InstructError | None = None, text: str = "
 
 
 def short(report: Report) -> list[str]:
-    """Who won, and what changes that claim."""
-    return [*report.headlines(), *(f"WARNING: {warning}" for warning in report.warnings())]
+    """Who won, and how many warnings change that claim: the report has them in full."""
+    warnings = len(report.warnings())
+    return [*report.headlines(), *([f"WARNING: {counted(warnings, 'warning')} in report.md"] if warnings else [])]

@@ -53,7 +53,7 @@ def _add_report(verb: flags.AddVerb) -> None:
         "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
     )
     sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
-    sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
+    sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system, on either side")
 
 
 def _add_compare_and_sample(verb: flags.AddVerb) -> None:

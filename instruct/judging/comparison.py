@@ -17,6 +17,11 @@ class ComparisonKey(NamedTuple):
     candidate: str
     baseline: str
 
+    @property
+    def mirrored(self) -> ComparisonKey:
+        """The comparison from its other side."""
+        return ComparisonKey(self.judge, self.baseline, self.candidate)
+
     def step(self, verb: Literal["judge", "import"] = "judge", manifest: dict[str, Any] | None = None) -> str:
         """The name of the manifest's step that judges or imports this comparison, for people to read.
 

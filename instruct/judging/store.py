@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from instruct.analysis.outcomes import ShownVerdict
+from instruct.analysis.outcomes import EXCHANGED, ShownVerdict
 from instruct.base.errors import InputError, one_line
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
@@ -136,6 +136,14 @@ class JudgmentStore(ReplyStore):
         """The verdicts on a comparison, ordered by pair and position."""
         these = "WHERE judge = ? AND candidate = ? AND baseline = ? ORDER BY pair, position"
         return [self._judgment(row) for row in self._read(f"SELECT {_COLUMNS} FROM judgments {these}", comparison)]
+
+    def seen_judgments(self, comparison: ComparisonKey) -> list[Judgment]:
+        """The same, from whichever side the comparison was made."""
+        swapped = [
+            replace(made, candidate=made.baseline, baseline=made.candidate, position=EXCHANGED[made.position])
+            for made in self.judgments(comparison.mirrored)
+        ]
+        return self.judgments(comparison) or swapped
 
     def _drop_unreadable(self) -> None:
         super()._drop_unreadable()

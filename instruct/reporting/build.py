@@ -14,6 +14,7 @@ from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged
+from instruct.reporting.rankings import rank_judged
 from instruct.reporting.read import Judged, RunContents, seeds_of
 from instruct.reporting.tasks import task_report
 from instruct.reporting.text import leads
@@ -59,6 +60,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
     settle(data)
+    data.ranked = rank_judged(compared)
     data.bench = bench_of(contents, data)
     for judged, comparison in compared:
         about = systems

@@ -90,7 +90,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if missing := figures.unread:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
+            f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} {span(figures.bounds)} %"
             + ", which could reverse the result"
             * figures.reversible
         )
@@ -139,7 +139,7 @@ def _first_asking(judged: Judged, again: int) -> str:
     rate = "none" if counts.win_rate is None else f"{counts.win_rate:.1f} %"
     return (
         f"{counted(again, 'verdict')} could be read only when the judge was asked again; by its first replies alone "
-        f"the win rate is {rate} (n = {counts.n_judged})"
+        f"the win rate of {judged.key.candidate} is {rate} (n = {counts.n_judged})"
     )
 
 

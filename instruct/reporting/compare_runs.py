@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.inference import Difference, paired_difference
-from instruct.analysis.results import SeedSpread, rounded
+from instruct.analysis.results import Ranked, SeedSpread, rounded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
 from instruct.judging.interchange.exchange import import_into_run
+from instruct.reporting.build import build
 from instruct.reporting.comparison_tables import seeds_table
 from instruct.reporting.document import Caution, Document
 from instruct.reporting.exports import csv_text, ends
 from instruct.reporting.figures.judges import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
-from instruct.reporting.rankings import Entry, Ranking, Strengths, entries_of, ranking_tables, rankings, strengths
+from instruct.reporting.rankings import Entry, Ranking, ranking_tables, rankings, strengths
+from instruct.reporting.read import read_run
 from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.tables import Column, Table, columns_table
@@ -126,7 +128,7 @@ class Compared:
 
     rows: list[ComparedRow]
     rankings: list[Ranking]
-    strengths: list[Strengths]
+    strengths: list[Ranked]
     panels: list[RunPanel] = field(default_factory=list)
 
     def tables(self) -> list[Table]:
@@ -164,7 +166,7 @@ class Compared:
             "panels": [{"run": panel.run} | panel.panel.model_dump() for panel in self.panels],
             "seeds": {run: [spread.model_dump() for spread in spreads] for run, spreads in self._seeds().items()},
             "rankings": [asdict(ranking) | {"told_apart": ranking.told_apart} for ranking in self.rankings],
-            "strengths": [asdict(strength) for strength in self.strengths],
+            "strengths": [ranked.model_dump() for ranked in self.strengths],
         }
 
 
@@ -190,7 +192,7 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
     panels: list[RunPanel] = []
     for path, label in zip(paths, labels, strict=True):
         with _run_of(path) as run:
-            own, voted = entries_of(run, label)
+            own, voted = _entries_of(run, label)
             entries += own
             panels += [RunPanel(label, panel) for panel in voted]
     by_judge: dict[str, list[Entry]] = {}
@@ -207,6 +209,21 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
     return Compared(rows, rankings(entries), strengths(entries), panels)
 
 
+def _entries_of(run: RunDirectory, label: str) -> tuple[list[Entry], list[Panel]]:
+    """The comparisons of a run, which is called `label`, and its panels of judges."""
+    contents = read_run(run.folder)
+    report = build(contents)
+    comparisons = [(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
+    entries = []
+    for (judge, comparison), judged in zip(comparisons, contents.by_judge, strict=True):
+        answers = [
+            {pair: hash(row["output"]) for pair, row in side.by_pair.items()} if side else None for side in judged.sides
+        ]
+        card = judged.step.get("inputs", {}).get("card")
+        entries.append(Entry(label, judge.name, judge.model, comparison, judged.scores(), card, *answers))
+    return entries, report.panels
+
+
 @contextlib.contextmanager
 def _run_of(path: Path) -> Iterator[RunDirectory]:
     """A run directory; of a file of verdicts one that is removed afterwards."""
@@ -218,13 +235,17 @@ def _run_of(path: Path) -> Iterator[RunDirectory]:
 
 
 def _row(entry: Entry, of_judge: Sequence[Entry], first: str, common_prompts: bool) -> ComparedRow:
-    candidates = [other for other in of_judge if other.run == first]
     partial = ["judging has not finished"] if entry.comparison.partial else []
     if entry.run == first:
         return ComparedRow(entry, warnings=partial)
+    ours = entry.comparison
+    candidates = [
+        other.mirrored if other.comparison.candidate == ours.baseline else other
+        for other in of_judge
+        if other.run == first
+    ]
     if not candidates:
         return ComparedRow(entry, warnings=[f"{first} has no verdicts by this judge", *partial])
-    ours = entry.comparison
     against = min(
         candidates,
         key=lambda other: (other.comparison.baseline != ours.baseline, other.comparison.candidate != ours.candidate),

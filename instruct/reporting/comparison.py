@@ -14,7 +14,7 @@ from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of, holm
 from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
 from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures
-from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.seeds import seed_spread
 from instruct.analysis.sequential import StopRule, claim_p, sequential
@@ -216,12 +216,14 @@ def seed_spreads(
     groups: dict[tuple[str, ...], dict[int, tuple[float, Mapping[str, float | None]]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
-        rate = comparison.leading_figures.win_rate
+        rate, by_pair = comparison.leading_figures.win_rate, judged.scores()
         different = {seeds[name] for name in names if name in seeds}
         if rate is not None and len(different) == 1:
             (seed,) = different
-            systems = (without_seed(name, seed) for name in names)
-            groups.setdefault((judge, judged.leading, *systems), {})[seed] = rate, judged.scores()
+            systems = [without_seed(name, seed) for name in names]
+            if (judge, judged.leading, *reversed(systems)) in groups:
+                rate, by_pair, systems = 100 - rate, mirrored_scores(by_pair), systems[::-1]
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = rate, by_pair
     spreads = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) > 1:
@@ -236,18 +238,33 @@ def seed_spreads(
 
 
 def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Paired]:
-    """For every two candidates that a judge compared with one baseline, the difference of their win rates.
+    """For every two systems that a judge compared with a third, not with each other, the difference of their win rates.
 
-    Under the policy that leads for both, or `single` if different policies lead. Systems trained with different seeds
-    are not paired: seed_spreads shows what a seed changes.
+    The third one is a baseline, or any system if one of them stands on both sides. Under the policy that leads for
+    both, or `single` if different policies lead. Systems trained with different seeds are not paired: seed_spreads
+    shows what a seed changes.
     """
     rows = []
+    directly = {(judged.key.judge, frozenset(judged.key[1:])) for judged in comparisons}
+    candidates, baselines = ({(judged.key.judge, judged.key[side]) for judged in comparisons} for side in (1, 2))
+    crossing = {judge for judge, _ in candidates & baselines}
     for one, other in itertools.combinations(comparisons, 2):
-        (judge, first, baseline), (another, second, other_baseline) = one.key, other.key
-        if (judge, baseline) != (another, other_baseline) or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
+        judge = one.key.judge
+        common = set(one.key[1:]) & set(other.key[1:])
+        if judge not in crossing:
+            common &= {one.key.baseline, other.key.baseline}
+        if judge != other.key.judge or len(common) != 1:
+            continue
+        (baseline,) = common
+        first, second = (next(iter({*judged.key[1:]} - common), baseline) for judged in (one, other))
+        if (judge, frozenset((first, second))) in directly or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
             continue
         policy: Policy = one.leading if one.leading == other.leading else "single"
-        difference = paired_difference(one.scores(policy), other.scores(policy))
+        scores = [
+            judged.scores(policy) if judged.key.baseline == baseline else mirrored_scores(judged.scores(policy))
+            for judged in (one, other)
+        ]
+        difference = paired_difference(*scores)
         names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
         rows.append(recorded(results.Paired, difference, **names, p=difference.p))
     return rows
@@ -257,10 +274,19 @@ def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
     """Who voted, how they agree, and the majority of each panel: several judges of one comparison and the same sets."""
     members: dict[tuple[str, ...], list[Judged]] = {}
     for judged in comparisons:
-        members.setdefault((*judged.key[1:], *judged.eval_sets), []).append(judged)
+        names = judged.key[1:]
+        if (*reversed(names), *judged.eval_sets) in members:
+            names = names[::-1]
+        members.setdefault((*names, *judged.eval_sets), []).append(judged)
     panels = []
     for (candidate, baseline, *_), panel in members.items():
-        outcomes = {judged.key.judge: {pair.instruction: pair.outcome for pair in judged.pairs} for judged in panel}
+        outcomes = {
+            judged.key.judge: {
+                pair.instruction: (pair if judged.key.candidate == candidate else pair.mirrored).outcome
+                for pair in judged.pairs
+            }
+            for judged in panel
+        }
         identical = {pair.instruction for judged in panel for pair in judged.pairs if pair.tie == "identical"}
         voted = votes(outcomes, identical)
         if sum(map(bool, voted.values())) < 2:

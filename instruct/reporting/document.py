@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from instruct.base.errors import one_line
+from instruct.base.errors import counted, one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
 from instruct.reporting.bench import bench_tables
@@ -32,6 +32,7 @@ from instruct.reporting.model import (
     claim_warning,
 )
 from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
+from instruct.reporting.rankings import system_tables
 from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
@@ -39,6 +40,8 @@ from instruct.reporting.texts import text_tables
 
 # More reasons than this for missing verdicts are in the table only.
 _MOST_REASONS = 3
+# Of more comparisons of ranked systems, a terminal has the headlines alone.
+_MOST_DETAILED = 2
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Verdict:
 
     `details` are the sentences below the headline, `notes` say how the replies were made, and `missing` why there is no
     verdict; a section below has these in full. `seeds`: the spread over training seeds, if this is one of several.
+    `one_of_many`: the headline is enough for what shows the opening alone.
     """
 
     judge: str
@@ -134,6 +138,7 @@ class Verdict:
     missing: list[str]
     notes: list[str]
     tables: list[Table]
+    one_of_many: bool = False
 
 
 Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Figure | Table
@@ -162,8 +167,10 @@ class Document:
 
 def document(report: ReportData) -> Document:
     """The document of a report."""
+    ranked = {ranking.judge for ranking in report.ranked}
     opening: list[Block] = [
-        Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)
+        *system_tables(report),
+        *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
         differences = [(line, ()) for line in sentences.bench_headlines(report.bench)]
@@ -172,10 +179,14 @@ def document(report: ReportData) -> Document:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds))
     for judge in report.judges:
+        many = judge.name in ranked and len(judge.comparisons) > _MOST_DETAILED
+        verdicts = [replace(_verdict(judge, pair), one_of_many=many) for pair in judge.comparisons]
+        warnings = sum(len(verdict.warnings) for verdict in verdicts)
+        said = [f"WARNING: {counted(warnings, 'warning')} about these comparisons: report.md"] if warnings else []
         opening += [
-            *(_verdict(judge, pair) for pair in judge.comparisons),
+            *verdicts,
             Paragraph(sentences.trust(judge), name(judge.name)),
-            Brief(brief_table(judge.comparisons)),
+            Brief(said if many else brief_table(judge.comparisons)),
         ]
     return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), lineage_tables(report))
 

@@ -16,8 +16,18 @@ from instruct.analysis.results import Significance
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
-from instruct.reporting.model import ComparisonReport, Panel, PolicyRow, ReportData, TallyFigures, policy_rows
+from instruct.reporting.model import (
+    ComparisonReport,
+    JudgeReport,
+    Panel,
+    PolicyRow,
+    ReportData,
+    TallyFigures,
+    policy_rows,
+)
+from instruct.reporting.rankings import matrix_table, system_tables
 from instruct.reporting.render.lines import escape_markdown, markdown_table
+from instruct.reporting.sides import about, against, baselines, candidates
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import headline, number, span, trust
 from instruct.run.directory import RunDirectory
@@ -76,8 +86,8 @@ _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
-    """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md; of
-    a run with few-shot tasks, tasks.csv.
+    """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md; with
+    more than two systems, matrix-JUDGE.csv; of a run with few-shot tasks, tasks.csv.
 
     Each file whole or not at all. A system that the run trained has a model card: a copy of
     adapters/SYSTEM/README.md with its figures; the original is not changed.
@@ -86,9 +96,13 @@ def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
         The files' paths.
     """
     folder = run.report / "exports"
-    texts = {"figures.csv": csv_text(figures_rows(report)), "tables.tex": latex_tables(win_rate_tables(report))}
+    texts = {"figures.csv": csv_text(figures_rows(report)), "tables.tex": latex_tables(latex_content(report))}
     if report.tasks and report.tasks.figures:
         texts["tasks.csv"] = csv_text(task_rows(report.tasks))
+    for ranked in report.ranked:
+        matrix = matrix_table(report, ranked)
+        rows = [dict(zip(matrix.header, row, strict=True)) for row in matrix.rows]
+        texts[_unique(f"matrix-{_stem(ranked.judge)}", ".csv", texts)] = csv_text(rows)
     for (judge, baseline), board in leaderboards(report).items():
         texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
     for system, text in evaluated_model_cards(run, report).items():
@@ -184,7 +198,7 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
     """
     lengths = {system.name: system.mean_characters for system in report.systems}
     boards: dict[tuple[str, str], list[Row]] = {}
-    for judge, comparison, policy in policy_rows(report.judges):
+    for judge, comparison, policy in policy_rows(map(_against_each, report.judges)):
         if policy == "single":
             length, controlled = lengths.get(comparison.candidate), comparison.length_control
             row = {
@@ -208,7 +222,7 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
         return ""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
+    writer.writerow(map(cell, rows[0]))
     writer.writerows([cell(value) for value in row.values()] for row in rows)
     return text.getvalue()
 
@@ -225,21 +239,33 @@ def cell(value: object) -> object:
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 
+def latex_content(report: ReportData) -> list[Table]:
+    """The tables of tables.tex: the systems ranked, if there are more than two, and against each baseline."""
+    return [*system_tables(report), *win_rate_tables(report)]
+
+
+def _against_each(judge: JudgeReport) -> JudgeReport:
+    """A judge with the comparisons that are shown against each baseline."""
+    seen = [each for baseline in baselines(judge.comparisons) for each in against(judge.comparisons, baseline)]
+    return judge.model_copy(update={"comparisons": seen})
+
+
 def win_rate_tables(report: ReportData) -> list[Table]:
     """For each baseline, the systems in rows and the judges in columns, win rates with standard errors in percent.
 
     The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
     policy, which the title names with the number of pairs.
     """
-    baselines = dict.fromkeys(comparison.baseline for judge in report.judges for comparison in judge.comparisons)
-    return [_win_rate_table(report, baseline) for baseline in baselines]
+    judges = [_against_each(judge) for judge in report.judges]
+    names = dict.fromkeys(comparison.baseline for judge in judges for comparison in judge.comparisons)
+    return [_win_rate_table(judges, baseline) for baseline in names]
 
 
-def _win_rate_table(report: ReportData, baseline: str) -> Table:
+def _win_rate_table(judges: Sequence[JudgeReport], baseline: str) -> Table:
     rates: dict[str, dict[str, str | None]] = {}
     captions: dict[str, str] = {}
     notes: list[str] = []
-    for judge in report.judges:
+    for judge in judges:
         comparisons = [comparison for comparison in judge.comparisons if comparison.baseline == baseline]
         for comparison in comparisons:
             rates.setdefault(comparison.candidate, {})[judge.name] = _rate(comparison.leading_figures)
@@ -316,11 +342,11 @@ def evaluated_model_cards(run: RunDirectory, report: ReportData) -> dict[str, st
     For a system that the run trained this is adapters/SYSTEM/README.md with the metadata and the section inserted; of
     any other, only the metadata and the section.
     """
-    candidates = dict.fromkeys(pair.candidate for judge in report.judges for pair in judge.comparisons)
+    shown_for = dict.fromkeys(name for judge in report.judges for name in candidates(judge.comparisons))
     # A candidate's name may be any text, so it is looked up among the folders.
     trained = {path.name: path / "README.md" for path in run.adapters.iterdir()} if run.adapters.is_dir() else {}
     cards = {}
-    for candidate in candidates:
+    for candidate in shown_for:
         path = trained.get(candidate)
         text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
         cards[candidate] = _with_evaluation(text, report, candidate)
@@ -393,5 +419,8 @@ def evaluation_set(report: ReportData) -> str:
 
 
 def _leading(report: ReportData, candidate: str) -> list[PolicyRow]:
-    """A candidate's comparisons under their leading policies."""
-    return [row for row in policy_rows(report.judges) if row.leads and row.comparison.candidate == candidate]
+    """A system's comparisons under their leading policies."""
+    judges = [
+        judge.model_copy(update={"comparisons": list(about(judge.comparisons, candidate))}) for judge in report.judges
+    ]
+    return [row for row in policy_rows(judges) if row.leads]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import ComparisonReport, Panel, ReportData
+from instruct.reporting.sides import Claim, about
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
@@ -35,8 +36,9 @@ def check_gate(
     say little about the other half.
 
     Args:
-        judge, candidate: check these comparisons only; a single training seed is checked if it is named, and
-            `majority` is the judge of panels.
+        judge: check its comparisons only; `majority` is the judge of panels.
+        candidate: check this system's comparisons only, also those in which it is the baseline; a single training seed
+            is checked if it is named.
         allow_weak_judge: a judge whose card warns against its figures may pass.
 
     Returns:
@@ -50,14 +52,9 @@ def check_gate(
     check_threshold(fail_under)
     if metric not in METRICS:
         raise InputError(f"--metric {one_line(metric, 40)}: unknown metric; give one of {', '.join(METRICS)}")
-    wanted = (judge, candidate)
-
-    def chosen(*names: str) -> bool:
-        return all(want in (None, name) for want, name in zip(wanted, names, strict=True))
-
     held, below = [], []
     for by, warning, claim in _claims(report, candidate):
-        if not chosen(by, claim.candidate):
+        if judge not in (None, by):
             continue
         name, value = _name(by, claim.candidate, claim.baseline), _figure(claim, metric)
         held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
@@ -66,16 +63,13 @@ def check_gate(
             problem = f"the judge's card warns: {one_line(warning, 200)} (--allow-weak-judge lets it pass)"
         if problem:
             below.append(f"{name}: {problem}")
-    for pair in report.not_judged:
-        if chosen(pair.judge, pair.candidate):
+    for pair in _of(report.not_judged, candidate):
+        if judge in (None, pair.judge):
             held.append(name := _name(pair.judge, pair.candidate, pair.baseline))
             below.append(f"{name}: not judged")
     if not held:
-        known = dict.fromkeys(f"{by} on {claim.candidate}" for by, _, claim in _claims(report, None))
-        raise InputError(
-            "--judge and --candidate select no comparison; the report has "
-            + (", ".join(one_line(name, 80) for name in known) or "none")
-        )
+        known = [_name(by, claim.candidate, claim.baseline) for by, _, claim in _claims(report, None)]
+        raise InputError(f"--judge and --candidate select no comparison; the report has {', '.join(known) or 'none'}")
     if below:
         raise GateError(f"below --fail-under {fail_under:g}: {'; '.join(below)}")
     return f"{metric} is at least {fail_under:g}: {'; '.join(held)}"
@@ -92,17 +86,23 @@ def check_threshold(fail_under: float) -> None:
 
 
 def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[str, str | None, _Claim]]:
-    """What the headlines claim, and the single seeds of the `candidate`, after its judge and what the card warns of."""
+    """What the headlines claim, or all that is about the `candidate`, after its judge and what the card warns of."""
+    over_seeds = {None, *(name for spread in report.seeds for name in (spread.candidate, spread.baseline))}
     for judge in report.judges:
-        for spread in report.seeds:
+        for spread in _of(report.seeds, candidate):
             if spread.judge == judge.name:
                 yield judge.name, judge.warning, spread
-        for comparison in judge.comparisons:
-            if comparison.candidate == candidate or not comparison.spread:
+        for comparison in _of(judge.comparisons, candidate):
+            if candidate not in over_seeds or not comparison.spread:
                 yield judge.name, judge.warning, comparison
-    for panel in report.panels:
-        if panel.candidate == candidate or not panel.one_seed:
+    for panel in _of(report.panels, candidate):
+        if candidate not in over_seeds or not panel.one_seed:
             yield MAJORITY, None, panel
+
+
+def _of(claims: Iterable[Claim], candidate: str | None) -> Iterable[Claim]:
+    """The claims, or those about one system."""
+    return claims if candidate is None else about(claims, candidate)
 
 
 def _figure(claim: _Claim, metric: str) -> float | None:

@@ -425,7 +425,7 @@ class ReportData(Record):
 
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
     these prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none, `bench` if
-    `instruct bench` did not make the run.
+    `instruct bench` did not make the run. `ranked`: by judge with more than two systems; left out without one.
     """
 
     model_config = ConfigDict(title="Report")
@@ -435,6 +435,7 @@ class ReportData(Record):
     created: str
     usd: float
     judges: list[JudgeReport]
+    ranked: list[results.Ranked] = Field(default=[], exclude_if=lambda ranked: not ranked)
     panels: list[Panel]
     paired: list[results.Paired]
     seeds: list[results.SeedSpread]
@@ -482,7 +483,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel", "ComparisonReport")),
     ):
-        part["required"] = [name for name in part["properties"] if name != "bench"]
+        part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

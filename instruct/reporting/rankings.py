@@ -1,22 +1,20 @@
-"""The comparisons of runs, as `instruct compare` needs them, and more than two systems ranked.
-
-Against a common baseline, and by Bradley-Terry strengths where comparisons cross.
-"""
+"""More than two systems ranked: all that a judge compared, and those with a common baseline, over runs, too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
+from instruct.analysis.outcomes import mirrored_scores
+from instruct.analysis.ranking import Standing, rank_systems, standings
+from instruct.analysis.results import Ranked
 from instruct.base.errors import counted
-from instruct.reporting.build import build
-from instruct.reporting.model import ComparisonReport, Panel
-from instruct.reporting.read import read_run
+from instruct.reporting.model import ComparisonReport, ReportData
+from instruct.reporting.read import Judged
+from instruct.reporting.sides import baselines, mirrored
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability
-from instruct.run.directory import RunDirectory
 
 _RANKED = (
     "Simultaneous 95 % intervals (Šidák's level, united with the exact limits): all of them hold at once. Ranks: those "
@@ -50,20 +48,16 @@ class Entry:
     candidate_answers: Mapping[str, int] | None
     baseline_answers: Mapping[str, int] | None
 
-
-def entries_of(run: RunDirectory, label: str) -> tuple[list[Entry], list[Panel]]:
-    """The comparisons of a run, which is called `label`, and its panels of judges."""
-    contents = read_run(run.folder)
-    report = build(contents)
-    comparisons = [(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
-    entries = []
-    for (judge, comparison), judged in zip(comparisons, contents.by_judge, strict=True):
-        answers = [
-            {pair: hash(row["output"]) for pair, row in side.by_pair.items()} if side else None for side in judged.sides
-        ]
-        card = judged.step.get("inputs", {}).get("card")
-        entries.append(Entry(label, judge.name, judge.model, comparison, judged.scores(), card, *answers))
-    return entries, report.panels
+    @property
+    def mirrored(self) -> Entry:
+        """The comparison as its baseline sees it."""
+        return replace(
+            self,
+            comparison=mirrored(self.comparison),
+            scores=mirrored_scores(self.scores),
+            candidate_answers=self.baseline_answers,
+            baseline_answers=self.candidate_answers,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,19 +85,10 @@ class Ranking:
         )
 
 
-@dataclass(frozen=True)
-class Strengths:
-    """The systems of one judge's comparisons that do not all share a baseline; `strengths` None: not determined."""
-
-    judge: str
-    policy: str
-    strengths: list[Strength] | None
-
-
 def rankings(entries: Sequence[Entry]) -> list[Ranking]:
     """A ranking for each judge, policy and baseline with two systems or more."""
     ranked = []
-    for group in _with_one_baseline(entries):
+    for group in _with_one_baseline(_from_all_sides(entries)):
         shared = set.intersection(*({p for p, score in entry.scores.items() if score is not None} for entry in group))
         if len(group) < 2 or len(shared) < 2:
             continue
@@ -118,14 +103,29 @@ def rankings(entries: Sequence[Entry]) -> list[Ranking]:
         warnings = [f"left out: {counted(left_out, 'prompt')} without a verdict on every system"] if left_out else []
         warnings += ["judging has not finished"] if any(entry.comparison.partial for entry in group) else []
         if group[0].baseline_answers is None:
-            warnings.append("the baseline's answers are missing, so they may differ")
+            warnings.append(f"the answers of {group[0].comparison.baseline} are missing, so they may differ")
         ours = group[0].comparison
         ranked.append(Ranking(group[0].judge, ours.baseline, ours.leading, standings(scores), warnings))
     return ranked
 
 
-def strengths(entries: Sequence[Entry]) -> list[Strengths]:
-    """Strengths for each judge and policy whose comparisons do not all have the same baseline."""
+def _from_all_sides(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries as seen from those systems that others of a judge are shown against."""
+    by_judge: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_judge.setdefault(entry.judge, []).append(entry)
+    return [
+        seen
+        for group in by_judge.values()
+        for baseline in baselines([entry.comparison for entry in group])
+        for entry in group
+        for seen in (entry, entry.mirrored)
+        if seen.comparison.baseline == baseline
+    ]
+
+
+def strengths(entries: Sequence[Entry]) -> list[Ranked]:
+    """All systems of each judge and policy whose comparisons do not all have the same baseline."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.judge, entry.comparison.leading), []).append(entry)
@@ -133,8 +133,19 @@ def strengths(entries: Sequence[Entry]) -> list[Strengths]:
     for (judge, policy), group in groups.items():
         if len(_with_one_baseline(group)) > 1:
             games = [(*names, entry.scores) for names, entry in zip(_names(group), group, strict=True)]
-            fitted.append(Strengths(judge, policy, bradley_terry(games)))
+            fitted.append(rank_systems(judge, policy, games))
     return fitted
+
+
+def rank_judged(compared: Iterable[tuple[Judged, ComparisonReport]]) -> list[Ranked]:
+    """All systems of each judge and policy that compared more than two; single training seeds are left out."""
+    groups: dict[tuple[str, str], list[tuple[str, str, Mapping[str, float | None]]]] = {}
+    for judged, comparison in compared:
+        if not comparison.spread:
+            judge, *names = judged.key
+            groups.setdefault((judge, judged.leading), []).append((names[0], names[1], judged.scores()))
+    ranked = [rank_systems(*group, games) for group, games in groups.items()]
+    return [each for each in ranked if len(each.systems) > 2]
 
 
 def _with_one_baseline(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -177,7 +188,7 @@ def _names(group: Sequence[Entry]) -> list[tuple[str, str]]:
     return [(shown(one.comparison.candidate, one.run), shown(one.comparison.baseline, one.run)) for one in group]
 
 
-def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> list[Table]:
+def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Ranked]) -> list[Table]:
     """The tables of both; without systems to rank, none."""
     standing = [
         Column("system", "name", text=True),
@@ -188,25 +199,49 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
         Column("simultaneous 95 % CI", "interval"),
         Column("p against the next", "next_p", form=probability),
     ]
-    strength = [
-        Column("system", "name", text=True),
-        Column("strength", form="+.2f"),
-        Column("95 % CI", _strength_interval),
-    ]
-    tables = []
+    tables = [_strengths_table(group) for group in strong]
     for ranking in ranked:
         title = f"Ranked by {ranking.judge} against {ranking.baseline} ({ranking.policy})"
         note = " ".join([*(f"Caution: {warning}." for warning in ranking.warnings), ranking.neighbors, _RANKED])
         tables.append(columns_table(title, ranking.standings, standing, note))
-    for group in strong:
-        title = f"Strengths by {group.judge} ({group.policy})"
-        note = _UNDETERMINED if group.strengths is None else _STRENGTHS
-        tables.append(columns_table(title, group.strengths or [], strength, note))
     return tables
 
 
-def _strength_interval(system: Strength) -> str:
-    return f"{system.interval[0]:+.2f} to {system.interval[1]:+.2f}" if system.interval else "not estimable"
+def _strengths_table(ranked: Ranked) -> Table:
+    columns = [
+        Column("system", "name", text=True),
+        Column("opponents"),
+        Column("mean win rate %", "win_rate"),
+        Column("strength", form="+.2f"),
+        Column("95 % CI", "interval", form=lambda interval: "{:+.2f} to {:+.2f}".format(*interval)),
+    ]
+    note = _UNDETERMINED if ranked.systems[0].strength is None else _STRENGTHS
+    return columns_table(f"Ranked by {ranked.judge} ({ranked.policy})", ranked.systems, columns, note)
+
+
+def system_tables(report: ReportData) -> list[Table]:
+    """By judge with more than two systems, their ranking, and the win rate of each over each."""
+    return [table for ranked in report.ranked for table in (_strengths_table(ranked), matrix_table(report, ranked))]
+
+
+def matrix_table(report: ReportData, ranked: Ranked) -> Table:
+    """The win rates of the systems in rows over those in columns; nothing where they were not compared."""
+    made = [
+        comparison
+        for judge in report.judges
+        if judge.name == ranked.judge
+        for comparison in judge.comparisons
+        if comparison.leading == ranked.policy and not comparison.spread
+    ]
+    rates = {
+        (seen.candidate, seen.baseline): seen.leading_figures.win_rate
+        for seen in (*map(mirrored, made), *made)
+        if seen.candidate != seen.baseline
+    }
+    names = [system.name for system in ranked.systems]
+    rows = [[name, *(rates.get((name, other)) for other in names)] for name in names]
+    title = f"Win rate (%) of row over column by {ranked.judge} ({ranked.policy})"
+    return Table(title, ["system", *names], rows, note="A tie counts as half a win")
 
 
 def _ranks(standing: Standing) -> str:

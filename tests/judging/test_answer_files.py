@@ -156,6 +156,7 @@ def test_all_pairs_of_files_are_judged_and_corrected_together(judge: Any, instru
     code, out, _ = judge("--files", *files, "--output", "runs/x", "--common-prompts")
     assert code == 0
     assert "a.json: 2 of 8 prompts left out, not in all files" in out
+    assert "of row over column" in out
     report = json.loads(Path("runs/x/report/report.json").read_text())
     comparisons = report["judges"][0]["comparisons"]
     assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("a", "b"), ("a", "c"), ("b", "c")]
@@ -163,14 +164,13 @@ def test_all_pairs_of_files_are_judged_and_corrected_together(judge: Any, instru
     assert {each["pairs_expected"] for each in comparisons} == {6}
     said = "compared on the common prompts of 3 files: 2 of 8 prompts of a and 1 of 7 prompts of b left out"
     assert {"severity": "claim", "text": said} in comparisons[0]["warnings"]
-    quiet = instruct("report", "runs/x", "--quiet")[1]
     texts = [Path("runs/x/report", name).read_text() for name in ("report.md", "report.html")]
-    for text in (out.replace("\n", " "), quiet, *texts):
+    for text in texts:
         assert said[1:] in " ".join(text.split())  # the page begins with a capital letter
     # The run knows its comparisons: another judge is asked about the same.
     code, out, _ = judge("runs/x", "--orders", "one")
     assert code == 0
-    assert "Strengths by" in instruct("compare", "runs/x")[1]
+    assert "Ranked by" in instruct("compare", "runs/x")[1]
 
 
 def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: Path):

@@ -124,7 +124,7 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
             for number in range(PAIRS)
         )
     labels = dict.fromkeys(range(60), "baseline")
-    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels), "-q")
+    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
     assert code == 0
     assert "sure: emo beats mle" in out
     assert "n = 120). People's labels contradict this\n" in out

@@ -74,7 +74,7 @@ def test_a_complete_report_is_valid(validator, written):
 _OPEN = {"scores", "policies", "config", "machine", "versions", "sha256", "human_agreement", "measured", "votes"}
 # Parts that earlier reports of this schema_version do not have.
 _LATER = {
-    (): {"texts", "tasks"},
+    (): {"texts", "tasks", "ranked"},
     ("trainings", "#"): {"evaluations", "seed", "tasks"},
     ("judges", "#", "comparisons", "#", "ratings"): {"turns"},
 }

@@ -269,7 +269,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
     rule. A pair without a readable verdict has the preference None, which the package's metrics skip. Answers missing
     from `candidate` or `baseline` are left out.
     """
-    judgments = store.judgments(ComparisonKey(judge, candidate.name, baseline.name))
+    judgments = store.seen_judgments(ComparisonKey(judge, candidate.name, baseline.name))
     orders = Counter(judgment.instruction for judgment in judgments)
     drawn = [
         judgment

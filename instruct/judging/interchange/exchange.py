@@ -115,6 +115,8 @@ def export_from_run(
     wanted = [judge, *(name and system_name(name) for name in (candidate, baseline))]
     with open_store(run, migrate=False) as store:
         made = store.comparisons()
+        if candidate or baseline:  # either side can be asked for
+            made += [key.mirrored for key in made if key.mirrored not in made]
         fitting = [key for key in made if all(ours in (None, its) for ours, its in zip(wanted, key, strict=True))]
         if len(fitting) != 1:
             known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in fitting or made)

@@ -159,7 +159,7 @@ def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: Compariso
     base, _, model = wanted.judge.partition("@")
     if base not in ("arena_hard", "arena_hard_v2", "mt_bench", "mt_bench_single"):
         raise InputError(f"--format leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
-    card, judgments = load_judge_card(base, model or None), store.judgments(wanted)
+    card, judgments = load_judge_card(base, model or None), store.seen_judgments(wanted)
     pairs: dict[str, dict[str, Judgment]] = {}
     for judgment in judgments:
         pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
@@ -183,7 +183,8 @@ def _rows(
     if card.protocol == "single":
         (judgment,) = orders.values()
         replies = judgment.key.split() or ["", ""]
-        for model, score, key in zip(names[1:], judgment.ratings or (-1, -1), replies, strict=True):
+        models = names[1:] if judgment.position == "first" else names.mirrored[1:]
+        for model, score, key in zip(models, judgment.ratings or (-1, -1), replies, strict=True):
             yield asked | {"model": model, "score": score, "judgment": texts.get(key, "")}
     elif card.verdict.grades:
         games = [

@@ -100,6 +100,8 @@ def _terminal_block(block: Block) -> list[str]:
     match block:
         case Caution():
             return [_terminal_line(": ".join(filter(None, ["WARNING", block.about, block.warning.text])))]
+        case Verdict(one_of_many=True):
+            return [block.headline]
         case Verdict():
             warnings = [f"WARNING: {warning}" for warning in block.warnings]
             notes = [f"note: {note}" for note in block.notes]

@@ -69,6 +69,7 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         ],
         paragraphs=[block.text for block in _of_kind(Paragraph, shown.opening) if not block.about],
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
+        ranked=_of_kind(Table, shown.opening),
         leading=leading,
         tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
         lineage=shown.lineage,

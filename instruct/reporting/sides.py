@@ -1,0 +1,84 @@
+"""A comparison has no direction until it is shown: here rates, intervals, counts and findings change sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from instruct.analysis.results import LengthBin, Record, SeedSpread, rounded
+from instruct.reporting.model import ComparisonReport, Panel, Unjudged
+from instruct.reporting.text import leads
+
+Compared = ComparisonReport | Panel | SeedSpread | Unjudged
+Kind = TypeVar("Kind", bound=Record)
+Claim = TypeVar("Claim", ComparisonReport, Panel, SeedSpread, Unjudged, Compared)
+
+_SIDES = {"candidate": "baseline", "win": "loss", "candidate_mean": "baseline_mean"}
+_SIDES |= {theirs: ours for ours, theirs in _SIDES.items()}
+RATES = {"win_rate", "discrete_win_rate", "win_rates", "mean", "labels_only", "judge_only", "score"}
+INTERVALS = {"interval", "bounds", "labels_only_interval", "score_interval"}
+INTERVALS |= {"interval_seeds", "interval_both", "interval_prompts"}
+
+
+def mirrored(record: Kind) -> Kind:
+    """A comparison, or a part of one, as the other side sees it."""
+    values = {name: _mirrored(name, getattr(record, name)) for name in type(record).model_fields}
+    changed = {_SIDES.get(name, name): value for name, value in values.items()}
+    if isinstance(record, LengthBin):
+        changed |= {"low": -record.high, "high": -record.low}
+    seen = record.model_copy(update=changed)
+    if isinstance(seen, ComparisonReport):
+        seen.leads = leads(seen.leading_figures)
+        for warning in seen.warnings:  # about sides that have changed
+            for side, system in (("candidate", seen.baseline), ("baseline", seen.candidate)):
+                warning.text = warning.text.replace(f"the {side}'s", f"{system}'s")
+    return seen
+
+
+def _mirrored(name: str, value: Any) -> Any:
+    """A field's value; the coefficients of style (`terms`) are those of either side."""
+    if isinstance(value, Record):
+        return mirrored(value)
+    if isinstance(value, dict):
+        return {key: _mirrored("", part) for key, part in value.items()}
+    if name in INTERVALS and value is not None:
+        return [rounded(100 - end) for end in reversed(value)]
+    if isinstance(value, list) and name != "terms":
+        parts = [_mirrored(name, part) for part in value]
+        return parts[::-1] if name == "by_difference" else parts
+    if name in RATES and value is not None:
+        return rounded(100 - value)
+    return _SIDES.get(value, value) if name == "finding" else value
+
+
+def about(claims: Iterable[Claim], system: str) -> Iterator[Claim]:
+    """The claims about a system, which is the candidate of each."""
+    for claim in claims:
+        if claim.candidate == system:
+            yield claim
+        elif claim.baseline == system:
+            yield mirrored(claim)
+
+
+def against(claims: Iterable[Claim], system: str) -> Iterator[Claim]:
+    """The claims about a system, which is the baseline of each."""
+    for claim in claims:
+        if claim.baseline == system:
+            yield claim
+        elif claim.candidate == system:
+            yield mirrored(claim)
+
+
+def candidates(comparisons: Sequence[ComparisonReport]) -> list[str]:
+    """The systems that comparisons are shown for: the candidates; all, if one stands on both sides."""
+    return _systems(comparisons, "candidate", "baseline")
+
+
+def baselines(comparisons: Sequence[ComparisonReport]) -> list[str]:
+    """The systems that others are shown against: the baselines; all, if one stands on both sides."""
+    return _systems(comparisons, "baseline", "candidate")
+
+
+def _systems(comparisons: Sequence[ComparisonReport], side: str, other: str) -> list[str]:
+    ours, theirs = ([getattr(comparison, name) for comparison in comparisons] for name in (side, other))
+    return list(dict.fromkeys(ours if set(ours).isdisjoint(theirs) else [*ours, *theirs]))

@@ -1,0 +1,200 @@
+"""More than two systems: whichever side a system was judged on, every place that is asked for it shows the same."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+import shutil
+
+import pytest
+
+from instruct.analysis.results import LengthBin, Record
+from instruct.base.errors import GateError
+from instruct.judging.store import JudgmentStore
+from instruct.reporting import sides
+from instruct.reporting.compare_runs import compare_runs
+from instruct.reporting.gate import check_gate
+from instruct.reporting.model import ComparisonReport
+from instruct.reporting.report import build_report, write_report
+from instruct.run.directory import RunDirectory
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+SYSTEMS = "abcd"  # a beats the others most often, though each file of answers before it would make it a baseline
+PROMPTS = 24
+
+
+def judged_pairs(strengths: str = SYSTEMS) -> list[tuple[str, str, int]]:
+    """Of every pair of systems, the candidate, the baseline, and how many prompts the candidate wins."""
+    pairs = itertools.combinations(reversed(strengths), 2)
+    return [(one, other, 12 - 2 * (ord(one) - ord(other))) for one, other in pairs]
+
+
+@pytest.fixture
+def four(run, card, write_answers, judge_pairs):
+    """Four systems, each against each; two prompts of each pair are a tie and a pair without a verdict."""
+    card("j")
+    for name in SYSTEMS:
+        write_answers(name, PROMPTS, output=f"the answer of {name}" + "!" * (ord(name) - 96))
+    for candidate, baseline, wins in judged_pairs():
+        verdicts = [WIN] * wins + [LOSS] * (PROMPTS - 2 - wins) + [TIE, ("unparsed", "unparsed")]
+        judge_pairs(verdicts, candidate=candidate, baseline=baseline)
+    return run
+
+
+def swapped(run: RunDirectory) -> RunDirectory:
+    """The same verdicts, each comparison made from its other side."""
+    other = RunDirectory(shutil.copytree(run.folder, run.folder.parent / "swapped"))
+    with JudgmentStore(other.store) as store:
+        for key in store.comparisons():
+            made = store.seen_judgments(key.mirrored)
+            store.remove_judgments(store.judgments(key))
+            store.add_judgments(made)
+    return other
+
+
+@pytest.fixture
+def varied(run, card, write_answers, judge_showings):
+    """A comparison with ratings, answers of many lengths and styles, and two data sets."""
+    card("j", order_policy="both", leading_policy="strict")
+    for name, factor in (("emo", 3), ("mle", 7)):
+        rows = json.loads(write_answers(name, 80).read_text())
+        for number, row in enumerate(rows):
+            bold = "**word** " * (number * factor % 5)
+            row |= {
+                "output": bold + "x" * (330 - len(bold) - 90 * (name == "emo") + 3 * number * (name == "emo")),
+                "dataset": f"set {number % 2}",
+            }
+        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
+    pairs = [(number, position) for number in range(80) for position in ("first", "second")]
+    judge_showings(
+        *(
+            {
+                "pair": number,
+                "instruction": f"secret prompt {number}",
+                "dataset": f"set {number % 2}",
+                "position": position,
+                "verdict": "first" if (number * 7 % 10 < 6) == (position == "first") else "second",
+                "ratings": (8, 7) if (number * 7 % 10 < 6) == (position == "first") else (6, 7),
+            }
+            for number, position in pairs
+        )
+    )
+    return run
+
+
+def flat(value: object, path: str = "") -> dict[str, object]:
+    """The leaves of nested content by where they are."""
+    if isinstance(value, dict):
+        return {at: leaf for key, inner in value.items() for at, leaf in flat(inner, f"{path}/{key}").items()}
+    if isinstance(value, list):
+        return {at: leaf for key, inner in enumerate(value) for at, leaf in flat(inner, f"{path}/{key}").items()}
+    return {path: value}
+
+
+def content(comparison: ComparisonReport) -> dict[str, object]:
+    """Its figures, but for `single`, whose one order is drawn again, and for warnings."""
+    found = comparison.model_dump(exclude={"warnings"})
+    found["policies"].pop("single")
+    return flat(found)
+
+
+@pytest.mark.parametrize("of", ["four", "varied"])
+def test_a_mirrored_comparison_is_the_one_that_is_judged_from_the_other_side(request, of):
+    run = request.getfixturevalue(of)
+    ours, theirs = (build_report(each.folder).judges[0].comparisons for each in (run, swapped(run)))
+    found = {(seen.candidate, seen.baseline): content(seen) for seen in map(sides.mirrored, ours)}
+    assert found.keys() == {(one.candidate, one.baseline) for one in theirs}
+    for one in theirs:
+        assert found[one.candidate, one.baseline] == pytest.approx(content(one), abs=1e-3)
+    for one in ours:
+        assert content(sides.mirrored(sides.mirrored(one))) == pytest.approx(content(one))
+
+
+def fields_of(kind: type[Record], seen: set[type[Record]]) -> set[tuple[str, str]]:
+    """Every field of a comparison and its parts, with its type."""
+    if kind in seen:
+        return set()
+    seen.add(kind)
+    found = set()
+    for name, field in kind.model_fields.items():
+        inner = [part for part in [*Record.__subclasses__(), LengthBin] if part.__name__ in str(field.annotation)]
+        found |= {(name, str(field.annotation))}.union(*(fields_of(part, seen) for part in inner))
+    return found
+
+
+# Figures that are the same from either side, or belong to a part that is.
+SAME = {
+    "standard_error", "n", "n_judged", "tie", "contradicted", "identical", "unparsed", "failed", "conversations",
+    "consistency", "first_position_rate", "slope_p", "standard_deviation", "half_width", "share", "coefficient", "p",
+    "adjusted_p", "smallest_difference", "low", "high", "effective_labels", "precision", "weight",
+}  # fmt: skip
+
+
+def test_every_figure_of_a_comparison_changes_sides_or_is_known_to_be_the_same():
+    numbers = {name for name, kind in fields_of(ComparisonReport, set()) if "float" in kind}
+    assert {"win_rate", "bounds", "discrete_win_rate", "mean"} <= numbers
+    assert numbers - SAME - sides.RATES - sides.INTERVALS - {"candidate_mean", "baseline_mean"} == {
+        "candidate", "baseline"  # of ratings, which change sides like the names
+    }  # fmt: skip
+
+
+def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instruct, run, four):
+    report = write_report(run.folder).report
+    for system in SYSTEMS:
+        with pytest.raises(GateError) as failed:
+            check_gate(report, 99.9, candidate=system)
+        others = re.findall(rf"j on {system} against (\w)", str(failed.value))
+        assert sorted(others) == [other for other in SYSTEMS if other != system]
+    exports = run.report / "exports"
+    expected = {(one, other): 100 * (wins + 0.5) / (PROMPTS - 1) for one, other, wins in judged_pairs()}
+    expected |= {(other, one): 100 - rate for (one, other), rate in expected.items()}
+    matrix = list(csv.DictReader((exports / "matrix-j.csv").open(encoding="utf-8")))
+    shown = {(row["system"], other): float(row[other]) for row in matrix for other in SYSTEMS if row[other]}
+    assert shown == pytest.approx(expected)
+    assert [row["system"] for row in matrix] == [*SYSTEMS]
+    tex = (exports / "tables.tex").read_text(encoding="utf-8")
+    assert "of row over column" in tex
+    for system in SYSTEMS:
+        others = [other for other in SYSTEMS if other != system]
+        board = list(csv.DictReader((exports / f"leaderboard-j-vs-{system}.csv").open(encoding="utf-8")))
+        assert sorted(row[""] for row in board) == others
+        card = (exports / f"model-card-{system}.md").read_text(encoding="utf-8")
+        assert [other for other in others if f"against {other}" in card or f"| j | {other} |" in card] == others
+        assert tex.count(rf"\caption{{Win rate (\%) against {system},") == 1
+    markdown, page = ((run.report / f"report.{ending}").read_text(encoding="utf-8") for ending in ("md", "html"))
+    assert markdown.index("of row over column") < markdown.index("- **j: ")
+    assert page.index("of row over column") < page.index("<article data-comparison")
+    compared = compare_runs([run.folder])
+    assert {ranking.baseline: sorted(each.name for each in ranking.standings) for ranking in compared.rankings} == {
+        system: [other for other in SYSTEMS if other != system] for system in SYSTEMS
+    }
+    assert [each.name for each in compared.strengths[0].systems] == [*SYSTEMS]
+    for system in SYSTEMS[1:]:
+        file = run.folder / "annotations.json"
+        call = ["--judge", "j", "--candidate", system, "--baseline", "a", "--output", file]
+        assert instruct("export", run.folder, *call)[0] == 0
+        preferred = sum(row["preference"] == 2 for row in json.loads(file.read_text()))
+        assert preferred == next(wins for one, other, wins in judged_pairs() if (one, other) == (system, "a"))
+
+
+def test_the_terminal_has_the_ranking_first_and_a_line_for_each_comparison(instruct, four):
+    _, out, _ = instruct("report", four.folder)
+    lines = out.splitlines()
+    assert lines[0] == "Ranked by j (strict)"
+    assert [line.split()[0] for line in lines[3:7]] == [*SYSTEMS]
+    assert [line.split()[1:] for line in lines if line.startswith("c ")][1][:3] == ["37.0", "45.7", "-"]
+    assert len(lines) < 45
+    _, quiet, _ = instruct("report", four.folder, "-q")
+    assert len(quiet.splitlines()) == len(judged_pairs()) + 1
+    assert re.fullmatch(r"WARNING: \d+ warnings in report.md", quiet.splitlines()[-1])
+
+
+def test_panels_and_paired_differences_do_not_depend_on_the_sides(four, card, judge_pairs):
+    card("k")
+    judge_pairs([LOSS] * 10 + [WIN] * 12, judge="k", candidate="a", baseline="b")
+    report = build_report(four.folder)
+    (panel,) = report.panels
+    assert set(panel.votes) == {"j", "k"}
+    assert report.paired == []  # each was compared with each
