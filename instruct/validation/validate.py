@@ -23,10 +23,11 @@ from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warni
 from instruct.judging.judge import JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
-from instruct.judging.store import JudgmentStore, open_store
+from instruct.judging.store import JudgmentStore, open_store, was_judged
 from instruct.judging.verdicts import margins
 from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, only_process
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import (
@@ -198,6 +199,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     run.start({"name": folder.name, "judge": card.name, "against": human.name, "set_sha256": human.sha256})
     # Not judgments.sqlite: verbs without a RUN take the newest run that has one, and this compares no systems.
     run.store = folder / "validation.sqlite"
+    _take_replies(human, card.name, run)
     step = f"validate/{card.name}/{human.name}"
     made_from = {"judge": judge.options, "card": card.sha256()}
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
@@ -220,6 +222,20 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
         made_for=human.sha256,
         tie_margin=card.verdict.tie_margin,
     ), stopped
+
+
+def _take_replies(human: HumanSet, judge: str, run: RunDirectory) -> None:
+    """Take the judge's replies from the run that has the labels, so that none is asked for twice."""
+    labeled = RunDirectory(human.path.parent)
+    if human.path != labeled.labels or not was_judged(labeled):
+        return
+    with open_store(labeled, migrate=False) as theirs:
+        made = [judged for key in theirs.comparisons() if key.judge == judge for judged in theirs.judgments(key)]
+        replies = theirs.completions(key for judged in made for key in judged.key.split())
+    if replies:
+        with only_process(run, VERDICTS), open_store(run) as ours:
+            there = ours.completions(replies)
+            ours.add_replies(judge, [(key, reply, 0.0) for key, reply in replies.items() if key not in there])
 
 
 def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dict[str, Any]], Counter[str]]:

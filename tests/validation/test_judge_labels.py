@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 from scipy import stats
 
 from instruct.base.errors import InputError
+from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
+from instruct.judging.work import JudgingMode
+from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import compare_win_rates, kendall, spearman, yardstick_verdicts
 from instruct.validation.human_sets import HumanPair
@@ -219,6 +223,13 @@ def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):
     assert found.content["pairs"] == 9
     assert "Agrees with people on" in found.headline
     assert "measured on 9 pairs only" in found.headline
+    # Replies that the run has are not asked for again, whichever side the labels call the candidate.
+    options = JudgeOptions(card="pandalm", base_url=url, orders="both")
+    assert judge_run(run, [Judge(options)], [("theirs", "ours")], JudgingMode()) is None
+    shutil.rmtree("runs/validate-pandalm-mine-labels")
+    again = validate(options, "runs/mine")
+    assert len(requests()) == 18 + 18  # of judge_run
+    assert again.headline == found.headline
     run.labels.write_text(json.dumps(lines[0] | {"instruction": "Q10"}) + "\n")
     with pytest.raises(InputError, match=r"the run has no answer of ours to 'Q10'; remove the label"):
         load_labels(["runs/mine"])
