@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -20,6 +21,8 @@ from instruct.data.sources import RawRow, is_text_file, read_file, read_source, 
 
 # What a judge may be shown of a row, as a placeholder of this name: texts, or lists of texts.
 GUIDES = ("rubric", "criteria", "checklist")
+# The evaluation set with other references than MT-Bench's wrong ones.
+CORRECTED = "mt_bench_corrected"
 # What benchmarks call that which identifies a question.
 _IDS = ("uid", "question_id", "prompt_id", "key")
 
@@ -156,9 +159,10 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
 def _prompt(
     row: RawRow, name: str, references: Mapping[str, RawRow] | None, temperatures: Mapping[str, float]
 ) -> EvalPrompt:
-    """A row's prompt; references are those of the card's file, or else the row's own."""
+    """A row's prompt; references are the row's own without a file of the card's, or with one that replaces some."""
     id, part = id_of(row), _part(row, name)
-    reference = row.fields.get("reference") or () if references is None else ()
+    own = references is None or all("replaces" in other.fields for other in references.values())
+    reference = (row.fields.get("reference") or ()) if own else ()
     if references and id is not None and id in references:
         reference = turns_of(references[id])
     return EvalPrompt(
@@ -170,6 +174,20 @@ def _prompt(
         guides=tuple(_guides(row).items()),
         temperature=temperatures.get(part),
     )
+
+
+@functools.cache
+def wrong_references() -> dict[str, str]:
+    """By the start of their SHA-256, MT-Bench's published references that are wrong, and the id of their question."""
+    card = load_dataset_card(CORRECTED)
+    rows = read_source(card.reference, card.folder) if card.reference else ()
+    return {digest: id_of(row) or "" for row in rows for digest in row.fields.get("replaces", ()) if digest}
+
+
+def wrong_reference(reference: Sequence[str]) -> str | None:
+    """The question's id if one of the turns' references is among those; else None."""
+    digests = (hashlib.sha256(text.strip().encode()).hexdigest()[:16] for text in reference)
+    return next((wrong_references()[digest] for digest in digests if digest in wrong_references()), None)
 
 
 def _guides(row: RawRow) -> dict[str, str]:
