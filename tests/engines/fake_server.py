@@ -75,6 +75,14 @@ def reply_text(prompt: str, decided: str) -> str:
     if "[[A>>B]]" in prompt or "[[C]]" in prompt:  # Arena-Hard's and MT-Bench's
         labels = ("A>>B", "A>B", "A=B", "B>A", "B>>A") if "[[A>>B]]" in prompt else ("A", "B", "C")
         return f"So: [[{labels[hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % len(labels)]}]]"
+    if '"better"' in prompt:  # the cards of docs/judges.md
+        return "<think>1 or 2?</think>\n" + json.dumps({"reason": "so", "better": decided.replace("Tie", "equal")})
+    if "Score of the Assistant 1:" in prompt:
+        return "So:\n" + "\n".join(
+            f"Score of the Assistant {n}: {10 - rank}" for n, rank in enumerate(RANKS[decided], 1)
+        )
+    if '"Score: 3"' in prompt:
+        return f"It answers.\nScore: {RANKS[decided][0]}"
     return f"{decided}\n### Reason: so\n### Reference: none"
 
 
