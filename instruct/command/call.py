@@ -48,12 +48,16 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
         raise InputError(
             "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
         )
-    if arguments.candidate:
-        return [(arguments.candidate, arguments.baseline)]
-    from instruct.judging.comparison import file_comparisons, judged_comparisons
+    from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 
     manifest = run.manifest()
     judged = [*file_comparisons(manifest), *(comparison[1:] for comparison, _ in judged_comparisons(manifest))]
+    if arguments.candidate:
+        pair = arguments.candidate, arguments.baseline
+        candidate, baseline = map(system_name, pair)
+        # What was judged from the other side is the same comparison.
+        swapped = (baseline, candidate) in judged and (candidate, baseline) not in judged
+        return [(pair[1], pair[0]) if swapped else pair]
     config = run_config(run, [])
     comparisons = config.comparisons or list(dict.fromkeys(judged))
     if not comparisons and (run.outputs / "baseline.json").is_file():

@@ -7,11 +7,13 @@ import itertools
 import json
 import re
 import shutil
+from argparse import Namespace
 
 import pytest
 
 from instruct.analysis.results import LengthBin, Record
 from instruct.base.errors import GateError
+from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
 from instruct.reporting import sides
 from instruct.reporting.compare_runs import compare_runs
@@ -198,3 +200,10 @@ def test_panels_and_paired_differences_do_not_depend_on_the_sides(four, card, ju
     (panel,) = report.panels
     assert set(panel.votes) == {"j", "k"}
     assert report.paired == []  # each was compared with each
+
+
+def test_a_comparison_that_was_judged_from_the_other_side_is_not_judged_twice(run, add_step):
+    add_step("judge/j/emo_vs_mle")
+    for names in (("emo", "mle"), ("mle", "emo")):
+        assert named_comparisons(run, Namespace(candidate=names[0], baseline=names[1])) == [("emo", "mle")]
+    assert named_comparisons(run, Namespace(candidate="mle", baseline="base")) == [("mle", "base")]
