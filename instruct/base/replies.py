@@ -14,6 +14,7 @@ class Completion:
     whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
     of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
+    `changes` says how the request differed from what was meant to be sent, because the server refuses that.
     `score` is that of the prompt's tokens, if the request asked for it: the sum of their natural log-probabilities, and
     whether each is the most probable one.
     """
@@ -29,6 +30,7 @@ class Completion:
     tool_calls: list[dict[str, Any]] | None = None
     reasoning_tokens: int | None = None
     score: tuple[float, bool] | None = None
+    changes: str | None = None
 
     @property
     def cut_in_thinking(self) -> bool:
@@ -41,7 +43,7 @@ class Completion:
             name: value
             for name, value in vars(self).items()
             if name != "token_logprobs"
-            and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score"))
+            and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score", "changes"))
         }
 
 

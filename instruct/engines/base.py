@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from instruct.base.dtype import Dtype
 from instruct.base.replies import Reply
@@ -35,11 +35,15 @@ def server_address(url: str) -> str:
     return url.rstrip("/")
 
 
+SAMPLING = ("temperature", "top_p", "max_tokens")
+
+
 class Decoding(BaseModel):
     """How a reply is sampled; part of the key that a completion is stored under.
 
     `beams`: beam search with early stopping, in engines that have it. `extra`: further arguments of a request to a
-    server, named as in the OpenAI API.
+    server, named as in the OpenAI API; one that is None is not sent, so that the server's default counts. A field
+    that is None becomes such an argument.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,6 +54,19 @@ class Decoding(BaseModel):
     repetition_penalty: float | None = Field(default=None, gt=0)
     beams: int = Field(default=1, ge=1)
     extra: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_null(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        null = {name: None for name in SAMPLING if values.get(name, 0) is None}
+        rest = {name: value for name, value in values.items() if name not in null}
+        return {**rest, "extra": {**null, **(values.get("extra") or {})}} if null else values
+
+    def most_tokens(self, context_length: int) -> int:
+        """The most tokens that a server may write in reply."""
+        return context_length if self.extra.get("max_tokens", 0) is None else self.max_tokens
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,10 @@ class EngineOptions:
         reward: the model scores answers instead of replying (`instruct.engines.rewards`).
         head: the file of a score head on the model's states (`instruct.engines.score_heads`); needs `reward`.
         elsewhere: the weights are loaded on other machines, whose memory counts.
+        merges_system: a server that refuses system turns is sent theirs as part of the user's.
         other_model: how to ask another model, for the message when a server does not have this one.
+        shorter, other_decoding: how to ask with shorter prompts, or other parameters, for the messages when a server
+            refuses these.
     """
 
     subject: str
@@ -114,7 +134,10 @@ class EngineOptions:
     reward: bool = False
     head: Path | None = None
     elsewhere: bool = False
+    merges_system: bool = False
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
+    shorter: str = "shorten the prompt, or lower the most tokens of a reply"
+    other_decoding: str = "change that parameter"
 
 
 @dataclass(frozen=True)

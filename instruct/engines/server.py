@@ -23,13 +23,17 @@ from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import (
+    ErrorStatus,
     Fault,
     NoLogprobs,
     NoScore,
     Refused,
+    changed_body,
+    new_change,
     read_refusal,
     read_reply,
     read_score,
+    refused_part,
     request_body,
 )
 
@@ -67,6 +71,9 @@ class ServerEngine(BatchesInTurn):
     At most `concurrency` requests are in flight; the next is taken when one is done and the caller asks for more.
     `replicas` are further addresses of the same model: attempts go to all addresses in turn, so that a retry asks
     another server.
+
+    A parameter that the server refuses by name is left out of all further requests, or given the name that the server
+    takes; that is said, and each completion has it as `changes`.
 
     Temporary faults (429, 5xx, no connection, no complete reply within `timeout` seconds, a malformed reply) are
     retried, with growing waits; a refusal of one prompt (too long, content filter) is a Failure with the reason.
@@ -108,6 +115,7 @@ class ServerEngine(BatchesInTurn):
         self._timeout = timeout
         # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
+        self._changes: dict[str, str | None] = {}  # of requests, to what the server takes
         self._clients: list[Any] = []
         self._turns: Iterator[int] = iter(())
         self._ended: asyncio.Event = asyncio.Event()
@@ -222,35 +230,40 @@ class ServerEngine(BatchesInTurn):
         """One attempt; a fault that may have been charged for is added to `paid`."""
         if paid and request.may_try is not None and not request.may_try(len(paid) + 1):
             raise _Ended
+        client = next(clients)
         try:
-            return await self._reply(request, next(clients))
+            while (completion := await self._reply(request, client)) is None:
+                pass  # asked again in a form that the server takes; what it refused is not charged
+            return completion
         except Fault as fault:
             if fault.answered:
                 paid.append(fault.with_traceback(None))  # whose frames hold the reply
             if fault.wait is None and not fault.reason.startswith("malformed"):
-                self._say_once(fault.reason)
+                limit = f" within {self._timeout:g} s (--timeout)" if fault.reason == _TIMED_OUT else ""
+                self._say_once(fault.reason, f"{fault.reason}{limit}; the request is sent again")
             raise
 
-    def _say_once(self, reason: str) -> None:
-        """Tell the user at once of a server that does not answer: until it is given up may take minutes."""
+    def _say_once(self, reason: str, words: str) -> None:
+        """Tell the user at once what a server does; the first time that it is for this reason."""
         if reason not in self._said:
             self._said.add(reason)
-            limit = f" within {self._timeout:g} s (--timeout)" if reason == _TIMED_OUT else ""
-            warn(f"{self._options.subject}: {self._endpoint}: {reason}{limit}; the request is sent again")
+            warn(f"{self._options.subject}: {self._endpoint}: {words}")
 
-    async def _reply(self, request: Request, client: Any) -> Completion:
+    async def _reply(self, request: Request, client: Any) -> Completion | None:
+        """What the server answers; None if it refuses a part of the request that it can be asked without."""
         import httpx2
         import openai
 
         path, body = request_body(self._options, request, self._max_tokens_name)
+        body, changes = changed_body(body, self._changes)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await _send(client, path, body)
                 self._answered = True
-                data = await _whole(response, request.max_tokens or self._options.decoding.max_tokens)
+                data = await _whole(response, request.max_tokens or self._most_reply_tokens)
             if request.scored is not None:
                 return read_score(data, request)
-            completion = read_reply(self._options, data, request.prompt)
+            completion = dataclasses.replace(read_reply(self._options, data, request.prompt), changes=changes or None)
         except (Refused, Fault):
             raise
         except NoScore:
@@ -264,12 +277,15 @@ class ServerEngine(BatchesInTurn):
                     f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
                     "needed; use a server that returns them, or ask for none"
                 ) from None
-            return lacking.completion
-        except _ErrorStatus as error:
+            return dataclasses.replace(lacking.completion, changes=changes or None)
+        except ErrorStatus as error:
             self._answered = True
-            raise read_refusal(
-                self._options, self._endpoint, error.status, error.headers, error.problem, request.adapter
-            ) from None
+            if self._changed(error, body):
+                return None
+            refusal = read_refusal(self._options, self._endpoint, error, body)
+            if isinstance(refusal, Refused) and refusal.remedy:
+                self._say_once(refusal.reason, f"{error.quoted()}; {refusal.remedy}")
+            raise refusal from None
         except _Redirected as redirected:
             raise InputError(
                 f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected.host, 80)}; nothing was "
@@ -286,10 +302,29 @@ class ServerEngine(BatchesInTurn):
         self._logprobs_seen = True
         return completion
 
+    def _changed(self, error: ErrorStatus, body: dict[str, Any]) -> bool:
+        """Whether what the server refuses can be asked in another form, as it is from now on."""
+        part = refused_part(error, body, self._options.merges_system)
+        if part is None:
+            return False
+        if part in self._changes:  # since this request was sent
+            return True
+        if (change := new_change(part, self._changes)) is None:
+            return False
+        self._changes |= change
+        _, words = changed_body(body, change)
+        self._say_once(words, f"{error.quoted()}; asked {words}")
+        return True
+
+    @property
+    def _most_reply_tokens(self) -> int:
+        return self._options.decoding.most_tokens(self._options.context_length)
+
     def _most_usage(self, prompt: Prompt) -> tuple[int, int]:
         """The most tokens of prompt and reply that can be charged for one attempt."""
-        decoding = self._options.decoding
-        return most_tokens(prompt, also=[decoding.extra, self._options.response_schema]), decoding.max_tokens
+        return most_tokens(
+            prompt, also=[self._options.decoding.extra, self._options.response_schema]
+        ), self._most_reply_tokens
 
     def _count_failure(self, reason: str) -> None:
         self._failed_in_a_row += 1
@@ -370,15 +405,6 @@ def _endpoint(base_url: str) -> str:
 
 
 @dataclasses.dataclass(eq=False)
-class _ErrorStatus(Exception):
-    """A reply with an error's status. `problem`: the object in its body that says what is wrong; {} if it has none."""
-
-    status: int
-    headers: Any
-    problem: Any
-
-
-@dataclasses.dataclass(eq=False)
 class _Redirected(Exception):
     """A redirect to another origin, which would be sent the prompts and the key. `host`: of that origin."""
 
@@ -404,7 +430,7 @@ async def _send(client: Any, path: str, body: dict[str, Any]) -> Any:
     """Post a request; returns the response, whose body is not read.
 
     Raises:
-        _ErrorStatus, _Redirected: see there.
+        ErrorStatus, _Redirected: see there.
         openai.APIConnectionError, httpx2.HTTPError: no connection, or it broke off.
     """
     import httpx2
@@ -426,7 +452,7 @@ async def _look_at(response: Any) -> None:
         except (ValueError, RecursionError):
             problem = {}
         problem = problem.get("error", problem) if isinstance(problem, dict) else {}
-        raise _ErrorStatus(response.status_code, response.headers, problem)
+        raise ErrorStatus(response.status_code, response.headers, problem)
 
 
 async def _whole(response: Any, tokens: int) -> bytes:

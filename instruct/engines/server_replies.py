@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from instruct.base.errors import InputError, StoppedError
+from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.replies import Completion, ScoredCompletion
-from instruct.engines.base import EngineOptions, Prompt, Request
+from instruct.engines.base import EngineOptions, Message, Prompt, Request
 from instruct.engines.thinking import Parted, parted_after, parted_inline
 
 # SQLite's largest integer.
@@ -21,14 +22,32 @@ _LARGEST = 2**63 - 1
 _STOPS = 4  # texts that end a reply: the most that OpenAI's own endpoint takes
 BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no such parameter
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
+# How servers word that they do not know, or do not take, a parameter or a role; OpenAI's "unsupported_value" is of a
+# temperature other than 1.
+_UNSUPPORTED = re.compile(
+    r"unsupported|n[o']t (be )?(support|accept|permitted|allowed|enabled)|no longer|deprecated|unknown|unrecogni[sz]ed"
+    r"|unexpected|extra[ _](inputs?|forbidden)|cannot both|only \S+ is (allowed|supported)|may only be",
+    re.IGNORECASE,
+)
+_SYSTEM = re.compile(r"\b(system|developer)\W+(role|message|prompt|instruction)s?|role\b.*\bsystem\b", re.IGNORECASE)
+_ALTERNATE = re.compile(r"roles must alternate", re.IGNORECASE)  # of chat templates that know user and assistant alone
+SYSTEM_TURN = "system turn"
+_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+# Without these there is no request, or no verdict.
+_NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", "tools", "functions", "tool_choice"})
+_NEEDED |= {"function_call", "echo", "min_tokens", BUDGET_NAME}
+# Characters of a server's own words that are printed, and what may be a key in them.
+_WORDS = 200
+_KEY = re.compile(r"\bsk-[\w*-]{4,}|\bBearer\s+\S+")
 
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """This request will never be answered. `ill`: the refusal may mean that the server is broken."""
+    """This request will never be answered. `ill`: the server may be broken; `remedy`: what helps, to be printed."""
 
     reason: str
     ill: bool = True
+    remedy: str = ""
 
 
 @dataclass(eq=False)
@@ -52,6 +71,45 @@ class NoScore(Exception):
     """The server does not return the log-probabilities of a prompt."""
 
 
+@dataclass(eq=False)
+class ErrorStatus(Exception):
+    """A reply with an error's status. `problem`: the object in its body that says what is wrong; {} if it has none."""
+
+    status: int
+    headers: Mapping[str, str]
+    problem: Any
+
+    @property
+    def code(self) -> str:
+        """OpenAI's code for the error, "" without one."""
+        return self._text("code")
+
+    @property
+    def parameter(self) -> str:
+        """The parameter that the server names as the cause, "" without one."""
+        return self._text("param")
+
+    @property
+    def words(self) -> str:
+        """What the server says, on one line, without a key."""
+        problem = self.problem
+        if isinstance(problem, dict) and isinstance(message := problem.get("message"), str):
+            problem = message
+        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        said = problem if isinstance(problem, str) else json.dumps(problem) if problem else ""
+        return _KEY.sub("(a key)", said.replace(key, "(the key)") if key else said)
+
+    def quoted(self) -> str:
+        """Status, code and parameter, and the server's own words, cut."""
+        about = ", ".join(filter(None, [self.code, self.parameter]))
+        words = f': "{one_line(self.words, _WORDS)}"' if self.words else ""
+        return f"HTTP {self.status}{f' ({about})' if about else ''}{words}"
+
+    def _text(self, name: str) -> str:
+        value = self.problem.get(name) if isinstance(self.problem, dict) else None
+        return one_line(value, 60) if isinstance(value, str) else ""
+
+
 def well_formed(text: str) -> str:
     """`text` with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD, as browsers do."""
     try:
@@ -64,19 +122,19 @@ def well_formed(text: str) -> str:
 def request_body(
     options: EngineOptions, request: Request, max_tokens_name: str = "max_tokens"
 ) -> tuple[str, dict[str, Any]]:
-    """The path below the base URL, and the JSON object sent there."""
+    """The path below the base URL, and the JSON object sent there, without parameters that are None."""
     decoding, prompt = options.decoding, request.prompt
-    model, limit = request.adapter or options.model, request.max_tokens or decoding.max_tokens
-    temperature = decoding.temperature if request.temperature is None else request.temperature
-    body: dict[str, Any] = {"model": model, "temperature": temperature, "top_p": decoding.top_p}
-    asked_for = {
+    limit = request.max_tokens or (decoding.max_tokens if decoding.extra.get("max_tokens", 0) is not None else None)
+    body: dict[str, Any] = {
+        "model": request.adapter or options.model,
+        "temperature": decoding.temperature if request.temperature is None else request.temperature,
+        "top_p": decoding.top_p,
         "repetition_penalty": decoding.repetition_penalty,
         "seed": request.seed,
         "min_tokens": request.min_tokens or None,  # vLLM's; OpenAI's own endpoint has no such parameter
         "stop": list(request.stop[:_STOPS]) or None,
         BUDGET_NAME: options.thinking_budget,
     }
-    body |= {name: value for name, value in asked_for.items() if value is not None}
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -85,13 +143,77 @@ def request_body(
         body |= {"messages": messages, max_tokens_name: limit}
         if options.labels:
             body |= {"logprobs": True, "top_logprobs": 20}
-        return "/chat/completions", body | decoding.extra
+        return "/chat/completions", _without_none(body | decoding.extra)
     body |= {"prompt": well_formed(prompt) if isinstance(prompt, str) else list(prompt), "max_tokens": limit}
     if request.scored is not None:
         body |= {"max_tokens": 1, "echo": True, "logprobs": 1}
     if options.labels:
         body["logprobs"] = 5  # the most that OpenAI's own endpoint gives
-    return "/completions", body | decoding.extra
+    return "/completions", _without_none(body | decoding.extra)
+
+
+def _without_none(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def refused_part(error: ErrorStatus, body: Mapping[str, Any], merges_system: bool) -> str | None:
+    """The part of a request that a server refuses by name, and that it can be asked without; None: no such part.
+
+    Args:
+        body: what was sent.
+        merges_system: the system turn may become part of the user's.
+    """
+    if error.status not in (400, 422):
+        return None
+    said = f"{error.code} {error.words}"
+    messages = body.get("messages") or [{}]
+    if messages[0].get("role") == "system" and (
+        _ALTERNATE.search(said) or (_UNSUPPORTED.search(said) and _SYSTEM.search(said))
+    ):
+        return SYSTEM_TURN if merges_system else None
+    if _TOO_LONG.search(said) or not _UNSUPPORTED.search(said):
+        return None
+    names = [
+        name for name in body.keys() - _NEEDED if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", error.words)
+    ]
+    named = error.parameter or min(names, key=error.words.index, default="")
+    if {"temperature", "top_p"} <= {*names}:  # some take one of the two
+        named = "top_p"
+    return named if named in body and named not in _NEEDED else None
+
+
+def changed_body(body: dict[str, Any], changes: Mapping[str, str | None]) -> tuple[dict[str, Any], str]:
+    """A request's body without what the server refuses, and how it differs, in words; "" if it does not.
+
+    Args:
+        changes: from a part that `refused_part` named to the name of the parameter in its place; None: without it.
+    """
+    words = []
+    for part, instead in changes.items():
+        if part == SYSTEM_TURN and body.get("messages", [{}])[0].get("role") == "system":
+            body, said = {**body, "messages": _merged(body["messages"])}, "with the system turn as part of the user's"
+        elif part in body:
+            body = {instead: body[part], **body} if instead else dict(body)
+            del body[part]
+            said = f"with {instead} in place of {part}" if instead else f"without {part}"
+        else:
+            continue
+        words.append(said)
+    return body, ", ".join(words)
+
+
+def new_change(part: str, changes: Mapping[str, str | None]) -> dict[str, str | None] | None:
+    """What to do about a refused part; None: nothing can be done."""
+    if part not in _LIMITS:
+        return {part: None}
+    return None if _LIMITS[part] in changes else {part: _LIMITS[part]}  # a reply without a limit has no price
+
+
+def _merged(messages: list[Message]) -> list[Message]:
+    system, *rest = messages
+    asked = next(place for place, message in enumerate(rest) if message["role"] == "user")
+    merged = {**rest[asked], "content": system["content"] + "\n\n" + rest[asked]["content"]}
+    return [*rest[:asked], merged, *rest[asked + 1 :]]
 
 
 def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Completion:
@@ -109,9 +231,12 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         usage = (_count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
         choice = reply["choices"][0]
         finish = choice.get("finish_reason")
-        text = _text(choice, not {"tools", "functions"}.isdisjoint(options.decoding.extra))
         message = choice.get("message") or {}
         reasoning, calls = message.get("reasoning_content") or message.get("reasoning"), message.get("tool_calls")
+        if isinstance(parts := message.get("content"), list):
+            message["content"], thoughts = _joined(parts, "text"), _joined(parts, "thinking")
+            reasoning = reasoning or thoughts or None
+        text = _text(choice, not {"tools", "functions"}.isdisjoint(options.decoding.extra))
         thought = _count((counts.get("completion_tokens_details") or {}).get("reasoning_tokens"))
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True, usage=usage) from None
@@ -205,6 +330,12 @@ def _text(choice: dict[str, Any], may_call: bool) -> Any:
     return message.get("content")
 
 
+def _joined(parts: list[Any], kind: str) -> str:
+    """The text of a content's parts of a kind; a thought, as Mistral returns it, has parts of its own."""
+    values = [part[kind] for part in parts if isinstance(part, dict) and part.get("type", "text") == kind]
+    return "".join(_joined(value, "text") if isinstance(value, list) else str(value) for value in values)
+
+
 def _first_token(choice: dict[str, Any]) -> dict[str, float] | None:
     """Log-probabilities of the likeliest first tokens; None if the server sends none."""
     logprobs = choice.get("logprobs") or {}
@@ -234,48 +365,41 @@ def _kept_choice(choice: dict[str, Any], text: str, usage: Any) -> dict[str, Any
     return kept if total is None else {**kept, "total_tokens": total}
 
 
-def read_refusal(
-    options: EngineOptions,
-    endpoint: str,
-    status: int,
-    headers: Mapping[str, str],
-    body: object,
-    model: str | None = None,
-) -> Exception:
-    """What a status other than 200 means. The server's words may repeat key or prompt, so none are passed on.
+def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent: Mapping[str, Any]) -> Exception:
+    """What a status other than 200 means, of a request with the body `sent`.
 
     Returns:
         `Fault`: a retry may help. `Refused`: this request fails. `InputError`, `StoppedError`: all work ends.
     """
-    error = body if isinstance(body, dict) else {}
-    code, message, parameter = error.get("code"), str(error.get("message")), error.get("param")
+    status, code, parameter, words = error.status, error.code, error.parameter, error.words
     asked = f"{options.subject}: {endpoint}"
     if status in (401, 403, 404):
         remedy = options.other_model if status == 404 else "check OPENAI_API_KEY and what it may use"
-        return InputError(f"{asked} refuses model {model or options.model} (HTTP {status}); {remedy}")
+        return InputError(f"{asked} refuses model {sent['model']} (HTTP {status}); {remedy}")
     if status == 402 or code == "insufficient_quota":
         return StoppedError(
             f"{asked} reports that the key's quota is used up (HTTP {status}); raise it and rerun the command"
         )
     if status in (408, 409, 425, 429) or status >= 500:
-        return Fault(f"HTTP {status}", wait=_retry_after(headers.get("retry-after")))
-    if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(message):
-        limit = options.decoding.max_tokens
-        return Refused(f"too long: the prompt and {limit} tokens to answer exceed what the server takes", ill=False)
+        return Fault(f"HTTP {status}", wait=_retry_after(error.headers.get("retry-after")))
+    if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(words):
+        limit = next((f" and {sent[name]} tokens to answer" for name in _LIMITS if name in sent), "")
+        return Refused(f"too long: the prompt{limit} exceed what the server takes", False, options.shorter)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
-    if BUDGET_NAME in (parameter, *re.findall(BUDGET_NAME, message)) and options.thinking_budget is not None:
+    if BUDGET_NAME in (parameter, *re.findall(BUDGET_NAME, words)) and options.thinking_budget is not None:
         return InputError(
             f"{asked} takes no {BUDGET_NAME} (HTTP {status}); start vLLM with --reasoning-parser, or leave "
             "thinking_budget out"
         )
-    known = {*request_body(options, Request("", ""))[1], *request_body(options, Request("", []))[1]}
-    if code in ("unsupported_parameter", "unsupported_value") and parameter in known:
-        return InputError(
-            f"{asked}: model {options.model} does not accept the parameter {parameter} (HTTP {status}); "
-            "ask another model, or leave that parameter out of the judge card"
-        )
-    return Refused(f"HTTP {status}")
+    messages = sent.get("messages") or [{}]
+    if messages[0].get("role") == "system" and (parameter == "messages[0].role" or _SYSTEM.search(words)):
+        return InputError(f"{asked}: {error.quoted()}; ask without a system prompt, or ask another model")
+    named = parameter or next((name for name in _LIMITS if name in sent and name in words), "")
+    if named in sent.keys() - {"messages", "prompt"}:
+        return InputError(f"{asked}: {error.quoted()}; {options.other_decoding}, or ask another model")
+    about = f" ({', '.join(filter(None, [code, parameter]))})" if code or parameter else ""
+    return Refused(f"HTTP {status}{about}", remedy="the same request would be refused again")
 
 
 def _retry_after(value: str | None) -> float | None:

@@ -34,6 +34,7 @@ class ReplyStats:
         weights: "checked": those that answered are those that were trained; "not checked: " and why; None: not trained.
         engine: its name, version and device.
         minutes: of the batches, over all calls that asked them, without the engine's start.
+        changes: how many replies were asked for otherwise than configured, because the server demands it, by how.
         workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
     """
 
@@ -48,10 +49,11 @@ class ReplyStats:
     workers: dict[str, Any] = field(default_factory=dict)
     mean_thinking_tokens: float | None = None
     weights: str | None = None
+    changes: dict[str, int] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """What a run's step records; what did not happen is left out."""
-        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights")
+        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights", "changes")
         return {name: value for name, value in vars(self).items() if value or name not in may_be_missing}
 
 
@@ -81,12 +83,14 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
     """The sums over a finished system's replies to each turn, in one pass."""
     replies = empty = truncated = counted = tokens = thought = again = 0
     failed: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for reply in (reply for kept in turns for reply in written(kept, to_the_letter=True)):
         if isinstance(reply, Failure):
             failed[reply.reason] += 1
             again += not reply.permanent
             continue
         replies += 1
+        changes.update(filter(None, [reply.changes]))
         empty += not reply.text.strip()
         truncated += reply.finish_reason == "length"
         if reply.completion_tokens is not None and (reply.reasoning is None or reply.reasoning_tokens is not None):
@@ -107,6 +111,7 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
         turns[0].workers,
         thought / replies if known and thought else None,
         turns[0].weights,
+        dict(changes),
     )
 
 

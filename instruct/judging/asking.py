@@ -108,7 +108,7 @@ class Judge:
             return 0.0
         decoding = self.card.decoding
         prompt_tokens = most_tokens(prompt, also=[decoding.extra, self.card.response_schema])
-        return self.price.usd(prompt_tokens, decoding.max_tokens)
+        return self.price.usd(prompt_tokens, decoding.most_tokens(self.card.context_length))
 
     def paid_usd(self, request: Request, reply: Completion) -> float:
         """What a reply cost, in US dollars: by the server's count of tokens, else the most that it can have cost."""
@@ -173,7 +173,7 @@ class Judge:
                 )
             return engine
         if card.annotator or card.decoding.extra:
-            what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
+            what = "an annotator of alpaca-eval" if card.annotator else "decoding with extra, null or {}"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
         batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
         if card.protocol == "reward":
@@ -215,6 +215,9 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         gpu_gb=card.gpu_gb,
         reward=card.protocol == "reward",
         head=card.head_file() if card.head else None,
+        merges_system=True,
         other_model=other_model,
+        shorter=f"--trim cuts both answers to the card's context_length ({card.context_length})",
+        other_decoding="change that parameter under `decoding` in a copy of the card",
         **local,
     )

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from instruct.analysis.outcomes import Policy
 from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, UnknownNameError, one_line
-from instruct.engines.base import Decoding
+from instruct.engines.base import SAMPLING, Decoding
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
 from instruct.judging.human_agreement import HumanAgreement
 
@@ -167,6 +167,7 @@ class JudgeCard(_Section):
         prompt_with_input: the prompt for rows that have an `input`.
         prompts: prompts for some rows, of which the first one that fits is used; `prompt` is for all others.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
+        decoding: what a server is sent; null, and all that `{}` leaves out, is not: its own defaults count.
         response_schema: a JSON schema for the reply, enforced by engines that can.
         thinking_end: ends a reasoning judge's thinking, which is not read.
         identical_outputs_tie: has no effect: identical answers are a tie for every judge, whatever a card says.
@@ -205,6 +206,11 @@ class JudgeCard(_Section):
     warning: str | None = Field(default=None, exclude=True)
     notes: str | None = Field(default=None, exclude=True)
     _folder: Path = PrivateAttr(default=Path("."))
+
+    @field_validator("decoding", mode="before")
+    @classmethod
+    def _empty_is_not_sent(cls, decoding: Any) -> Any:
+        return dict.fromkeys(SAMPLING) if decoding == {} else decoding
 
     @model_validator(mode="after")
     def _fits_together(self) -> JudgeCard:

@@ -328,5 +328,6 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
     """Print the estimate, and refuse to ask without a budget or `yes`."""
     decoding = judge.card.decoding
     prompts = [request.prompt for request in requests]
-    estimate = estimate_of(prompts, decoding.max_tokens, judge.price, judge.options.concurrency, also=decoding.extra)
+    most = decoding.most_tokens(judge.card.context_length)
+    estimate = estimate_of(prompts, most, judge.price, judge.options.concurrency, also=decoding.extra)
     gate(estimate, judge.price, judge.options.budget_usd, yes)

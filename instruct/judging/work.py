@@ -106,10 +106,14 @@ def judge_plan(
             stopped = _ask(engine, samples[-1])
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
+    judged = store.judgments(plan.comparison)
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
     if unanswered:
-        stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
-    judged = store.judgments(plan.comparison)
+        (reason, _), *_ = Counter(one.reason for one in judged if one.verdict == "failed" and one.key).most_common(1)
+        stopped = (
+            f"judge {judge.card.name}: none of its requests was answered ({reason}); once that is settled, "
+            "--retry-failed asks them again"
+        )
     return ComparisonCounts(
         asked=sum(part.asked for part in (work, again, *samples)),
         stored=work.stored,
@@ -119,7 +123,7 @@ def judge_plan(
         trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
-        notes=list(engine.notes),
+        notes=[*engine.notes, *work.changes()],
         verdicts=dict(Counter(judgment.verdict for judgment in judged)),
         sha256=verdicts_sha256(judged),
         unanswered=unanswered,
@@ -189,6 +193,15 @@ class _Work:
     def without_reply(self) -> list[str]:
         """The keys of all requests of the plan that have no completion."""
         return [key for key in self._waiting if not isinstance(self._replies.get(key), Completion)]
+
+    def changes(self) -> list[str]:
+        """How requests differed from what the card says, and how many of those that were answered."""
+        made = [reply for reply in self._replies.values() if isinstance(reply, Completion)]
+        counts = Counter(reply.changes for reply in made if reply.changes)
+        return [
+            f"asked {words}, as the server demands" + (f" ({n} of {len(made)} replies)" if n < len(made) else "")
+            for words, n in counts.items()
+        ]
 
     def answered(self) -> bool:
         """Whether a request of the plan has a completion."""

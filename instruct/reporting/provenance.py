@@ -231,7 +231,7 @@ def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers
             sha256=file.sha256,
             n=len(file.rows),
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
-            engine=made.get("engine"),
+            engine="; asked ".join([made["engine"], *made.get("changes", ())]) if "engine" in made else None,
             weights=made.get("weights"),
             health=health,
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.replies import Completion, Failure, Reply
 
-VERSION = 6
+VERSION = 7
 # Attempts at a request that keeps failing: the first, and two by reruns.
 _MOST_ATTEMPTS = 3
 # Keys in one statement: fewer than SQLite's limit on variables.
@@ -42,6 +42,13 @@ CREATE TABLE IF NOT EXISTS thinking (
     tokens INTEGER NOT NULL
 ) STRICT;
 """
+# How the requests of some differed from what was meant to be sent.
+_CHANGES = """
+CREATE TABLE IF NOT EXISTS changes (
+    key TEXT PRIMARY KEY,
+    changes TEXT NOT NULL
+) STRICT;
+"""
 _SCHEMA = f"""
 CREATE TABLE completions (
     key TEXT PRIMARY KEY,
@@ -60,7 +67,7 @@ CREATE TABLE spending (
     usd REAL NOT NULL,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
-{_ATTEMPTS}{_BESIDE}{_THINKING}"""
+{_ATTEMPTS}{_BESIDE}{_THINKING}{_CHANGES}"""
 _BATCHES = """
 CREATE TABLE batches (
     batch INTEGER PRIMARY KEY,
@@ -70,15 +77,15 @@ CREATE TABLE batches (
 ) STRICT;
 """
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
-_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE, 5: _THINKING}
-# What a store keeps of a completion, of which the last three stand in tables of their own, and what fits as JSON.
+_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE, 5: _THINKING, 6: _CHANGES}
+# What a store keeps of a completion, of which the last four stand in tables of their own, and what fits as JSON.
 _FIELDS = [
     *("text", "label_logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "choice", "model"),
-    *("reasoning", "tool_calls", "reasoning_tokens"),
+    *("reasoning", "tool_calls", "reasoning_tokens", "changes"),
 ]
 _SELECT = f"""
-SELECT key, {", ".join(_FIELDS[:-1])}, tokens
-FROM completions LEFT JOIN beside USING (key) LEFT JOIN thinking USING (key)
+SELECT key, {", ".join(_FIELDS[:-2])}, tokens, changes
+FROM completions LEFT JOIN beside USING (key) LEFT JOIN thinking USING (key) LEFT JOIN changes USING (key)
 """
 _JSON: dict[str, Callable[[Any], bool]] = {
     "label_logprobs": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
@@ -244,6 +251,8 @@ class ReplyStore:
                     self._db.execute("INSERT OR IGNORE INTO beside VALUES (?, ?, ?)", [key, *values[7:9]])
                 if values[9] is not None:
                     self._db.execute("INSERT OR IGNORE INTO thinking VALUES (?, ?)", [key, values[9]])
+                if values[10] is not None:
+                    self._db.execute("INSERT OR IGNORE INTO changes VALUES (?, ?)", [key, values[10]])
             elif reply.tried:
                 self._db.execute(
                     "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
@@ -411,7 +420,7 @@ class BatchStore(ReplyStore):
     def remove_batches(self) -> None:
         """Remove everything."""
         with self._transaction():
-            for table in ("completions", "attempts", "beside", "thinking", "batches"):
+            for table in ("completions", "attempts", "beside", "thinking", "changes", "batches"):
                 self._db.execute(f"DELETE FROM {table}")
 
 

@@ -18,6 +18,9 @@ takes, in seconds. Names:
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
+    parts  thinking_parts                                 the content as a list of parts, one of them thinking
+    "refuses temperature max_tokens"                      a 400 for each of these parts of a request, see REFUSALS
+    "context 800"                                         a 400 for prompts of more characters
 """
 
 from __future__ import annotations
@@ -40,6 +43,32 @@ CODES = {
     "filter": (400, "content_filter", "The response was filtered."),
     "quota": (429, "insufficient_quota", "You exceeded your current quota."),
 }
+# What servers say of a part of a request that they do not take: message, param, code. As reported of OpenAI's reasoning
+# models, vLLM with Gemma, Mistral, Anthropic, DeepSeek.
+REFUSALS: dict[str, tuple[str, str | None, str | None]] = {
+    "max_tokens": (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "max_tokens",
+        "unsupported_parameter",
+    ),
+    "max_completion_tokens": ("Unrecognized request argument supplied: max_completion_tokens", None, None),
+    "temperature": (
+        "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.",
+        "temperature",
+        "unsupported_value",
+    ),
+    "top_p": ("`temperature` and `top_p` cannot both be specified for this model. Please use only one.", None, None),
+    "repetition_penalty": ("Argument not supported on this model: repetition_penalty", None, None),
+    "response_format": ("This response_format type is unavailable now: response_format is unsupported", None, None),
+    "system": ("System role not supported", None, None),
+    "system_value": (
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+        "messages[0].role",
+        "unsupported_value",
+    ),
+    "size": ("max_tokens is too large: 512. This model supports at most 256.", "max_tokens", "invalid_value"),
+    "prompt": ("Your request looks odd\x1b[31m to us: sk-another-key", None, "invalid_prompt"),
+}  # fmt: skip
 # How servers return thinking: apart, by two names, or in the text, opened there or in the prompt.
 THOUGHTS = {
     "reasoning_content": {"content": "It is 4.", "reasoning_content": "2 + 2"},
@@ -70,6 +99,8 @@ def reply_text(prompt: str, decided: str) -> str:
         return str([{"model": f"model_{place}", "rank": rank} for place, rank in enumerate(RANKS[decided], start=1)])
     if '"golden_verdict"' in prompt:
         return "<think>1 or 2?</think>\n" + json.dumps({"golden_verdict": decided})
+    if "[RESULT]" in prompt:  # the cards rubric and rubric_pair
+        return f"So: [RESULT] {dict(zip(RANKS, ('A', 'B', 'tie'), strict=True))[decided]}"
     if "[[rating]]" in prompt:
         return f"It answers. Rating: [[{hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % 10 + 1}]]"
     if "[[A>>B]]" in prompt or "[[C]]" in prompt:  # Arena-Hard's and MT-Bench's
@@ -136,6 +167,10 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     if chat:
         choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
         choice["message"] |= THOUGHTS.get(fault, {})
+        if fault in ("parts", "thinking_parts"):
+            parts = [{"type": "text", "text": part} for part in (text[:3], text[3:])]
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": "1 or 2?"}]}
+            choice["message"]["content"] = [*([thought] if fault == "thinking_parts" else []), *parts]
         if body.get("tools"):
             choice["message"] |= {"content": None, "tool_calls": [tool_call(body)]}
     else:
@@ -163,6 +198,20 @@ def prompt_of(body: dict[str, Any]) -> str:
     if isinstance(prompt, list):  # texts, or token ids
         return prompt[0] if isinstance(prompt[0], str) else " ".join(map(str, prompt))
     return prompt
+
+
+def refused(body: dict[str, Any], fault: str) -> dict[str, Any] | None:
+    """The error that a server has for this request, if it is one that does not take some of its parts."""
+    kind, *parts = fault.split()
+    if kind == "context" and len(prompt_of(body)) > int(parts[0]):
+        message = "This model's maximum context length is 100 tokens. However, your messages resulted in more."
+        return {"message": message, "type": "invalid_request_error", "param": "messages", "code": CODES["too_long"][1]}
+    for part in parts if kind == "refuses" else ():
+        has_system = part.startswith("system") and body.get("messages", [{}])[0].get("role") == "system"
+        if part in body or has_system or part in ("size", "prompt"):
+            message, param, code = REFUSALS[part]
+            return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return None
 
 
 class Judge:
@@ -217,7 +266,9 @@ class Judge:
                 await asyncio.sleep(0.02 if fault == "trickle" else 0)
             return False
         status, data, extra = 200, "", ""
-        if fault in BODIES:
+        if refusal := refused(body, fault):
+            status, data = 400, json.dumps({"error": refusal})
+        elif fault in BODIES:
             data = BODIES[fault]
         elif fault in CODES or fault[:3].isdigit():
             # Servers do echo requests: no error may reveal a key or a prompt.

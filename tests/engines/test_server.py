@@ -20,7 +20,7 @@ from instruct.base.replies import Completion, Failure
 from instruct.engines import server as server_module
 from instruct.engines.base import Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
-from instruct.engines.server_replies import Fault, read_refusal, read_reply, well_formed
+from instruct.engines.server_replies import ErrorStatus, Fault, read_refusal, read_reply, well_formed
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 
@@ -156,14 +156,16 @@ def test_every_error_status_has_one_of_four_outcomes():
     options = engine_options(load_judge_card("alpaca_eval_gpt4"))
     kinds = {}
     for status in range(400, 600):
-        found = read_refusal(options, "e", status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
+        error = ErrorStatus(status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
+        found = read_refusal(options, "e", error, {"model": "m"})
+        assert KEY not in error.quoted()
         assert KEY not in str(found)
         kinds[status] = type(found).__name__
     assert {status for status, kind in kinds.items() if kind == "InputError"} == {401, 403, 404}
     assert {status for status, kind in kinds.items() if kind == "StoppedError"} == {402}
     assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, *range(500, 600)}
     for body in (None, [], "text", {"code": ["a"]}, {"message": None, "code": 7}):
-        assert read_refusal(options, "e", 400, {}, body).reason == "HTTP 400"
+        assert read_refusal(options, "e", ErrorStatus(400, {}, body), {"model": "m"}).reason == "HTTP 400"
 
 
 @pytest.mark.parametrize("status", ["401", "403", "404"])

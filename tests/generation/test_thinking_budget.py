@@ -17,7 +17,7 @@ from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
-from instruct.engines.server_replies import Refused, read_refusal, read_reply
+from instruct.engines.server_replies import ErrorStatus, Refused, read_refusal, read_reply
 from instruct.engines.thinking import MARKS_ROOM, ThinkingBudget
 from instruct.generation.answers import generate_answers
 from instruct.generation.options import GenerationConfig
@@ -119,10 +119,11 @@ def test_a_server_that_takes_no_budget_ends_the_work_in_a_line() -> None:
     options = EngineOptions("model m", "m", Decoding(), 0, thinking_budget=9)
     body = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
     for error in (body, {"param": "thinking_token_budget", "code": "unknown_parameter"}):
-        found = read_refusal(options, "http://s", 400, {}, error)
+        found = read_refusal(options, "http://s", ErrorStatus(400, {}, error), {"model": "m"})
         assert isinstance(found, InputError)
         assert str(found).startswith("model m: http://s takes no thinking_token_budget (HTTP 400); start vLLM with")
-    assert isinstance(read_refusal(replace(options, thinking_budget=None), "http://s", 400, {}, body), Refused)
+    unlimited = replace(options, thinking_budget=None)
+    assert isinstance(read_refusal(unlimited, "http://s", ErrorStatus(400, {}, body), {"model": "m"}), Refused)
 
 
 @pytest.mark.parametrize(("usage", "counted"), [(7, 7), (30, None), (None, None)])

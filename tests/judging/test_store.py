@@ -191,6 +191,7 @@ def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
         "attempts",
         "beside",
         "thinking",
+        "changes",
     }
     assert select(path, "PRAGMA user_version") == [(VERSION,)]
     with JudgmentStore(path) as store:  # and it works like any other store

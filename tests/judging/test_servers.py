@@ -1,0 +1,177 @@
+"""Judges on servers as they are: each gets verdicts, or one line that helps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from instruct.base.errors import InputError
+from instruct.engines.base import Decoding
+from instruct.engines.server import ServerEngine
+from instruct.judging.asking import Judge, engine_options
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import plan_comparison
+from instruct.judging.store import JudgmentStore
+from instruct.judging.work import ComparisonCounts, judge_plan
+
+KEY = "sk-secret-key"
+QUESTIONS = 4
+STRUCTURED = (
+    "{name: structured, description: d, model: m, protocol: pairwise, prompt: prompt.txt, prompt_form: chat, "
+    "decoding: {temperature: 0.0, max_tokens: 512}, response_schema: {properties: {golden_verdict: {}}}, "
+    'verdict: {json_field: golden_verdict, words: {first: "1", second: "2", tie: Tie}}, order_policy: both, '
+    "leading_policy: strict, context_length: 2048, licence: x}"
+)
+CARDS = ("arena_hard", "mt_bench", "rubric_pair", "pandalm", "alpaca_eval_gpt4", "structured")
+# What each server refuses of a request, and what the report says of the requests that it takes.
+TAKEN = {
+    "max_tokens": {"max_tokens": "with max_completion_tokens in place of max_tokens"},
+    "temperature": {"temperature": "without temperature"},
+    "top_p": {"top_p": "without top_p"},
+    "repetition_penalty": {"repetition_penalty": "without repetition_penalty"},
+    "response_format": {"response_format": "without response_format"},
+    "system": {"system": "with the system turn as part of the user's"},
+    "system_value temperature max_tokens": {
+        "system": "with the system turn as part of the user's",
+        "temperature": "without temperature",
+        "max_tokens": "with max_completion_tokens in place of max_tokens",
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _a_key(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    card = Path("judges/structured")
+    card.mkdir(parents=True)
+    (card / "prompt.txt").write_text('Reply with {"golden_verdict": …}.\n{instruction} {first} {second}')
+    (card / "judge.yaml").write_text(STRUCTURED)
+
+
+@pytest.fixture(scope="module")
+def server(shared_fake_server):
+    """A server that does to each prompt what its question says."""
+    faults = {f"<refuses {parts}>": f"refuses {parts}" for parts in (*TAKEN, "size", "prompt")}
+    faults |= {"<refuses both>": "refuses max_tokens max_completion_tokens"}
+    faults |= {f"<{fault}>": fault for fault in ("context 30", "no_logprobs", "parts", "thinking_parts")}
+    return shared_fake_server(faults)
+
+
+@pytest.fixture
+def ask(server, make_answers, tmp_path) -> Callable[[str, str], tuple[ComparisonCounts, list[dict]]]:
+    """Let a judge compare answers to questions with a fault: the counts, and the bodies of the requests."""
+
+    def judged(card: str, fault: str) -> tuple[ComparisonCounts, list[dict]]:
+        url, requests = server
+        judge = Judge(JudgeOptions(card=card, base_url=url))
+        sides = [make_answers(name, QUESTIONS, f"{name} to") for name in ("ours", "theirs")]
+        for row in (row for side in sides for row in side.rows):
+            row |= {"instruction": f"{row['instruction']} <{fault}>", "rubric": "Is it right?"}
+        before = len(requests())
+        engine = ServerEngine(engine_options(judge.card), url, concurrency=1)
+        with contextlib.closing(engine), JudgmentStore(":memory:") as store:
+            counts = judge_plan(judge, plan_comparison(judge, *sides, engine), store, engine)
+        return counts, [each["body"] for each in requests()[before:]]
+
+    return judged
+
+
+def parts_of(body: dict) -> set[str]:
+    return {*body, *(["system"] if body.get("messages", [{}])[0].get("role") == "system" else [])}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_what_a_server_refuses_by_name_is_left_out_or_renamed(ask, caplog, card):
+    for parts, words in TAKEN.items():
+        caplog.clear()
+        counts, bodies = ask(card, f"refuses {parts}")
+        assert sum(counts.verdicts.get(name, 0) for name in ("first", "second", "tie")) == counts.asked, parts
+        refused = parts_of(bodies[0]) & {*words}
+        assert not parts_of(bodies[-1]) & refused
+        assert len(bodies) == counts.asked + len(refused)  # once for each part; from then on it is known
+        said = [record.getMessage() for record in caplog.records]
+        assert [f"; asked {words[part]}" in line and "HTTP 400" in line for part in words if part in refused
+                for line in said].count(True) == len(refused) == len(said)  # fmt: skip
+        notes = [note for note in counts.notes if note.endswith("as the server demands")]
+        assert [note.count(words[part]) for note in notes for part in refused] == [1] * len(refused)
+
+
+REFUSED = {
+    "refuses size": r"\(invalid_value, max_tokens\): .*; change that parameter under `decoding` in a copy of the card",
+    "refuses both": 'Unrecognized request argument supplied: max_completion_tokens"; change that parameter',
+    "no_logprobs": "gives no log-probabilities",
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_no_request_can_do_without_ends_the_work_in_a_line_that_helps(ask, fault):
+    with pytest.raises(InputError, match=REFUSED[fault]) as caught:
+        ask("weighted_alpaca_eval_gpt4_turbo" if fault == "no_logprobs" else "arena_hard", fault)
+    assert KEY not in str(caught.value)
+
+
+def test_what_is_refused_for_good_is_said_once_in_the_servers_words(ask, caplog):
+    for fault, line, reason in (
+        ("context 30", "; --trim cuts both answers to the card's context_length (128000)", "too long"),
+        ("refuses prompt", '(invalid_prompt): "Your request looks odd [31m to us: (a key)"; ', "(invalid_prompt)"),
+    ):
+        caplog.clear()
+        counts, bodies = ask("arena_hard", fault)
+        assert [line in record.getMessage() for record in caplog.records] == [True], caplog.text
+        assert len(bodies) == counts.asked
+        end = counts.stopped or ""
+        assert "none of its requests was answered (" in end
+        assert reason in end
+
+
+@pytest.mark.parametrize("fault", ["parts", "thinking_parts"])
+def test_content_in_parts_is_read(ask, fault):
+    for card in ("arena_hard", "rubric_pair", "structured"):
+        counts, bodies = ask(card, fault)
+        assert counts.verdicts.keys() <= {"first", "second", "tie"}, card
+        assert len(bodies) == counts.asked
+
+
+def test_a_resumed_run_keeps_its_keys_and_asks_nothing_twice(instruct, make_answers, fake_server):
+    url, requests = fake_server({"": "refuses max_tokens temperature"})
+    for side in ("ours", "theirs"):
+        Path(f"{side}.json").write_text(json.dumps(make_answers(side, QUESTIONS, f"{side} to").rows))
+    call = ["judge", "--files", "ours.json", "theirs.json", "--output", "run", "--judge", "arena_hard"]
+    call += ["--base-url", url, "--concurrency", "1"]
+    asked = 0
+    # Two refusals, then each pair in both orders; the second samples alone; nothing at all.
+    for flags, more in (((), 2 + 2 * QUESTIONS), (("--samples", "2"), 2 + 2 * QUESTIONS), (("--reparse",), 0)):
+        code, output, error = instruct(*call, *flags)
+        assert (code, KEY in output + error) == (0, False), error
+        asked += more
+        assert len(requests()) == asked
+        (report,) = json.loads(Path("run/report/report.json").read_text())["judges"]
+        assert report["comparisons"][0]["notes"] == [
+            "asked with max_completion_tokens in place of max_tokens, without temperature, as the server demands"
+        ]
+
+
+def test_parameters_that_are_null_are_not_sent(ask):
+    card = Path("judges/structured/judge.yaml")
+    for decoding, expected in (
+        ("{}", set()),
+        ("{temperature: null, max_tokens: 9}", {"top_p", "max_tokens"}),
+        ("{max_tokens: 9, extra: {top_p: null}}", {"temperature", "max_tokens"}),
+    ):
+        card.write_text(STRUCTURED.replace("{temperature: 0.0, max_tokens: 512}", decoding))
+        _, bodies = ask("structured", "ok")
+        assert {name for body in bodies for name in body} & {"temperature", "top_p", "max_tokens"} == expected
+    with pytest.raises(InputError, match=r"decoding with extra, null or \{\} needs a server"):
+        Judge(JudgeOptions(card="structured", engine="transformers")).check()
+    # The most that a reply may cost is then bounded by the context alone.
+    assert Decoding(max_tokens=None).most_tokens(2048) == 2048
+    # What cards have always sent has the key that it always had.
+    assert Decoding(temperature=0.0, max_tokens=9).model_dump() == {
+        "temperature": 0.0, "top_p": 1.0, "max_tokens": 9, "repetition_penalty": None, "beams": 1, "extra": {},
+    }  # fmt: skip
