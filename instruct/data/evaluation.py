@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.thinking import parted_inline
 from instruct.data.bad_rows import LISTED
 from instruct.data.cards import DatasetCard, Source, Template, check_purpose, load_dataset_card
 from instruct.data.formats import Prompt, alpaca_prompt, text_field
@@ -263,7 +264,9 @@ def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[
 
     A row whose instruction repeats also has its `id`, and one whose prompt got no answer has the reason in `failed` and
     an empty output. Files of AlpacaEval's leaderboard load unchanged: other fields
-    are dropped, `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer.
+    are dropped, `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer. One
+    that begins with the model's thinking loses that, and its row has `thinking` True; one with False keeps it, because
+    verdicts on the whole text were brought from elsewhere.
 
     Args:
         form: of a file from elsewhere.
@@ -427,12 +430,16 @@ def _part(row: RawRow, default: str) -> str:
 
 def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str, Any]:
     instruction, failed = _instruction(row), row.fields.get("failed")
+    output, whole = text_field(row, "output"), row.fields.get("thinking") is False
+    text, thought = (output, None) if whole else parted_inline(output)
+    thinking = thought is not None or row.fields.get("thinking") is True
     return {
         "dataset": _part(row, dataset),
         "instruction": instruction,
-        "output": text_field(row, "output"),
+        "output": text,
         "generator": text_field(row, "generator", optional=True) or generator or dataset,
         **({"failed": failed} if failed and isinstance(failed, str) else {}),
+        **({"thinking": thinking} if whole or thinking else {}),
         **{name: row.fields[name] for name in ("earlier", "reference") if isinstance(row.fields.get(name), list)},
         **_guides(row),
     }

@@ -15,9 +15,9 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, stated_dtype
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
+from instruct.base.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.pickles import conversion_note, safetensors_folder
-from instruct.engines.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, located, model_identity, unreadable
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.replies import Completion, ScoredCompletion
+from instruct.base.thinking import Parted, parted_after, parted_inline
 from instruct.engines.base import EngineOptions, Message, Prompt, Request
-from instruct.engines.thinking import Parted, parted_after, parted_inline
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1

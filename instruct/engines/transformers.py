@@ -10,11 +10,11 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.networks import load_adapter
 from instruct.base.replies import Reply
+from instruct.base.thinking import ThinkingBudget
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
 from instruct.engines.network import NetworkEngine, TextRow
 from instruct.engines.text_scores import PrefixScorer
-from instruct.engines.thinking import ThinkingBudget
 
 
 class TransformersEngine(NetworkEngine):

@@ -17,11 +17,11 @@ from typing import IO, Any, Literal
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.machine import has_gpu_device
 from instruct.base.replies import Failure, Reply
+from instruct.base.thinking import marks_of
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
 from instruct.engines.network import TextRow
 from instruct.engines.rewards import RewardEngine
-from instruct.engines.thinking import marks_of
 from instruct.engines.weights import lora_rank
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,

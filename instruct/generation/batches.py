@@ -18,6 +18,7 @@ from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import warn
 from instruct.base.replies import Completion
+from instruct.base.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
@@ -25,7 +26,6 @@ from instruct.engines.canary import FILE, check_weights_that_answer, read_canary
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, make_engine
-from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
+from instruct.base.thinking import opens_thinking
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import (
@@ -362,6 +363,9 @@ def _without_thinking(card: JudgeCard, completion: Completion) -> str:
         return text
     # The last end, since an answer that is quoted in the thinking may contain the mark too.
     _, mark, after = text.rpartition(card.thinking_end)
-    if not mark:
+    if mark:
+        return after
+    # Without a mark it did not think, or was cut off in thinking that its prompt may have opened.
+    if completion.finish_reason == "length" or opens_thinking(text, card.thinking_end):
         raise Unreadable(IN_THINKING)
-    return after
+    return text

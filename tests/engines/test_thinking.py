@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from small_tokenizers import small_tokenizer
 
+from instruct.base.thinking import Parted, marks_of, parted, parted_after, parted_inline
 from instruct.data.templates import DEFAULT, template_text
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ServerEngine
-from instruct.engines.thinking import Parted, marks_of, parted, parted_after, parted_inline
 from instruct.engines.transformers import TransformersEngine
 
 ASKED = [{"role": "user", "content": "2 + 2?"}]

@@ -15,10 +15,10 @@ from transformers import AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
+from instruct.base.thinking import MARKS_ROOM, ThinkingBudget
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.server_replies import ErrorStatus, Refused, read_refusal, read_reply
-from instruct.engines.thinking import MARKS_ROOM, ThinkingBudget
 from instruct.generation.answers import generate_answers
 from instruct.generation.options import GenerationConfig
 from instruct.generation.written import ReplyStats

@@ -221,9 +221,12 @@ def test_thinking_is_ignored():
     text = "<think>[[A]]? It quotes </think> [[A]]. No.</think>\n[[B]]"
     assert read(REGEX, text, **think).verdict == "second"
     assert read(REGEX, "<think>[[A]] seems", finish_reason="length", **think) == Reading("unparsed", reason=IN_THINKING)
-    assert read(REGEX, "[[A]]", **think) == Reading("unparsed", reason=IN_THINKING)
+    # A reply without a mark did not think, unless it was cut off, or began to.
+    assert read(REGEX, "[[A]]", finish_reason="stop", **think).verdict == "first"
+    for cut in ({"text": "[[A]]", "finish_reason": "length"}, {"text": "\n<think>[[A]]", "finish_reason": "stop"}):
+        assert read(REGEX, **cut, **think) == Reading("unparsed", reason=IN_THINKING)
     assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3</think>Score: 8", **think) == (8, None)
-    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3", **think) == (None, IN_THINKING)
+    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3", finish_reason="length", **think) == (None, IN_THINKING)
 
 
 def test_a_verdict_is_looked_for_after_thinking_that_the_engine_keeps_apart():

@@ -11,6 +11,7 @@ from typing import Any
 from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.replies import Completion
+from instruct.base.thinking import parted_inline
 from instruct.data.evaluation import AnswerForm, identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
@@ -255,6 +256,7 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
         name: [
             {"dataset": row.dataset, "instruction": row.instruction, "output": output, "generator": name}
             | ({} if row.identity == row.instruction else {"id": row.identity})
+            | ({} if parted_inline(output or "").reasoning is None else {"thinking": False})  # it was judged with that
             for row, output in zip(file.rows, outputs, strict=True)
         ]
         for name, outputs in sides.items()

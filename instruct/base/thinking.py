@@ -116,10 +116,16 @@ def parted(reply: str, marks: Marks, prompt: str = "") -> Parted:
     return Parted(text.strip() if ended else "", reasoning.strip())
 
 
+def opens_thinking(reply: str, end: str) -> bool:
+    """Whether a reply begins with the mark of thinking that the mark `end` ends."""
+    return any(reply.lstrip().startswith(marks.begin) for marks in _FAMILIES if marks.end == end)
+
+
 def parted_inline(reply: str) -> Parted:
-    """A server's reply without the thinking in its text; its prompt, which may have opened it, is not known."""
+    """A reply from elsewhere without the thinking in its text; its prompt, which may have opened it, is not known."""
     opened = THINK.begin if THINK.end in reply and THINK.begin not in reply.partition(THINK.end)[0] else ""
-    return parted(reply, THINK, opened)
+    marks = next((marks for marks in _FAMILIES if reply.lstrip().startswith(marks.begin)), THINK)
+    return parted(reply, marks, opened)
 
 
 def parted_after(prompt: Sequence[int], whole: str, text: str, tokenizer: Any) -> Parted:
