@@ -330,4 +330,4 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
     prompts = [request.prompt for request in requests]
     most = decoding.most_tokens(judge.card.context_length)
     estimate = estimate_of(prompts, most, judge.price, judge.options.concurrency, also=decoding.extra)
-    gate(estimate, judge.price, judge.options.budget_usd, yes)
+    gate(estimate, judge.price, judge.options.budget_usd, yes, f"{judge.card.model} at {judge.endpoint}")

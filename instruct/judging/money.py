@@ -149,8 +149,13 @@ def estimate_of(
     )
 
 
-def gate(estimate: JudgingEstimate, price: Price | None, budget_usd: float | None, yes: bool) -> None:
+def gate(
+    estimate: JudgingEstimate, price: Price | None, budget_usd: float | None, yes: bool, asked: str = "the judge"
+) -> None:
     """Print the estimate of a judge that costs money, and refuse to ask it without a budget or `yes`.
+
+    Args:
+        asked: the model and its endpoint, in words.
 
     Raises:
         InputError: neither --budget-usd nor --yes; a budget without a known price; an invalid budget.
@@ -159,7 +164,7 @@ def gate(estimate: JudgingEstimate, price: Price | None, budget_usd: float | Non
         raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
     if not estimate.requests:
         return
-    unknown = None if price else f"the judge's price at this endpoint is unknown; add it to ./{TABLE}"
+    unknown = None if price else f"the price of {asked} is unknown; add it to ./{TABLE}"
     if unknown and budget_usd is not None:
         raise InputError(f"--budget-usd: {unknown}, or use --yes alone")
     say(estimate.words())

@@ -156,11 +156,11 @@ def test_a_local_server_without_a_price_is_free(folder, fake_server):
     [
         (
             [],
-            "the judge's price at this endpoint is unknown; add it to ./judges/prices.yaml and set --budget-usd",
+            "at http://gpu-box.invalid:8000/v1 is unknown; add it to ./judges/prices.yaml and set --budget-usd",
         ),
         (
             ["--budget-usd", "5"],
-            "--budget-usd: the judge's price at this endpoint is unknown; add it to ./judges",
+            "--budget-usd: the price of WeOpenML/PandaLM-7B-v1 at http://gpu-box.invalid:8000/v1 is unknown",
         ),
     ],
 )

@@ -48,7 +48,9 @@ def local_table(tmp_path, monkeypatch):
         ("gpt-4.1-mini-2025-04-14", Price(0.4, 1.6)),
         ("gpt-4o-2024-05-13", Price(5, 15)),
         ("gpt-4o-2024-08-06", Price(2.5, 10)),
-        ("gpt-6", None),
+        ("gpt-6.2-sol", Price(2, 10)),
+        ("gpt-5-mini-2025-08-07", Price(0.25, 2)),
+        ("gpt-7", None),
     ],
 )
 def test_prices_in_the_installed_table(tmp_path, monkeypatch, model, price):
