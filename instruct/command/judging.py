@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     sub = verb(judge, "compare answers with a judge and write the report")
     flags.run_argument(sub, "answers")
-    text = "a judge; repeatable (a panel) (default: those of the run's config)"
+    text = "a judge, or J=URL: a judge at this server; repeatable (a panel) (default: those of the run's config)"
     sub.add_argument("--judge", action="append", metavar="J", help=text)
     flags.add_pair_flags(sub)
     sub.add_argument(
@@ -81,11 +82,12 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.report import print_written
 
     difficulty = call.named_difficulty(arguments)
-    if arguments.model and len(arguments.judge or ()) > 1:
+    named = _named_judges(arguments.judge or ())
+    if arguments.model and len(named) > 1:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
     judges = []
-    for name in dict.fromkeys(arguments.judge or ()):  # a wrong name is reported first
-        options = _judge_options(name, arguments)
+    for name, addresses in named.items():  # a wrong name is reported first
+        options = _judge_options(name, arguments, addresses)
         judges.append(Judge(options, replay=arguments.replay, cluster=_judges_cluster(arguments)))
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
@@ -105,6 +107,15 @@ def judge(arguments: argparse.Namespace) -> Result:
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)
+
+
+def _named_judges(values: Iterable[str]) -> dict[str, list[str]]:
+    """The judges of `--judge J` and `--judge J=URL`, each with the addresses that were given with its name."""
+    judges: dict[str, list[str]] = {}
+    for value in values:
+        name, _, address = value.partition("=") if "://" in value else (value, "", "")
+        judges.setdefault(name, []).extend(filter(None, [address]))
+    return judges
 
 
 def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[RunDirectory, list[tuple[str, str]]]:
@@ -153,8 +164,9 @@ def validate(arguments: argparse.Namespace) -> Result:
 
     if not arguments.judge:
         _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
+    ((name, addresses),) = _named_judges([arguments.judge or ""]).items()
     result = validate_judge(
-        _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
+        _judge_options(name, arguments, addresses, orders="both") if name else None,
         arguments.against,
         reference=arguments.reference,
         replay=arguments.replay,
@@ -168,13 +180,15 @@ def validate(arguments: argparse.Namespace) -> Result:
     return Result(result.content, result.headline, result.text, result.stopped)
 
 
-def _judge_options(name: str, arguments: argparse.Namespace, **fixed: str) -> JudgeOptions:
-    """The options of a judge that the call's flags set."""
+def _judge_options(
+    name: str, arguments: argparse.Namespace, addresses: Sequence[str] = (), **fixed: str
+) -> JudgeOptions:
+    """The options of a judge that the call's flags set; its own addresses come before those of `--base-url`."""
     from instruct.base.cards import validated
     from instruct.judging.options import JudgeOptions
 
     values = flags.options_given(arguments, "JudgeOptions") | fixed
-    if addresses := values.get("base_url"):
+    if addresses := addresses or values.get("base_url") or ():
         values |= {"base_url": addresses[0], "replicas": addresses[1:]}
     return validated(JudgeOptions, {"card": name, **values}, "command line")
 

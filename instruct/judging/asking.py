@@ -55,7 +55,7 @@ class Judge:
 
     @functools.cached_property
     def engine(self) -> LocalKind | Literal["server"]:
-        """A server if there is a base URL or the card is an annotator of alpaca-eval; else vLLM if it is installed.
+        """A server if there is a base URL or the model is a provider's; else vLLM if it is installed.
 
         A score head is always asked in transformers.
 
@@ -65,7 +65,7 @@ class Judge:
         installed = vllm_is_installed()
         name, base_url = self.options.engine, self.options.base_url
         if name is None:
-            if base_url or self.card.annotator:
+            if base_url or self.card.is_a_providers:
                 return "server"
             return "vllm" if installed and not self.card.head else "transformers"
         if base_url and name != "server":

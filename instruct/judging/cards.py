@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from instruct.analysis.outcomes import Policy
 from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, UnknownNameError, one_line
+from instruct.base.models import EMBEDDED_MODEL
 from instruct.engines.base import SAMPLING, Decoding
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
 from instruct.judging.human_agreement import HumanAgreement
@@ -166,6 +167,7 @@ class JudgeCard(_Section):
             recipes/train_judge.py: agreement on these pairs is no measurement.
         prompt_with_input: the prompt for rows that have an `input`.
         prompts: prompts for some rows, of which the first one that fits is used; `prompt` is for all others.
+        model: a hub id or a local folder; any other name is a provider's, asked at OpenAI unless a base URL is given.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         decoding: what a server is sent; null, and all that `{}` leaves out, is not: its own defaults count.
         response_schema: a JSON schema for the reply, enforced by engines that can.
@@ -262,6 +264,12 @@ class JudgeCard(_Section):
     def rates_alone(self) -> bool:
         """Whether each answer is rated or scored alone, so that a pair has no order."""
         return self.protocol != "pairwise"
+
+    @property
+    def is_a_providers(self) -> bool:
+        """Whether the model is asked at its provider, as all of alpaca-eval's are: no hub id, nor a folder here."""
+        here = "/" in self.model or self.model == EMBEDDED_MODEL or Path(self.model).exists()
+        return self.annotator is not None or not (here or self.protocol == "reward")
 
     @property
     def needs_choice(self) -> bool:

@@ -175,3 +175,45 @@ def test_parameters_that_are_null_are_not_sent(ask):
     assert Decoding(temperature=0.0, max_tokens=9).model_dump() == {
         "temperature": 0.0, "top_p": 1.0, "max_tokens": 9, "repetition_penalty": None, "beams": 1, "extra": {},
     }  # fmt: skip
+
+
+def test_a_providers_model_is_asked_there(monkeypatch):
+    for name in ("arena_hard", "arena_hard_v2", "mt_bench", "rubric_pair", "alpaca_eval_gpt4"):
+        judge = Judge(JudgeOptions(card=name))
+        assert (judge.engine, judge.endpoint, judge.costs_money) == ("server", "api.openai.com", True), name
+        judge.check()
+    assert Judge(JudgeOptions(card="mt_bench", model="gpt-7")).engine == "server"
+    assert Judge(JudgeOptions(card="mt_bench", model="org/model")).engine != "server"
+    assert Judge(JudgeOptions(card="mt_bench", engine="transformers")).engine == "transformers"
+    for name in ("pandalm", "skywork_reward", "smollm2_score"):
+        assert Judge(JudgeOptions(card=name)).engine != "server", name
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(InputError, match="judge mt_bench: needs OPENAI_API_KEY, or --base-url of a server"):
+        Judge(JudgeOptions(card="mt_bench")).check()
+
+
+def test_a_panel_of_judges_on_several_servers(instruct, make_answers, fake_server):
+    for side in ("ours", "theirs"):
+        Path(f"{side}.json").write_text(json.dumps(make_answers(side, QUESTIONS, f"{side} to").rows))
+    servers = [fake_server() for _ in range(3)]
+    (first, _), (second, _), (third, _) = servers
+    call = ["judge", "--files", "ours.json", "theirs.json", "--output", "run", "--base-url", third]
+    call += ["--judge", f"arena_hard={first}", "--judge", f"mt_bench={second}", "--judge", "pandalm"]
+    code, output, error = instruct(*call)
+    assert code == 0, error
+    models = [{each["body"]["model"] for each in requests()} for _, requests in servers]
+    assert models == [{"gpt-4-1106-preview"}, {"gpt-4"}, {"WeOpenML/PandaLM-7B-v1"}]
+    assert "kappa" in output  # of the panel's judges with each other
+    code, _, error = instruct("judge", "run", "--judge", "arena_hard=http://h/v1?key=secret")
+    assert (code, "secret" in error, "leave user, password and query out" in error) == (2, False, True)
+
+
+def test_a_model_without_a_price_says_so_before_anything_is_sent(instruct, make_answers):
+    for side in ("ours", "theirs"):
+        Path(f"{side}.json").write_text(json.dumps(make_answers(side, QUESTIONS, f"{side} to").rows))
+    call = ["judge", "--files", "ours.json", "theirs.json", "--output", "run", "--judge", "mt_bench"]
+    code, _, error = instruct(*call, "--judge-model", "gpt-7")
+    assert (code, "the price of gpt-7 at api.openai.com is unknown; add it to ./judges/prices.yaml" in error) == (
+        2,
+        True,
+    )
