@@ -92,36 +92,41 @@ def _majority(votes: Sequence[Outcome]) -> Outcome:
     return leaders[0] if len(leaders) == 1 else "tie"
 
 
-def mean_of_samples(samples: Sequence[Sequence[PairResult]]) -> list[PairResult]:
+def mean_of_samples(samples: Sequence[Sequence[PairResult]], smoothing: float = 0.0) -> list[PairResult]:
     """The result of each pair over all samples: the mean score of those with a verdict, if more than half have one.
 
     Args:
         samples: the pairs' results in each sample, the first one's order and outcomes leading.
+        smoothing: a, so that the score of n verdicts with the sum s is (s + a) / (n + 2a): with a = 1/2 the estimate of
+            Krichevsky and Trofimov (1981), which is never 0 or 1.
     """
     further = [{pair.instruction: pair for pair in one} for one in samples[1:]]
     return [
-        _mean([pair, *(one[pair.instruction] for one in further if pair.instruction in one)]) for pair in samples[0]
+        _mean([pair, *(one[pair.instruction] for one in further if pair.instruction in one)], smoothing)
+        for pair in samples[0]
     ]
 
 
-def _mean(pairs: Sequence[PairResult]) -> PairResult:
+def _mean(pairs: Sequence[PairResult], smoothing: float) -> PairResult:
     first, read = pairs[0], [pair for pair in pairs if pair.score is not None]
     if 2 * len(read) <= len(pairs):
         missing = next(pair for pair in pairs if pair.score is None)
         return PairResult(first.instruction, first.dataset, missing.outcome, None)
     weights = math.fsum(pair.weight for pair in read)
     score = math.fsum(pair.weight * (pair.score or 0.0) for pair in read) / weights
+    score = (score * len(read) + smoothing) / (len(read) + 2 * smoothing)
     outcome = outcome_of_score(score)
     kinds = {pair.tie or "contradicted" for pair in read}
     tie = None if outcome != "tie" else kinds.pop() if len(kinds) == 1 else "contradicted"
     return PairResult(first.instruction, first.dataset, outcome, score, tie, weights / len(read))
 
 
-def judge_noise(samples: Sequence[Sequence[PairResult]]) -> JudgeNoise | None:
+def judge_noise(samples: Sequence[Sequence[PairResult]], smoothing: float = 0.0) -> JudgeNoise | None:
     """How much a judge's verdicts vary when it is asked again; None without pairs that have two verdicts or more.
 
-    The win rate is a mean over prompts of means over samples. Of the variance of the prompts' means, the mean of s² / k
-    is the judge's, with s² the variance of a pair's k scores: a nested design with prompts as the unit.
+    The win rate is a mean over prompts of means over samples, with `smoothing` as in `mean_of_samples`. Of the
+    variance of the prompts' means, the mean of s² / k is the judge's, with s² the variance of a pair's k scores: a
+    nested design with prompts as the unit.
 
     Source: Cochran, Sampling Techniques (1977), section 10.3 (two-stage sampling).
     """
@@ -136,12 +141,13 @@ def judge_noise(samples: Sequence[Sequence[PairResult]]) -> JudgeNoise | None:
     within = np.array([values.var(ddof=1) for values in several])
     of_means = float(np.mean(within / [len(values) for values in several]))
     total = float(np.var([values.mean() for values in several], ddof=1))
+    shrunk = len(samples) / (len(samples) + 2 * smoothing)
     return JudgeNoise(
         samples=len(samples),
         n=len(several),
         changed=int(sum(len(np.unique(values)) > 1 for values in several)),
         missing=sum(pair.score is None for one in samples for pair in one),
         standard_deviation=round(100 * math.sqrt(float(within.mean())), 6),
-        half_width=round(196 * math.sqrt(of_means / len(several)), 6),
+        half_width=round(196 * math.sqrt(of_means / len(several)) * shrunk, 6),
         share=round(min(100.0, 100 * of_means / total), 6) if total else None,
     )

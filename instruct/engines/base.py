@@ -103,8 +103,8 @@ class EngineOptions:
         elsewhere: the weights are loaded on other machines, whose memory counts.
         merges_system: a server that refuses system turns is sent theirs as part of the user's.
         other_model: how to ask another model, for the message when a server does not have this one.
-        shorter, other_decoding: how to ask with shorter prompts, or other parameters, for the messages when a server
-            refuses these.
+        shorter, other_decoding, without_logprobs: how to ask with shorter prompts, with other parameters or without
+            log-probabilities, for the messages when a server refuses these.
     """
 
     subject: str
@@ -138,6 +138,7 @@ class EngineOptions:
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
     shorter: str = "shorten the prompt, or lower the most tokens of a reply"
     other_decoding: str = "change that parameter"
+    without_logprobs: str = "ask for none"
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class ServerEngine(BatchesInTurn):
             if not self._logprobs_seen:
                 raise InputError(
                     f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
-                    "needed; use a server that returns them, or ask for none"
+                    f"needed; use a server that returns them, or {self._options.without_logprobs}"
                 ) from None
             return dataclasses.replace(lacking.completion, changes=changes or None)
         except ErrorStatus as error:

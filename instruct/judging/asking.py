@@ -15,7 +15,7 @@ from instruct.engines.base import Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import LocalKind, make_engine
-from instruct.judging.annotators import SHUT_DOWN
+from instruct.judging.annotators import SHUT_DOWN, is_weighted
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
@@ -48,8 +48,9 @@ class Judge:
         replay: str | Path | None = None,
         cluster: ClusterOptions | None = None,
     ) -> None:
-        self.options = options
         self.card = card or load_judge_card(options.card, options.model)
+        asked = {} if "samples" in options.model_fields_set else {"samples": self.card.samples}
+        self.options = options.model_copy(update=asked)
         self.replay = replay
         self.cluster = cluster
 
@@ -197,6 +198,7 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
             "the same prompt, under a name of its own, never beside published figures"
         )
     labels = card.verdict.labels
+    weighted = card.needs_choice and is_weighted(str(card.annotator))
     return EngineOptions(
         subject=f"judge {card.name}",
         model=card.model,
@@ -219,5 +221,6 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         other_model=other_model,
         shorter=f"--trim cuts both answers to the card's context_length ({card.context_length})",
         other_decoding="change that parameter under `decoding` in a copy of the card",
+        without_logprobs="--judge sampled_alpaca_eval, which needs none" if weighted else "another judge",
         **local,
     )

@@ -75,6 +75,9 @@ class VerdictRule(_Section):
       in the two groups of a `regex`; the higher one wins.
     - `parser`: the rule of a published judge's authors.
 
+    With several samples of each pair, `smoothing` is added to the count of each answer's wins before the share of one
+    is its score: 1/2 is Jeffreys' prior.
+
     A reward model has no replies: its scores are compared, and a difference below `tie_margin` is a tie.
 
     A reply with two different verdicts is unparsed, unless `occurrence: last` makes the last one count.
@@ -90,6 +93,7 @@ class VerdictRule(_Section):
     grades: dict[str, float] = {}
     scores: RatingScale | None = None
     occurrence: Literal["only", "last"] = "only"
+    smoothing: float = Field(default=0.0, ge=0, le=1, exclude=True)
 
     @model_validator(mode="after")
     def _one_rule(self) -> VerdictRule:
@@ -156,7 +160,8 @@ class JudgeCard(_Section):
     """The content of `judges/NAME/judge.yaml`. Fields that do not affect the verdicts are left out of dumps.
 
     Attributes:
-        annotator: an annotator of the alpaca-eval package, whose prompt is read from the package.
+        annotator: an annotator of the alpaca-eval package, whose prompt is read from the package; and whose parser, but
+            for a verdict of `words`.
         prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
             or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). {rubric},
             {criteria} and {checklist} are the row's. A reward model (`protocol: reward`) has no prompt: it scores each
@@ -170,6 +175,7 @@ class JudgeCard(_Section):
         model: a hub id or a local folder; any other name is a provider's, asked at OpenAI unless a base URL is given.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         decoding: what a server is sent; null, and all that `{}` leaves out, is not: its own defaults count.
+        samples: how often each pair is asked about, unless a call says so.
         response_schema: a JSON schema for the reply, enforced by engines that can.
         thinking_end: ends a reasoning judge's thinking, which is not read.
         identical_outputs_tie: has no effect: identical answers are a tie for every judge, whatever a card says.
@@ -196,6 +202,7 @@ class JudgeCard(_Section):
     response_schema: dict[str, Any] | None = None
     thinking_end: str | None = Field(default=None, min_length=1)
     verdict: VerdictRule = VerdictRule()
+    samples: int = Field(default=1, ge=1, le=100, exclude=True)
     order_policy: Literal["both", "one"]
     leading_policy: Policy = Field(exclude=True)
     identical_outputs_tie: bool = False
@@ -227,8 +234,8 @@ class JudgeCard(_Section):
             raise ValueError(f"verdict: {ONE_RULE}")
         if (self.annotator is None) == (self.prompt is None):
             raise ValueError("give either prompt (a file next to the card) or annotator (of the alpaca-eval package)")
-        if (self.annotator is None) == (self.verdict.parser == "alpaca_eval_annotator"):
-            raise ValueError("an annotator and verdict.parser: alpaca_eval_annotator go together")
+        if self.needs_choice != (self.annotator is not None) and not (self.annotator and self.verdict.words):
+            raise ValueError("an annotator and verdict.parser: alpaca_eval_annotator go together; or give words")
         rates = self.verdict.rating is not None
         if self.protocol == "single":
             if not rates or self.verdict.parser in PAIRWISE_PARSERS:
@@ -274,7 +281,7 @@ class JudgeCard(_Section):
     @property
     def needs_choice(self) -> bool:
         """Whether the verdict is read from the server's whole choice, not from its text alone."""
-        return self.annotator is not None
+        return self.verdict.parser == "alpaca_eval_annotator"
 
     def sha256(self) -> str:
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""

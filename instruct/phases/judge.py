@@ -71,7 +71,7 @@ def compare_answers(
     timeout: float = 300.0,
     budget_usd: float | None = None,
     stop_when: str | None = None,
-    samples: int = 1,
+    samples: int | None = None,
     retry_failed: bool = False,
     common_prompts: bool = False,
     prompt_column: str | None = None,
@@ -96,7 +96,8 @@ def compare_answers(
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
-        samples: ask so many times about each pair, for the judge's own noise; a pair's score is the mean.
+        samples: ask so many times about each pair, for the judge's own noise; a pair's score is the mean. None: as the
+            judge's card says, which is mostly once.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
@@ -111,7 +112,7 @@ def compare_answers(
     """
     options: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
-    options |= {"samples": samples}
+    options |= {} if samples is None else {"samples": samples}
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")

@@ -99,7 +99,9 @@ class Judged:
     def by_policy(self) -> dict[Policy, list[PairResult]]:
         """The pairs' results under each policy, over all samples."""
         return {
-            policy: in_conversations(mean_of_samples(every) if self.samples else every[0], self.conversations)
+            policy: in_conversations(
+                mean_of_samples(every, self._smoothing) if self.samples else every[0], self.conversations
+            )
             for policy, every in self._of_samples.items()
         }
 
@@ -116,7 +118,11 @@ class Judged:
     @property
     def noise(self) -> JudgeNoise | None:
         """How much the verdicts vary by themselves; None if the judge was asked once."""
-        return judge_noise(self._of_samples[self.leading]) if self.samples else None
+        return judge_noise(self._of_samples[self.leading], self._smoothing) if self.samples else None
+
+    @property
+    def _smoothing(self) -> float:
+        return self.card.verdict.smoothing if self.card else 0.0
 
     def scores(self, policy: Policy | None = None) -> dict[str, float | None]:
         """The score of each conversation, or of each pair that is no turn of one, under the leading policy or another.

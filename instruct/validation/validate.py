@@ -96,7 +96,7 @@ def validate(
         InputError: unknown judge or set, or a file that does not fit the set.
     """
     # In both orders, whatever the options say.
-    resolved = Judge(judge.model_copy(update={"orders": "both"}), cluster=cluster) if judge else None
+    resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), cluster=cluster) if judge else None
     _check_flags(resolved, replay, replay_swapped, limit, write_card)
     path = writable_card(judge) if judge and write_card else None
     human = load_labels([against] if isinstance(against, str) else against, reference)

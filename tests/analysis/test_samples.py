@@ -17,6 +17,8 @@ def pairs(*scores: float | None) -> list[PairResult]:
 
 
 def test_a_pair_has_the_mean_of_its_samples_if_more_than_half_have_a_verdict():
+    smoothed = mean_of_samples([pairs(1, 0), pairs(1, 0), pairs(1, 1)], smoothing=0.5)
+    assert [pair.score for pair in smoothed] == [3.5 / 4, 1.5 / 4]
     found = mean_of_samples([pairs(1, 1, None, 1), pairs(0, 1, 1, None), pairs(1, 1, 0, None)])
     assert [pair.score for pair in found] == [pytest.approx(2 / 3), 1, 0.5, None]
     assert [pair.outcome for pair in found] == ["win", "win", "tie", "unparsed"]

@@ -18,6 +18,7 @@ takes, in seconds. Names:
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
+    other                                                 another verdict than that of the prompt
     parts  thinking_parts                                 the content as a list of parts, one of them thinking
     "refuses temperature max_tokens"                      a 400 for each of these parts of a request, see REFUSALS
     "context 800"                                         a 400 for prompts of more characters
@@ -99,6 +100,8 @@ def reply_text(prompt: str, decided: str) -> str:
         return str([{"model": f"model_{place}", "rank": rank} for place, rank in enumerate(RANKS[decided], start=1)])
     if '"golden_verdict"' in prompt:
         return "<think>1 or 2?</think>\n" + json.dumps({"golden_verdict": decided})
+    if "## Best Model Identifier" in prompt:  # AlpacaEval 2's
+        return "M" if decided == "2" else "m"
     if "[RESULT]" in prompt:  # the cards rubric and rubric_pair
         return f"So: [RESULT] {dict(zip(RANKS, ('A', 'B', 'tie'), strict=True))[decided]}"
     if "[[rating]]" in prompt:
@@ -148,7 +151,8 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     chat = "messages" in body
     prompt = prompt_of(body)
     system = body["messages"][0]["content"] if chat and len(body["messages"]) == 2 else ""  # may say how to decide
-    text: str | None = reply_text("\n".join(filter(None, [system, prompt])), verdict(prompt))
+    decided = {"1": "2", "2": "1", "Tie": "2"}[verdict(prompt)] if fault == "other" else verdict(prompt)
+    text: str | None = reply_text("\n".join(filter(None, [system, prompt])), decided)
     assert text is not None
     first, second = (reply_text(prompt, decided) for decided in ("1", "2"))
     text = {

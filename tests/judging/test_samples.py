@@ -55,3 +55,24 @@ def test_what_has_nothing_to_measure_is_refused(judge, instruct, run, fake_serve
     )  # fmt: skip
     assert (code, "decodes at temperature 0, so its reply is the same each time" in error) == (2, True), error
     assert requests() == []
+
+
+def test_alpaca_eval_2_without_log_probabilities_is_the_smoothed_share_of_samples(run, fake_server, instruct):  # noqa: F811
+    url, requests = fake_server({"Question 3?": ["ok", "other"], "": "no_logprobs"})
+    call = ("judge", run.folder, "--judge", "sampled_alpaca_eval", "--candidate", "ours", "--baseline", "theirs")
+    code, output, error = instruct(*call, "--base-url", url)
+    assert code == 0, error
+    assert len(requests()) == 8 * 64
+    found, noise = comparison(run.folder), comparison(run.folder)["noise"]
+    assert (noise["samples"], noise["n"], noise["changed"], noise["missing"]) == (8, 64, 1, 0)
+    figures = found["policies"]["single"]
+    assert figures["kind"] == "weighted"
+    # Each pair's score is (wins + 1/2) / 9: all but one have 0 or 8 wins.
+    ninths = figures["win_rate"] / 100 * 64 * 9 - 64 / 2
+    assert round(ninths, 4) % 8 in (1, 7)
+    assert round(figures["discrete_win_rate"] / 100 * 64, 4) == round(ninths / 8)
+    assert f"Asked 8 times: 1 of 64 pairs changed; the judge's own noise is ±{noise['half_width']:.1f}" in " ".join(
+        output.split()
+    )
+    assert instruct(*call, "--base-url", url, "--samples", "2")[0] == 0  # a call's number counts
+    assert (len(requests()), comparison(run.folder)["noise"]["samples"]) == (8 * 64, 2)
