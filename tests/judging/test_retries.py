@@ -72,7 +72,8 @@ def test_what_a_server_refuses_for_good_is_asked_again_on_demand_alone(judge, ru
     assert (len(requests()), failed(run)) == (64, 64)
     code, _, error = judge(url)  # nothing is sent, and that is no success
     assert (code, len(requests())) == (3, 64)
-    assert "judge pandalm: none of its requests was answered; --retry-failed asks them again" in error
+    said = "none of its requests was answered (HTTP 400); once that is settled, --retry-failed asks them again"
+    assert f"judge pandalm: {said}" in error
     assert judge(url, "--retry-failed")[0] == 0
     assert (len(requests()), failed(run)) == (128, 0)
 

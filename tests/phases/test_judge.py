@@ -67,7 +67,7 @@ def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fak
     assert instruct("run", "config.yaml")[0] == 3
     code, _, error = instruct("run", "config.yaml")
     assert (code, len(requests())) == (3, 64)
-    assert "none of its requests was answered; --retry-failed asks them again" in error
+    assert "none of its requests was answered (HTTP 400); once that is settled, --retry-failed asks them again" in error
     assert instruct("run", "config.yaml", "--retry-failed")[0] == 0
     assert len(requests()) == 128
     assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
