@@ -219,7 +219,7 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         head=card.head_file() if card.head else None,
         merges_system=True,
         other_model=other_model,
-        shorter=f"--trim cuts both answers to the card's context_length ({card.context_length})",
+        shorter=f"--trim cuts both answers to context_length, {card.context_length} in the card: lower it in a copy",
         other_decoding="change that parameter under `decoding` in a copy of the card",
         without_logprobs="--judge sampled_alpaca_eval, which needs none" if weighted else "another judge",
         **local,

@@ -82,6 +82,10 @@ def ask(server, make_answers, tmp_path) -> Callable[[str, str], tuple[Comparison
     return judged
 
 
+def printed(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
 def parts_of(body: dict) -> set[str]:
     return {*body, *(["system"] if body.get("messages", [{}])[0].get("role") == "system" else [])}
 
@@ -95,7 +99,7 @@ def test_what_a_server_refuses_by_name_is_left_out_or_renamed(ask, caplog, card)
         refused = parts_of(bodies[0]) & {*words}
         assert not parts_of(bodies[-1]) & refused
         assert len(bodies) == counts.asked + len(refused)  # once for each part; from then on it is known
-        said = [record.getMessage() for record in caplog.records]
+        said = printed(caplog)
         assert [f"; asked {words[part]}" in line and "HTTP 400" in line for part in words if part in refused
                 for line in said].count(True) == len(refused) == len(said)  # fmt: skip
         notes = [note for note in counts.notes if note.endswith("as the server demands")]
@@ -118,12 +122,16 @@ def test_what_no_request_can_do_without_ends_the_work_in_a_line_that_helps(ask, 
 
 def test_what_is_refused_for_good_is_said_once_in_the_servers_words(ask, caplog):
     for fault, line, reason in (
-        ("context 30", "; --trim cuts both answers to the card's context_length (128000)", "too long"),
+        (
+            "context 30",
+            "; --trim cuts both answers to context_length, 128000 in the card: lower it in a copy",
+            "too long",
+        ),
         ("refuses prompt", '(invalid_prompt): "Your request looks odd [31m to us: (a key)"; ', "(invalid_prompt)"),
     ):
         caplog.clear()
         counts, bodies = ask("arena_hard", fault)
-        assert [line in record.getMessage() for record in caplog.records] == [True], caplog.text
+        assert [line in each for each in printed(caplog)] == [True], caplog.text
         assert len(bodies) == counts.asked
         end = counts.stopped or ""
         assert "none of its requests was answered (" in end
