@@ -51,10 +51,10 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     for checkpoint in sorted(numbers, key=numbers.__getitem__, reverse=True):
         if damage := _damage(checkpoint):
             damaged[checkpoint] = damage
-        elif not has_optimizer(checkpoint) and (checkpoint / STATE).is_file():
+        elif (lacks := missing_state(checkpoint)) and (checkpoint / STATE).is_file():
             warn(
-                f"warning   {checkpoint}: has no optimizer state (save_only_model), and training cannot go on from it; "
-                "leave save_only_model out to resume"
+                f"warning   {checkpoint}: has no state of the {lacks} (save_only_model), and training cannot go on "
+                "from it; leave save_only_model out to resume"
             )
         elif _is_complete(checkpoint, processes):
             for other, damage in damaged.items():
@@ -71,9 +71,12 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     return None
 
 
-def has_optimizer(checkpoint: Path) -> bool:
-    """Whether a checkpoint has the optimizer's state, as the Trainer, FSDP or DeepSpeed writes it."""
-    return any(checkpoint.glob("optimizer*")) or any(checkpoint.glob("global_step*"))
+def missing_state(checkpoint: Path) -> str:
+    """What a checkpoint lacks of what training goes on with, as the Trainer, FSDP or DeepSpeed writes it."""
+    sharded = any(checkpoint.glob("global_step*"))  # DeepSpeed's, with the optimizer and its schedule
+    files = {"optimizer": "optimizer*", "learning rate": "scheduler.pt", "random numbers": "rng_state*.pth"}
+    lacks = [name for name, pattern in files.items() if not any(checkpoint.glob(pattern))]
+    return ", ".join(name for name in lacks if not sharded or name == "random numbers")
 
 
 def _is_complete(checkpoint: Path, processes: int) -> bool:

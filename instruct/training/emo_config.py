@@ -35,6 +35,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "label_smoothing_factor": (0.0, "cannot be combined with a token-level objective; set it to 0"),
     "loss_type": ("nll", "would select another loss; drop it and set `objective` (dft is one)"),
     "truncation_mode": ("keep_start", "would train answers without the start of their prompts; drop it"),
+    "ignore_data_skip": (False, "would train a resumed training's first rows twice; drop it"),
     "label_names": (None, "names columns that are not the labels; drop it"),
     "resume_from_checkpoint": (None, "is not read; call trainer.train(resume_from_checkpoint=...)"),
 }

@@ -21,7 +21,7 @@ from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
 from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures, warn_of_rows
-from instruct.training.checkpoints import has_optimizer
+from instruct.training.checkpoints import missing_state
 from instruct.training.checks import (
     check_arguments,
     check_dataset,
@@ -297,10 +297,10 @@ class EMOTrainer(SFTTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            if not has_optimizer(Path(checkpoint)):
+            if lacks := missing_state(Path(checkpoint)):
                 raise ValueError(
-                    f"{checkpoint}: has no optimizer state (save_only_model), so that a resumed training would differ "
-                    "from one that was not stopped; train from the start, or from a checkpoint that has it"
+                    f"{checkpoint}: has no state of the {lacks} (save_only_model), so that a resumed training "
+                    "would differ from one that was not stopped; train from the start, or from a checkpoint that has it"
                 )
             self._table.check(checkpoint)
             counted = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]

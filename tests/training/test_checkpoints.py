@@ -93,9 +93,20 @@ def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, int
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_without_what_a_training_goes_on_with_is_passed_over(tmp_path, interrupted, name, caplog):
+    checkpoint = tmp_path / "checkpoint-6"
+    shutil.copytree(interrupted[0] / "checkpoints" / "emo" / "checkpoint-6", checkpoint)
+    (checkpoint / name).unlink()
+    (checkpoint / "sha256.json").unlink()
+    assert last_complete_checkpoint(tmp_path) is None
+    assert "checkpoint-6: has no state of the " in caplog.text
+
+
 def test_a_checkpoint_without_hashes_is_used(tmp_path):
     (tmp_path / "checkpoint-2").mkdir()
-    (tmp_path / "checkpoint-2" / "optimizer.pt").touch()
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (tmp_path / "checkpoint-2" / name).touch()
     (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
     record_hashes(tmp_path / "checkpoint-2")

@@ -21,7 +21,7 @@ OBEYED = """
     emo_emphasis emo_variant empty_thinking energy_dim energy_weight ent_threshold eos_token eval_delay
     eval_on_start eval_packing eval_steps eval_strategy fp16 fp16_full_eval fsdp fsdp_config full_determinism
     gamma goldfish_context goldfish_k gradient_accumulation_steps gradient_checkpointing
-    gradient_checkpointing_kwargs greater_is_better ignore_data_skip learning_rate length_column_name
+    gradient_checkpointing_kwargs greater_is_better learning_rate length_column_name
     liger_kernel_config load_best_model_at_end lr_scheduler_kwargs lr_scheduler_type max_grad_norm max_length
     max_steps metric_for_best_model model_init_kwargs neftune_noise_alpha num_train_epochs objective
     objective_args on_bad_row optim optim_args optim_target_modules output_dir packing packing_strategy
@@ -47,6 +47,7 @@ REFUSED_VALUES = {
     "label_smoothing_factor": 0.1,
     "loss_type": "dft",
     "truncation_mode": "keep_end",
+    "ignore_data_skip": True,
     "label_names": ["start"],
     "resume_from_checkpoint": "out/checkpoint-1",
 }
