@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.data import DataLoader
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
@@ -40,6 +42,7 @@ from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_fin
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
 from instruct.training.reference import TeacherCache, frozen_model, reference_of
+from instruct.training.sampling import SeededByEpoch, set_epoch
 from instruct.training.trained import report_trained
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
@@ -198,6 +201,31 @@ class EMOTrainer(SFTTrainer):
             return super().get_train_dataloader()
         finally:
             self.data_collator = collator
+
+    def _get_train_sampler(self, *arguments: Any) -> Any:
+        sampler = super()._get_train_sampler(*arguments)
+        if not hasattr(sampler, "generator"):
+            return sampler
+        return SeededByEpoch(sampler, self.args.seed if self.args.data_seed is None else self.args.data_seed)
+
+    def _init_training_state(
+        self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> tuple[int, int]:
+        begun = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
+        if checkpoint is None or hasattr(self.train_dataset, "__len__"):
+            return begun
+        # The Trainer takes all steps for those of a first pass, whose batches it then skips. The checkpoint's epoch
+        # counts the passes, and as a fraction the batches of the last one.
+        saved = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+        fraction, passes = math.modf(saved.epoch or 0.0)
+        return int(passes), round(fraction * saved.max_steps * self.args.gradient_accumulation_steps)
+
+    def _run_epoch(self, *arguments: Any, epoch: int, train_dataloader: Any, **named: Any) -> None:
+        if self.control.should_training_stop or self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True  # resumed after the last step; the Trainer would take another
+            return
+        set_epoch(train_dataloader, epoch)
+        super()._run_epoch(*arguments, epoch=epoch, train_dataloader=train_dataloader, **named)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

@@ -1,0 +1,88 @@
+"""A training that goes on from a checkpoint, in whichever epoch, ends with the weights of one that was not stopped."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from datasets import Dataset, IterableDataset, interleave_datasets
+from tiny import make_trainer, tiny_model, tiny_rows
+
+
+def rows() -> Dataset:
+    return tiny_rows(8)
+
+
+def stream() -> IterableDataset:
+    return rows().to_iterable_dataset(num_shards=2)
+
+
+def shuffled() -> IterableDataset:
+    return stream().shuffle(seed=3, buffer_size=5)
+
+
+def mixed() -> IterableDataset:
+    return interleave_datasets([shuffled(), stream()], probabilities=[0.5, 0.5], seed=4)
+
+
+def trained(folder, dataset, checkpoint=None, **arguments) -> dict[str, torch.Tensor]:
+    """The weights after three epochs of four steps; of a stream with fewer batches a pass, after more passes."""
+    model = tiny_model()
+    model.config.attention_dropout = 0.3  # draws random numbers
+    defaults = {"num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 2, "learning_rate": 1e-2}
+    defaults["lr_scheduler_type"] = "constant"  # a further step would show
+    saving = {"save_strategy": "steps", "save_steps": 2, "save_total_limit": None}
+    trainer = make_trainer(folder, model, rows=dataset(), **defaults | saving | arguments)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    return trainer.model.state_dict()
+
+
+STREAMED = {"max_steps": 12}
+STOPPED = {"learning_rate": 1.0, "patience": 1, "eval_strategy": "steps", "eval_steps": 2, "eval_dataset": tiny_rows(3)}
+CASES = {
+    "group_by_length": (rows, {"train_sampling_strategy": "group_by_length"}),
+    "shuffled_stream": (shuffled, STREAMED),
+    "part_of_an_epoch": (rows, {"max_steps": 10}),
+    "shuffled": (rows, {}),
+    "data_seed": (rows, {"data_seed": 7}),
+    "accumulated": (rows, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}),
+    "sequential": (rows, {"train_sampling_strategy": "sequential"}),
+    "batch_rebalance": (rows, {"train_sampling_strategy": "batch_rebalance"}),
+    "unseeded": (rows, {"accelerator_config": {"use_seedable_sampler": False}}),
+    "packed": (rows, {"packing": True, "max_length": 16}),
+    "early_stopped": (rows, STOPPED),
+    "workers": (rows, {"dataloader_num_workers": 2}),
+    "grouping_workers": (rows, {"dataloader_num_workers": 2, "train_sampling_strategy": "group_by_length"}),
+    "persistent_workers": (rows, {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}),
+    "stream": (stream, STREAMED),
+    "mixed_streams": (mixed, STREAMED),
+    "accumulated_stream": (shuffled, {**STREAMED, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 3}),
+    "packed_stream": (shuffled, {**STREAMED, "packing": True, "max_length": 16}),
+    "stream_workers": (shuffled, {**STREAMED, "dataloader_num_workers": 2}),
+    "sharded_stream": (shuffled, {**STREAMED, "accelerator_config": {"dispatch_batches": False}}),
+}
+OFTEN = ("part_of_an_epoch", "batch_rebalance", "early_stopped", "workers", "mixed_streams", "accumulated_stream")
+
+
+def assert_resumes(folder, case: str, steps: set[int]) -> None:
+    dataset, arguments = CASES[case]
+    expected = trained(folder / "whole", dataset, **arguments)
+    saved = sorted(int(path.name.removeprefix("checkpoint-")) for path in (folder / "whole").glob("checkpoint-*"))
+    for step in sorted(steps & set(saved) | {saved[-1]}):
+        checkpoint = folder / f"from {step}" / f"checkpoint-{step}"
+        shutil.copytree(folder / "whole" / checkpoint.name, checkpoint)
+        resumed = trained(checkpoint.parent, dataset, str(checkpoint), **arguments)
+        assert [name for name in expected if not torch.equal(resumed[name], expected[name])] == [], f"from step {step}"
+
+
+@pytest.mark.parametrize("case", ["group_by_length", "shuffled_stream"])
+def test_a_training_that_is_resumed_in_its_second_epoch_ends_like_one_that_was_not_stopped(tmp_path, case):
+    assert_resumes(tmp_path, case, {6})
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in OFTEN else pytest.mark.full) for case in CASES]
+)
+def test_it_does_wherever_it_stopped(tmp_path, case):
+    assert_resumes(tmp_path, case, {2, 4, 6})  # in the first epoch, at its end, in the second; and at the last step
