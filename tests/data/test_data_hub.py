@@ -21,16 +21,17 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
 from instruct.data.rows import load_rows
 from instruct.base.errors import InputError
-try:
-    card = load_dataset_card({card!r})
-    if card.purpose == "train":
-        found = load_rows(card)
-        print(json.dumps([list(found.rows), list(found.sources), found.counts, found.notes]))
-    else:
-        found = load_eval_set({card!r})
-        print(json.dumps([[p.instruction for p in found.prompts], found.baseline, found.baseline_name]))
-except InputError as error:
-    print(json.dumps(str(error)))
+for path in {cards!r}:
+    try:
+        card = load_dataset_card(path)
+        if card.purpose == "train":
+            found = load_rows(card)
+            print(json.dumps([list(found.rows), list(found.sources), found.counts, found.notes]))
+        else:
+            found = load_eval_set(path)
+            print(json.dumps([[p.instruction for p in found.prompts], found.baseline, found.baseline_name]))
+    except InputError as error:
+        print(json.dumps(str(error)))
 """
 
 
@@ -50,11 +51,18 @@ def jsonl(rows: list[dict[str, Any]]) -> bytes:
 FILES = [("train.jsonl", jsonl(ROWS)), pytest.param("data.parquet", parquet(ROWS), marks=pytest.mark.slow)]
 
 
+def load_all(hub: Any, folder: Path, *cards: str, **variables: str) -> list[Any]:
+    """The results of loading cards with these texts, in a process of their own."""
+    paths = [folder / f"card{number}.yaml" for number in range(len(cards))]
+    for path, card in zip(paths, cards, strict=True):
+        path.write_text(f"name: mine\nlicence: none\n{card}", encoding="utf-8")
+    printed = hub.run(LOAD.format(cards=[str(path) for path in paths]), **variables).splitlines()
+    return [json.loads(line) for line in printed[-len(cards) :]]
+
+
 def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
-    """The result of loading a card with this text, in a process of its own."""
-    path = folder / "card.yaml"
-    path.write_text(f"name: mine\nlicence: none\n{card}", encoding="utf-8")
-    return json.loads(hub.run(LOAD.format(card=str(path)), **variables).splitlines()[-1])
+    (found,) = load_all(hub, folder, card, **variables)
+    return found
 
 
 TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplate: alpaca\n"
@@ -81,28 +89,24 @@ def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
     hub.repositories["me/rows"] = {"train.jsonl": jsonl([{"data": row} for row in ROWS])}
-    rows, _, counts, _ = load(hub, tmp_path, TRAIN.format(more="") + "column: data\n")
+    card = TRAIN.format(more="")
+    (rows, _, counts, _), refused = load_all(hub, tmp_path, card + "column: data\n", card + "column: date\n")
     assert [row["completion"] for row in rows] == ["3", "Hello!"]
     assert counts["read"] == 3
-    assert load(hub, tmp_path, TRAIN.format(more="") + "column: date\n") == (
-        "me/rows, row 1: no column 'date' (columns: data); fix the card's column"
-    )
+    assert refused == ("me/rows, row 1: no column 'date' (columns: data); fix the card's column")
 
 
 def test_a_pinned_revision_and_a_split_are_requested(hub: Any, tmp_path: Path) -> None:
     hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "test.jsonl": jsonl(ROWS[:1])}
     commit = "0123456789abcdef0123456789abcdef01234567"
-    rows, *_ = load(hub, tmp_path, TRAIN.format(more=f", revision: {commit}, split: test"))
+    sources = (f", revision: {commit}, split: test", ", split: dev", ", revision: v9")
+    (rows, *_), error, unknown = load_all(hub, tmp_path, *(TRAIN.format(more=more) for more in sources))
     assert len(rows) == 1
-    error = load(hub, tmp_path, TRAIN.format(more=", split: dev"))
     assert error.startswith("data set me/rows: has no split 'dev' (Unknown split")
     assert error.endswith("fix the card's source.split")
-    assert load(hub, tmp_path, TRAIN.format(more=", revision: v9")).startswith(
-        "data set me/rows: not found at revision 'v9'; check the card's source"
-    )
+    assert unknown.startswith("data set me/rows: not found at revision 'v9'; check the card's source")
 
 
 STREAM = """
@@ -127,13 +131,13 @@ def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: s
     hub.run(
         "import datasets; from pathlib import Path; import shutil; shutil.rmtree(datasets.config.HF_DATASETS_CACHE)"
     )
-    code = STREAM.format(card=str(tmp_path / "card.yaml"))
+    code = STREAM.format(card=str(tmp_path / "card0.yaml"))
     rows = json.loads(hub.run(code).splitlines()[-1])
     assert [row for _, row in rows if row] == expected
     assert [place for place, _ in rows] == ["me/rows:1", "me/rows:2", "me/rows:3"]
     assert not list(hub.home.rglob("*.arrow"))  # nothing was built on disk
 
-    (tmp_path / "card.yaml").write_text("name: mine\nlicence: none\n" + TRAIN.format(more="").replace("rows", "gone"))
+    (tmp_path / "card0.yaml").write_text("name: mine\nlicence: none\n" + TRAIN.format(more="").replace("rows", "gone"))
     assert json.loads(hub.run(code).splitlines()[-1]).startswith("data set me/gone: not found at revision 'main'")
 
 
@@ -148,11 +152,18 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_
         "answers.json": json.dumps(answers).encode(),
         "eval.py": b"raise RuntimeError('a loading script is never run')",
     }
-    assert load(hub, tmp_path, EVAL) == [["a?", "b?"], questions, "davinci"]
-    prompts, baseline, name = load(hub, tmp_path, EVAL + "baseline: {hub: me/eval, file: answers.json}\n")
+    whole, other, refused = load_all(
+        hub,
+        tmp_path,
+        EVAL,
+        EVAL + "baseline: {hub: me/eval, file: answers.json}\n",
+        EVAL.replace("questions", "other"),
+    )
+    assert whole == [["a?", "b?"], questions, "davinci"]
+    prompts, baseline, name = other
     assert (prompts, name) == (["a?", "b?"], "gpt4")
     assert [row["output"] for row in baseline] == ["a?!", "b?!"]
-    assert load(hub, tmp_path, EVAL.replace("questions", "other")) == (
+    assert refused == (
         "data set me/eval, file other.json: not found at revision 'main'; check the card's source, run `hf auth login` "
         "if it is private, or download the rows and name the file in place of the data set (--answers.files)"
     )
@@ -164,9 +175,8 @@ def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_pa
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "
     card = "purpose: train\nformat: alpaca\nsource: {{hub: me/{}" + file + "}}\n"
-    gated = load(hub, tmp_path, card.format("gated"))
+    gated, missing = load_all(hub, tmp_path, card.format("gated"), card.format("missing"))
     assert gated.startswith(what.format("gated") + "access is restricted; accept its terms on its hub page and run `hf")
-    missing = load(hub, tmp_path, card.format("missing"))
     assert missing.startswith(what.format("missing") + "not found at revision 'main'; check the card's source")
     offline = load(hub, tmp_path, card.format("missing"), HF_HUB_OFFLINE="1")
     assert offline.startswith(
