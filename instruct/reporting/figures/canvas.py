@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -48,6 +49,7 @@ _STYLE: Any = {
     **{f"{axis}tick.{key}": value for axis in "xy" for key, value in (("color", FAINT), ("labelsize", 8))},
     **{f"{axis}tick.major.size": 3 for axis in "xy"},
 }
+_DPI = 200
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
 
 
@@ -105,7 +107,7 @@ class Drawing:
             for kind in kinds:
                 buffer = io.BytesIO()
                 metadata = _METADATA[kind] | about
-                figure.savefig(buffer, format=kind, facecolor="white", dpi=200, metadata=metadata)
+                figure.savefig(buffer, format=kind, facecolor="white", dpi=_DPI, metadata=metadata)
                 files[kind] = buffer.getvalue()
         return files
 
@@ -113,10 +115,16 @@ class Drawing:
         """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""
         from pydantic_core import to_jsonable_python
 
-        code = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
         data = to_jsonable_python(self.data, serialize_unknown=True)
-        content = [self.name, data, code, importlib.metadata.version("matplotlib")]
+        content = [self.name, data, *_code()]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+@functools.cache
+def _code() -> tuple[list[str], str]:
+    """What draws the figures: the files of this folder, and matplotlib's version."""
+    files = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return files, importlib.metadata.version("matplotlib")
 
 
 def empty_figure(height: float, title: str, subtitle: str) -> Figure:
