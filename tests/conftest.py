@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
-import importlib
+import importlib.metadata
 import json
 import os
 import re
@@ -87,7 +88,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _drawn_once() -> Iterator[None]:
-    """A figure is not drawn again of data that an earlier test has drawn, except in tests of how figures are drawn."""
+    """A figure is drawn small, and not again of data that an earlier test has drawn; not so in tests of figures.
+
+    Most of a report's time goes into the pixels.
+    """
+    from instruct.reporting.figures import canvas
     from instruct.reporting.figures.canvas import Drawing
 
     draw, drawn = Drawing._drawn, {}
@@ -97,11 +102,35 @@ def _drawn_once() -> Iterator[None]:
             return draw(drawing, *kinds, **about)
         key = drawing._digest(), kinds, tuple(about.items())
         if key not in drawn:
-            drawn[key] = draw(drawing, *kinds, **about)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(canvas, "_DPI", 20)
+                drawn[key] = draw(drawing, *kinds, **about)
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Drawing, "_drawn", draw_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """The template of model cards is compiled once, and a package's metadata are read once.
+
+    Each checkpoint has a card with the versions of five packages: a fifth of the time of a tiny training.
+    """
+    import jinja2
+
+    metadata = importlib.metadata.PathDistribution.metadata.fget
+    read: dict[str, Any] = {}
+
+    def read_once(package: Any) -> Any:
+        if str(package._path) not in read:
+            read[str(package._path)] = metadata(package)
+        return read[str(package._path)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jinja2, "Template", functools.lru_cache(jinja2.Template))
+        patch.setattr(importlib.metadata.PathDistribution, "metadata", property(read_once))
         yield
 
 
