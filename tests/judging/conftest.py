@@ -7,7 +7,7 @@ import pytest
 from instruct.judging.presentations import Answers
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_answers() -> Callable[[str, int, str], Answers]:
     def make(name: str, count: int, text: str) -> Answers:
         rows = [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 
 import pytest
 
 from instruct.base.files import write_atomically
+from instruct.command.main import main
 from instruct.config import ExperimentConfig
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
@@ -17,26 +19,37 @@ from instruct.run.directory import RunDirectory
 PAIRS = 30
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, make_answers) -> RunDirectory:
-    monkeypatch.chdir(tmp_path)
-    run = RunDirectory("runs/mine")
-    config = ExperimentConfig(name="mine", comparisons=[("emo", "mle")])
-    run.start(config.model_dump(mode="json"))
-    for name, text in (("emo", "One answer to"), ("mle", "Another answer to")):
-        write_atomically(run.outputs / f"{name}.json", json.dumps(make_answers(name, PAIRS, text).rows))
-    return run
-
-
-@pytest.fixture
-def judged(run, fake_server, instruct):
-    """A run that was judged by a fake server; the call that judges it, and the requests so far."""
-    url, requests = fake_server()
-    call = ["judge", str(run.folder), "--judge", "pandalm", "--orders", "one", "--base-url", url]
-    code, _, stderr = instruct(*call)
-    assert code == 0, stderr
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory, shared_fake_server, make_answers):
+    """The folder of a run that was judged by a fake server; the call that judges it, and the server's requests."""
+    folder = tmp_path_factory.mktemp("judged")
+    url, requests = shared_fake_server()
+    call = ["judge", "runs/mine", "--judge", "pandalm", "--orders", "one", "--base-url", url]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("sys.argv", ["instruct", *call])
+        run = RunDirectory("runs/mine")
+        run.start(ExperimentConfig(name="mine", comparisons=[("emo", "mle")]).model_dump(mode="json"))
+        for name, text in (("emo", "One answer to"), ("mle", "Another answer to")):
+            write_atomically(run.outputs / f"{name}.json", json.dumps(make_answers(name, PAIRS, text).rows))
+        assert main() == 0
     assert len(requests()) == PAIRS
-    return call, requests
+    return folder, call, requests
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, judged_once) -> RunDirectory:
+    shutil.copytree(judged_once[0] / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    return RunDirectory("runs/mine")
+
+
+@pytest.fixture
+def judged(run, judged_once):
+    """The call that judged the run, and the requests since the run began."""
+    _, call, requests = judged_once
+    others = len(requests()) - PAIRS
+    return call, lambda: requests()[others:]
 
 
 def vanish(run: RunDirectory, how: str) -> None:
