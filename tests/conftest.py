@@ -253,12 +253,17 @@ def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
 @pytest.fixture
 def tiny_experiment(tmp_path, tiny_model_folder, monkeypatch) -> dict[str, Any]:
     """A config in the current folder: one system that is trained for a step, and a judge, both with a tiny model."""
+    monkeypatch.chdir(tmp_path)
+    return make_experiment(tmp_path, tiny_model_folder)
+
+
+def make_experiment(folder: Path, tiny_model_folder: Path) -> dict[str, Any]:
+    """`tiny_experiment` in the current folder, `folder`."""
     import yaml
 
-    monkeypatch.chdir(tmp_path)
     rows = [{"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."} for n in range(4)]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model = tmp_path / "model"
+    model = folder / "model"
     shutil.copytree(tiny_model_folder, model)
     settings = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
@@ -441,6 +446,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_adapters(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("adapters")
     return {name: save_adapter(tiny_model, folder / name, seed, 0.5) for seed, name in enumerate(("mle", "emo"), 1)}
+
+
+@pytest.fixture(scope="session")
+def write_experiment() -> Callable[..., dict[str, Any]]:
+    return make_experiment
 
 
 @pytest.fixture(scope="session")

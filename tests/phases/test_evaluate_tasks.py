@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 from sklearn.metrics import f1_score
 
+from instruct.command.main import main
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
@@ -40,20 +44,45 @@ def write_task(folder: Path, **changes: object) -> None:
         (folder / f"{name}.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
 
 
-@pytest.fixture
-def trained(tiny_experiment, make_adapter, tmp_path) -> RunDirectory:
+def make_run(experiment: dict, make_adapter) -> RunDirectory:
     """A run with an adapter that was not trained here, the base, and a task in the current folder."""
-    write_task(tmp_path)
-    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    write_task(Path())
+    content = {**experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
     run = RunDirectory("runs/mine")
     run.start(make_config(content, [], "test").model_dump(mode="json"))
-    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
+    make_adapter(experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
     return run
 
 
-def test_every_system_answers_the_task(trained, instruct):
-    code, out, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
-    assert code == 0, err
+@pytest.fixture
+def trained(tiny_experiment, make_adapter) -> RunDirectory:
+    return make_run(tiny_experiment, make_adapter)
+
+
+FLAGS = ["evaluate", "runs/mine", "--tasks", "mood", "--evaluation.tasks.folder", "."]
+
+
+@pytest.fixture(scope="module")
+def evaluated_once(tmp_path_factory, tiny_model_folder, write_experiment, make_adapter) -> tuple[Path, str]:
+    """The folder of such a run after `instruct FLAGS`, and what that printed."""
+    folder, printed = tmp_path_factory.mktemp("evaluated"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.chdir(folder)
+        make_run(write_experiment(folder, tiny_model_folder), make_adapter)
+        patch.setattr("sys.argv", ["instruct", *FLAGS])
+        assert main() == 0
+    return folder, printed.getvalue()
+
+
+@pytest.fixture
+def evaluated(evaluated_once, tmp_path, monkeypatch) -> RunDirectory:
+    shutil.copytree(evaluated_once[0], tmp_path, ignore=shutil.ignore_patterns("model"), dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return RunDirectory("runs/mine")
+
+
+def test_every_system_answers_the_task(evaluated, evaluated_once):
+    trained, out = evaluated, evaluated_once[1]
     found = read_metrics(trained).tasks
     assert list(found) == ["base", "emo"]
     for system, rows in found.items():
@@ -81,29 +110,26 @@ def test_every_system_answers_the_task(trained, instruct):
         assert "retrieval alone 80.0" in out
 
 
-def test_what_was_answered_is_not_answered_again_unless_the_task_changes(trained, instruct, tmp_path):
+def test_what_was_answered_is_not_answered_again_unless_the_task_changes(evaluated, instruct, tmp_path):
     def started() -> dict[str, tuple[str, int]]:
-        return {name: (step["started"], step["attempts"]) for name, step in trained.manifest()["steps"].items()}
+        return {name: (step["started"], step["attempts"]) for name, step in evaluated.manifest()["steps"].items()}
 
-    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
-    assert instruct(*flags)[0] == 0
-    first, written = started(), (trained.folder / "metrics.json").read_bytes()
+    first, written = started(), (evaluated.folder / "metrics.json").read_bytes()
     assert list(first) == ["evaluate/tasks/mood/base", "evaluate/tasks/mood/emo"]
-    assert instruct(*flags)[0] == 0
-    assert (started(), (trained.folder / "metrics.json").read_bytes()) == (first, written)
-    before = trained.manifest()["steps"]
+    assert instruct(*FLAGS)[0] == 0
+    assert (started(), (evaluated.folder / "metrics.json").read_bytes()) == (first, written)
+    before = evaluated.manifest()["steps"]
     write_task(tmp_path, doc_to_text="{{text}} That is")
     Path("test.csv").write_text(Path("test.csv").read_text() + "fine soup,1\n")
-    assert instruct(*flags)[0] == 0
-    steps = trained.manifest()["steps"]
+    assert instruct(*FLAGS)[0] == 0
+    steps = evaluated.manifest()["steps"]
     assert all(step["inputs"]["files"] != before[name]["inputs"]["files"] for name, step in steps.items())
-    assert {row["mood"].n for row in read_metrics(trained).tasks.values()} == {6}
+    assert {row["mood"].n for row in read_metrics(evaluated).tasks.values()} == {6}
 
 
 @pytest.mark.slow
-def test_results_that_were_changed_after_they_were_measured_are_refused(trained, instruct):
-    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
-    assert instruct(*flags)[0] == 0
+def test_results_that_were_changed_after_they_were_measured_are_refused(evaluated, instruct):
+    trained, flags = evaluated, FLAGS
     assert instruct("report", trained.folder)[0] == 0
     assert "4 numbers of 2 measurements, as measured" in instruct("doctor", trained.folder)[1]
     values = trained.folder / "metrics/tasks/mood"
@@ -128,12 +154,10 @@ def test_results_that_were_changed_after_they_were_measured_are_refused(trained,
         assert {one: one.read_bytes() for one in whole} == whole
 
 
-def test_other_settings_are_other_results(trained, instruct):
-    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
-    assert instruct(*flags)[0] == 0
+def test_other_settings_are_other_results(evaluated, instruct):
     more = ["--evaluation.tasks.rule", "sum", "--evaluation.tasks.shots", "0", "--evaluation.tasks.variant", "short"]
-    assert instruct(*flags, *more)[0] == 0
-    found = read_metrics(trained).tasks["base"]
+    assert instruct(*FLAGS, *more)[0] == 0
+    found = read_metrics(evaluated).tasks["base"]
     assert list(found) == ["mood", "mood-short-sum-0shots"]
     result = found["mood-short-sum-0shots"].details
     assert (result.shots, result.rule, result.variant, result.floor) == (0, "sum", "short", None)
@@ -183,9 +207,8 @@ def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     assert not trained.manifest()["steps"]
 
 
-def test_what_an_earlier_version_measured_is_kept_unless_something_else_is_asked_for(trained, instruct):
-    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
-    assert instruct(*flags)[0] == 0
+def test_what_an_earlier_version_measured_is_kept_unless_something_else_is_asked_for(evaluated, instruct):
+    trained, flags = evaluated, FLAGS
     manifest = trained.manifest()
     for step in manifest["steps"].values():
         step["inputs"] = {key: step["inputs"][key] for key in ("weights", "dtype")} | {"task": "a hash"}
