@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 import sys
 from pathlib import Path
 
@@ -53,11 +54,14 @@ def run(name: str, folder: Path, *flags: str) -> str:
     return done.stdout
 
 
-def test_no_corpus_is_refused_in_one_line(tmp_path):
-    command = [sys.executable, ROOT / "recipes" / "small_model.py"]
-    done = forked.run(command, tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "instruct: no corpus; give --data.files FILE and --data.eval_files FILE\n"
+def test_no_corpus_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    recipe = str(ROOT / "recipes" / "small_model.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [recipe])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(recipe, run_name="__main__")
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "instruct: no corpus; give --data.files FILE and --data.eval_files FILE\n"
 
 
 @pytest.mark.slow

@@ -154,15 +154,20 @@ def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folde
     monkeypatch.chdir(tmp_path)
     row = {"instruction": "Say hello.", "input": "", "output": "Hello."}
     Path("my.jsonl").write_text(json.dumps(row) + "\n")
-    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl"]
-    code, stdout, stderr = instruct(*call, "--json")
+    code, stdout, stderr = instruct("preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--json")
     found = json.loads(stdout)
     assert code == 0, stderr
     assert found["counts"]["kept"] == 1
     assert [part["trained_on"] for part in found["rows"][0]["parts"]] == [False, True]
     assert "Hello." in found["rows"][0]["parts"][1]["text"]
     assert found["step"]["objective"] == "mle"
-    quiet = subprocess.run([sys.executable, "-m", "instruct", *call, "-q"], capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_quiet_preview_prints_one_line_and_no_library_another(tmp_path, tiny_model_folder):
+    (tmp_path / "my.jsonl").write_text('{"instruction": "Say hello.", "output": "Hello."}\n')
+    call = [sys.executable, "-m", "instruct", "preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "-q"]
+    quiet = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True)
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert quiet.stdout.startswith("one step (mle): loss ")
 

@@ -57,7 +57,8 @@ def run_config(url: str) -> dict:
     return {
         "extends": str(Path(__file__).parents[2] / "recipes" / "configs" / "demo.yaml"),
         "name": "chat",
-        "train": {"max_steps": 2, "learning_rate": 5e-3},  # enough for the two systems to answer differently
+        # Enough for the two systems to answer differently.
+        "train": {"max_steps": 2, "learning_rate": 5e-3, "per_device_train_batch_size": 2, "max_length": 128},
         "answers": {
             "eval_set": "starter_eval[:4],arena_hard[:20],mt_bench[:10]",
             "limit": None,
