@@ -114,7 +114,7 @@ def overhead(kind: str, batches: int, size: int, tokens: int, rounds: int, addre
 def memory_of_one(prompts: int, address: str | None) -> None:
     """A process that answers so many prompts, and prints its high-water mark in MiB and its seconds."""
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
-    from instruct.data.evaluation import EvalPrompt
+    from instruct.data.prompts import EvalPrompt
     from instruct.generation import batches
     from instruct.generation.answers import GenerationConfig, generate_answers
 

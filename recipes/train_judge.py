@@ -150,7 +150,7 @@ def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tupl
     Raises:
         InputError: fewer than five different instructions.
     """
-    instructions = list(dict.fromkeys((pair.instruction, pair.input) for pair in human.pairs))
+    instructions = list(dict.fromkeys(pair.prompt.whole for pair in human.pairs))
     if len(instructions) < 5:
         raise InputError(
             f"{human.path}: has {len(instructions)} different instructions; holding some out needs at least 5, or name "
@@ -158,7 +158,7 @@ def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tupl
         )
     order = np.random.default_rng(seed).permutation(len(instructions))
     out = {instructions[place] for place in order[: max(1, round(share * len(instructions)))]}
-    parts = ([p for p in human.pairs if ((p.instruction, p.input) in out) == held] for held in (False, True))
+    parts = ([p for p in human.pairs if (p.prompt.whole in out) == held] for held in (False, True))
     train, held_out = (replace(human, pairs=pairs) for pairs in parts)
     return train, held_out
 
@@ -262,10 +262,9 @@ def train_reward_model(
 
 def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
     """TRL's explicit-prompt preference row, in the chat form in which the judge is asked."""
-    row = {"instruction": pair.instruction, "input": pair.input}
-    first, second = AnswerChats().render_all(row, pair.first, pair.second)
+    first, second = AnswerChats().render_all(pair.prompt.row("", ""), pair.first, pair.second)
     better, worse = (first, second) if pair.label == "first" else (second, first)
-    return {"prompt": better[:1], "chosen": better[1:], "rejected": worse[1:]}  # type: ignore[dict-item]
+    return {"prompt": better[:-1], "chosen": better[-1:], "rejected": worse[-1:]}  # type: ignore[dict-item]
 
 
 def _write_card(folder: Path, fields: dict[str, object]) -> None:
@@ -278,13 +277,7 @@ def _write_card(folder: Path, fields: dict[str, object]) -> None:
 
 def _write_pairs(path: Path, pairs: Iterable[HumanPair]) -> Path:
     rows = [
-        {
-            "instruction": pair.instruction,
-            "input": pair.input,
-            "response1": pair.first,
-            "response2": pair.second,
-            "label": pair.label,
-        }
+        pair.prompt.row("", "") | {"response1": pair.first, "response2": pair.second, "label": pair.label}
         for pair in pairs
     ]
     write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -80,19 +80,18 @@ def read_features(engine: StatesEngine, pairs: Sequence[HumanPair]) -> LabeledFe
     """The features of all answers; each different answer to an instruction is computed once."""
     chats: list[Prompt] = []
     for pair in pairs:
-        row = {"instruction": pair.instruction, "input": pair.input}
-        chats += AnswerChats().render_all(row, pair.first, pair.second)
+        chats += AnswerChats().render_all(pair.prompt.row("", ""), pair.first, pair.second)
     places: dict[str, int] = {}
     where = [places.setdefault(repr(chat), len(places)) for chat in chats]
     once = dict(zip(where, chats, strict=True))
     features = engine.features([once[place] for place in range(len(once))])
-    groups: dict[tuple[str, str], int] = {}
+    groups: dict[str, int] = {}
     return LabeledFeatures(
         engine.reading.layers,
         features[where[::2]],
         features[where[1::2]],
         np.array([{"first": 1, "second": -1, "tie": 0}[pair.label] for pair in pairs]),
-        np.array([groups.setdefault((pair.instruction, pair.input), len(groups)) for pair in pairs]),
+        np.array([groups.setdefault(pair.prompt.whole, len(groups)) for pair in pairs]),
     )
 
 

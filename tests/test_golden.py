@@ -244,31 +244,38 @@ def test_a_store_of_version_2_is_read_and_nothing_is_asked_again(asked, tmp_path
             whole = [f"UPDATE completions SET text = CAST(X'{text}' AS TEXT) WHERE key = '{key}';" for key, text in cut]
             text = "\n".join([*db.iterdump(), *whole, "PRAGMA user_version = 2;"]) + "\n"
         dump.write_text(re.sub(r"'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ'", "'2026-01-01T00:00:00Z'", text))
-    run = make_run(tmp_path / "work", {name: answers(name, ASKED_ROWS) for name in ("ours", "theirs")})
+    # Judges were not shown inputs then: a store of today has other requests about that pair.
+    rows = [{name: value for name, value in row.items() if name != "input"} for row in ASKED_ROWS]
+    run = make_run(tmp_path / "work", {name: answers(name, rows) for name in ("ours", "theirs")})
     with contextlib.closing(sqlite3.connect(run / "judgments.sqlite")) as db:
         db.executescript(dump.read_text(encoding="utf-8"))
         paid = {key for (key,) in db.execute("SELECT key FROM completions")}
     # A figure that would be the same is not drawn again.
     shutil.copytree(asked[0] / "report" / "figures", run / "report" / "figures")
     judge_all(run, proxy=None)
+    pair = ASKED_ROWS.index(WITH_INPUT)
+    verdicts = [json.loads(line) for line in (GOLDEN / "store" / "judgments.jsonl").open(encoding="utf-8")]
+    of_input = {key for verdict in verdicts if verdict["pair"] == pair for key in verdict["key"].split()}
     for table, order in (("completions", "key"), ("judgments", JUDGED), ("spending", "key")):
         if UPDATE:
             continue
-        golden = GOLDEN / "store" / f"{table}.jsonl"
+        golden = (GOLDEN / "store" / f"{table}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         found = store_rows(run / "judgments.sqlite", table, order)
         if table != "judgments":
             # Replies on identical answers, which were still asked about then, stay in the store.
-            wanted = {json.loads(line)["key"] for line in golden.read_text(encoding="utf-8").splitlines()}
+            golden = [line for line in golden if json.loads(line)["key"] not in of_input]
+            wanted = {json.loads(line)["key"] for line in golden}
             rows = {line: json.loads(line)["key"] for line in found.splitlines(keepends=True)}
             assert table == "spending" or set(rows.values()) >= paid
-            found = "".join(line for line, key in rows.items() if key in wanted or key not in paid)
+            found = [line for line, key in rows.items() if key in wanted or key not in paid]
         else:
             # Verdicts of a judge that is no longer shipped stay too, as they were.
             lines = found.splitlines(keepends=True)
             gone = [line for line in lines if json.loads(line)["judge"] == "smollm2_demo"]
             assert len(gone) == 28
-            found = "".join(line for line in lines if line not in gone)
-        check_golden(golden, found)
+            golden, found = ([line for line in side if json.loads(line)["pair"] != pair] for side in (golden, lines))
+            found = [line for line in found if line not in gone]
+        assert found == golden
 
 
 @pytest.fixture(scope="module")

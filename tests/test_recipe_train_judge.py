@@ -166,7 +166,7 @@ def test_few_pairs_held_out_are_measured_and_not_in_the_card(work, tiny_model_fo
 def test_no_instruction_is_on_both_sides_of_the_split(work):
     human = load_human_set("mine.jsonl")
     train, held_out = split_by_instruction(human, 0)
-    assert not {pair.instruction for pair in train.pairs} & {pair.instruction for pair in held_out.pairs}
+    assert not {pair.prompt.whole for pair in train.pairs} & {pair.prompt.whole for pair in held_out.pairs}
     assert sorted(pair.index for pair in (*train.pairs, *held_out.pairs)) == list(range(40))
     assert split_by_instruction(human, 0) == (train, held_out)
     assert split_by_instruction(human, 1) != (train, held_out)

@@ -95,11 +95,11 @@ def unread_columns(fields: Mapping[str, Any], read: Collection[str]) -> list[str
     return [str(name) for name, value in fields.items() if name not in read and has_text(value)]
 
 
-def unread_note(rows_with: Mapping[str, int], rows: int) -> str:
+def unread_note(rows_with: Mapping[str, int], rows: int, unused: str = "is not trained on") -> str:
     """What the user has to know about columns that are not read; `rows_with`: the rows that have text in each."""
     listed = [f"{one_line(name, 40)} ({count / rows:.0%} of the rows)" for name, count in rows_with.items()]
     more = f" and {len(listed) - _MOST_COLUMNS} more" if len(listed) > _MOST_COLUMNS else ""
-    return f"columns with text that is not trained on: {', '.join(listed[:_MOST_COLUMNS])}{more}"
+    return f"columns with text that {unused}: {', '.join(listed[:_MOST_COLUMNS])}{more}"
 
 
 def has_text(value: Any) -> bool:
@@ -214,6 +214,17 @@ def _history(raw: RawRow) -> list[_Turn]:
         for role, content in zip(("user", "assistant"), pair, strict=True):
             turns.append(_Turn({"role": role, "content": content}, f"history[{index}]"))
     return turns
+
+
+def turns_before(raw: RawRow) -> list[Message]:
+    """The messages before the instruction: the row's system prompt, and its `earlier` messages or its `history`.
+
+    Raises:
+        InputError: one of them is malformed.
+    """
+    earlier = raw.fields.get("earlier") or []
+    turns = [*_system(raw), *_history(raw), *_turns(raw, "earlier", earlier, None)]
+    return [{"role": turn.message["role"], "content": turn.checked(raw)["content"]} for turn in turns]
 
 
 def _from_alpaca(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from instruct.generation.options import GenerationConfig
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 if TYPE_CHECKING:
-    from instruct.data.evaluation import EvalPrompt
+    from instruct.data.prompts import EvalPrompt
 
 
 def generate_answers(
@@ -92,8 +91,9 @@ def _next_turn(prompt: EvalPrompt, replies: Sequence[Reply]) -> EvalPrompt | Non
     texts = [reply.text for reply in replies if not isinstance(reply, Failure)]
     if len(prompt.later) < len(replies) or len(texts) < len(replies):
         return None
-    earlier = prompt.answered([*texts, ""], "")[-1]["earlier"]
-    return replace(prompt, instruction=prompt.later[len(replies) - 1], later=(), earlier=tuple(earlier))
+    for answer, asked in zip(texts, prompt.later, strict=False):
+        prompt = prompt.next_turn(answer, asked)
+    return prompt
 
 
 def answer_work(
@@ -104,19 +104,21 @@ def answer_work(
     numbers: Sequence[int] | None = None,
 ) -> AskedPrompts:
     """What a system is asked for its answers; `numbers` draw the samples, by default those of the prompts."""
-    from instruct.data.evaluation import eval_prompt
-
     temperatures = sampled_at(prompts, config)
     return AskedPrompts(
         what="answers",
-        prompts=[eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
+        prompts=[prompt.render(template) for prompt in prompts],
         places=[
             f"{prompt.dataset}: prompt {number} ({one_line(prompt.instruction, 60)!r})"
             for number, prompt in enumerate(prompts, start=1)
         ],
         seeds=[prompt_seed(config.seed, number) for number in (range(len(prompts)) if numbers is None else numbers)],
         identities=[
-            [prompt.dataset, prompt.instruction, *filter(None, [prompt.earlier, temperature])]
+            [
+                prompt.dataset,
+                prompt.instruction,
+                *filter(None, [prompt.earlier, temperature, prompt.input, prompt.system and [prompt.system]]),
+            ]
             for prompt, temperature in zip(prompts, temperatures, strict=True)
         ],
         identity=[template, *filter(None, [rendering.identity()])],

@@ -11,7 +11,8 @@ from typing import Any
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say
-from instruct.data.evaluation import AnswerForm, answers_name, answers_of, identity, load_answers
+from instruct.data.evaluation import AnswerForm, answers_name, answers_of, load_answers
+from instruct.data.prompts import identity, say_unread
 from instruct.data.sources import RawRow
 from instruct.judging.comparison import FILES
 from instruct.judging.presentations import Answers, joined
@@ -91,9 +92,12 @@ def _sides(systems: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]
         form.rows_of(path) if path else _rows(label, answers)
         for path, (label, answers) in zip(paths, systems.items(), strict=True)
     ]
+    renamed = form.renamed(raw)
+    for rows in renamed:
+        say_unread(rows, form.prompt, form.response)
     return [
         _Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label))
-        for path, label, rows in zip(paths, systems, form.renamed(raw), strict=True)
+        for path, label, rows in zip(paths, systems, renamed, strict=True)
     ]
 
 
@@ -146,4 +150,6 @@ def _check_prompts(sides: Sequence[_Side], names: Sequence[str]) -> None:
         for other in others:
             joined(first, other)
     except InputError as error:
+        if len({frozenset(map(identity, side.rows)) for side in sides}) == 1:
+            raise
         raise InputError(f"{error}, or compare on those that all have: --common-prompts") from None

@@ -148,7 +148,7 @@ class PromptFor(_Section):
 
     file: str
     datasets: list[str] = []
-    fields: list[Literal["reference", "earlier", "rubric", "criteria", "checklist"]] = []
+    fields: list[Literal["input", "system", "reference", "earlier", "rubric", "criteria", "checklist"]] = []
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether it is the prompt for a row."""
@@ -163,9 +163,9 @@ class JudgeCard(_Section):
         annotator: an annotator of the alpaca-eval package, whose prompt is read from the package; and whose parser, but
             for a verdict of `words`.
         prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
-            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). {rubric},
-            {criteria} and {checklist} are the row's. A reward model (`protocol: reward`) has no prompt: it scores each
-            answer in its own chat template.
+            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). {system},
+            {rubric}, {criteria} and {checklist} are the row's. A reward model (`protocol: reward`) has no prompt: it
+            scores each answer in its own chat template.
         head: a file next to the card, written by recipes/train_judge.py: a small head that makes a score (`protocol:
             reward`) of the states of `model`, a language model.
         trained_on: a file next to the card with a hash of each pair that the judge was trained on, written by

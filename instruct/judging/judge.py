@@ -176,6 +176,8 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
     _check_options(run, judge, mode)
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
+        for note in dict.fromkeys(note for plan in plans for note in plan.notes):
+            warn(note)
         _check_before_asking(run, judge, plans, engine, mode)
         unanswered = None
         for task, plan in zip(tasks, plans, strict=True):

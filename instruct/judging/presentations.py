@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
-from instruct.data.evaluation import GUIDES, identity
+from instruct.data.prompts import GUIDES, identity, missing_prompts, request_of
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import chat_turns
@@ -29,9 +30,8 @@ class Answers:
     """A system's answers in AlpacaEval's model_outputs form.
 
     A row's `failed`, if it has one, says why the prompt got no answer. Its `id`, if it has one, identifies the pair
-    instead of the instruction: sets with human labels show one instruction with several answers. `input` is the
-    instruction's context, for judges that show it separately; `earlier` are the messages before the instruction,
-    `reference` the right answers of each turn, and `GUIDES` what else judges may be shown.
+    instead of the request: sets with human labels show one instruction with several answers. The other fields are those
+    of `EvalPrompt.row`.
     """
 
     name: str
@@ -63,12 +63,14 @@ class Presentation:
 class Plan:
     """A comparison before it is judged: what to ask about, and what is decided without asking.
 
-    `decided`: identical answers are ties; a pair without an answer on one side is failed, with the reason.
+    `decided`: identical answers are ties; a pair without an answer on one side is failed, with the reason. `notes`:
+    what the rows have and the judge is not shown.
     """
 
     comparison: ComparisonKey
     presentations: list[Presentation]
     decided: list[Judgment]
+    notes: list[str] = field(default_factory=list)
 
     def identities(self) -> list[str]:
         """What identifies the pairs, each once."""
@@ -120,7 +122,10 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     card = judge.card
     template = AnswerChats() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
+    hidden: Counter[str] = Counter()
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
+        prompt_row = ours | {name: theirs[name] for name in _BESIDE if name in theirs and not ours.get(name)}
+        hidden.update(template.hidden(prompt_row))
         lacking = [
             f"no answer of {side.name}: {row['failed']}"
             for side, row in ((candidate, ours), (baseline, theirs))
@@ -141,15 +146,18 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             elif texts[0] == texts[1] and earlier[0] == earlier[1]:
                 plan.decided.append(replace(about, verdict="tie", reason=IDENTICAL))
             else:
-                row = ours | ({"conversations": earlier} if any(earlier) else {})
+                row = prompt_row | ({"conversations": earlier} if any(earlier) else {})
                 prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
                 requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
                 plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), texts, requests))
+    if hidden:
+        parts = ", ".join(f"{name} ({count} of {counted(pair + 1, 'pair')})" for name, count in hidden.items())
+        plan.notes.append(f"judge {card.name} is not shown what the rows have as {parts}")
     if judge.options.stop_when:
-        if any(row.get("earlier") for row in candidate.rows):
+        if any(row.get("earlier") or row.get("cluster") for row in candidate.rows):
             raise InputError(
                 f"--stop-when {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
-                "conversations, which are not independent; judge all of them, without --stop-when"
+                "conversations or rows of clusters, which are not independent; judge all of them, without --stop-when"
             )
         place = {pair: number for number, pair in enumerate(random_order(plan.identities()))}
         plan.presentations.sort(key=lambda shown: (place[shown.about.instruction], shown.about.position))
@@ -157,10 +165,10 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
 
 
 def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The candidate's and the baseline's rows, joined on exactly equal instructions.
+    """The candidate's and the baseline's rows, joined on exactly equal requests, or on their ids.
 
     Raises:
-        InputError: a prompt that only one side has; none is dropped.
+        InputError: a prompt that only one side has, as none is dropped; one of which the two rows say different things.
     """
     theirs = {identity(row): row for row in baseline.rows}
     ours = {identity(row) for row in candidate.rows}
@@ -169,11 +177,28 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
         (candidate.name, [i for i in theirs if i not in ours]),
     ):
         if missing:
-            raise InputError(
-                f"answers {name}: {counted(len(missing), 'prompt')} of the other side missing, first "
-                f"{one_line(missing[0], 60)!r}; answer the same prompts with both"
-            )
-    return [(row, theirs[identity(row)]) for row in candidate.rows]
+            has = theirs if name == baseline.name else ours
+            raise InputError(f"answers {name}: {missing_prompts(missing, has)}; answer the same prompts with both")
+    pairs = [(row, theirs[identity(row)]) for row in candidate.rows]
+    for pair in pairs:
+        for name, (one, other) in zip(_ASKED, zip(*map(_asked, pair), strict=True), strict=True):
+            if one and other and one != other:
+                raise InputError(
+                    f"answers {candidate.name} and {baseline.name}: the {name} of {one_line(identity(pair[0]), 60)!r} "
+                    "is not the same in both; answer the same prompts with both"
+                )
+    return pairs
+
+
+# What else a judge may be shown of a prompt than its request and the turns before it.
+_BESIDE = ("system", "earlier", "reference", *GUIDES)
+_ASKED = ("instruction", "system", "reference", *GUIDES, "earlier")
+
+
+def _asked(row: Mapping[str, Any]) -> list[Any]:
+    """What a row says about its prompt, in the order of _ASKED; of the turns before it, those of the user."""
+    questions = [turn["content"] for turn in row.get("earlier") or () if turn["role"] == "user"]
+    return [request_of(row), *map(row.get, _ASKED[1:-1]), questions]
 
 
 def _prompts(
@@ -226,15 +251,19 @@ _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
 
 
 class AnswerChats:
-    """The prompts of a reward model: a chat with the instruction and an answer, for each answer."""
+    """The prompts of a reward model: a chat with the system prompt, the request and an answer, for each answer."""
+
+    def hidden(self, row: Mapping[str, Any]) -> list[str]:
+        """What a row has and the chats do not show."""
+        return [name for name in ("reference", *GUIDES) if row.get(name)]
 
     def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
         """The chat for each of two answers. A row's `input` follows the instruction and a blank line."""
-        context = str(row.get("input") or "")
-        instruction = f"{row['instruction']}\n\n{context}" if context else row["instruction"]
+        system = [{"role": "system", "content": row["system"]}] if row.get("system") else []
+        asked = {"role": "user", "content": request_of(row)}
         return tuple(
-            [*earlier, {"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
-            for earlier, answer in zip(row.get("conversations", ([], [])), (first, second), strict=True)
+            [*system, *earlier, asked, {"role": "assistant", "content": answer}]
+            for earlier, answer in zip(_conversations(row), (first, second), strict=True)
         )
 
 
@@ -247,9 +276,12 @@ class PromptTemplate:
 
     def __init__(self, card: JudgeCard) -> None:
         self._card = card
-        self._names = _NAMES if card.protocol == "pairwise" else _SINGLE_NAMES
-        shown = ["first", "second"] if card.protocol == "pairwise" else []
-        known = ["instruction", "input", *GUIDES, *shown, *self._names]
+        pairwise = card.protocol == "pairwise"
+        self._names = _NAMES if pairwise else _SINGLE_NAMES
+        self._answers = {"first", "second"} if pairwise else {"first"}
+        self._turn_answers = {"answer_a", "answer_b"} if pairwise else {"answer"}
+        shown = ["first", "second"] if pairwise else []
+        known = ["instruction", "input", "system", "reference", *GUIDES, *shown, *self._names]
         self._placeholder = re.compile(r"\{(" + "|".join([*known, _TURNS]) + r")\}")
         self._texts = {which: self._read(which) for which in (False, *([True] if card.prompt_with_input else []))}
         self._further = [(prompt, self._read(prompt)) for prompt in card.prompts]
@@ -262,21 +294,46 @@ class PromptTemplate:
         """
         first, second = self._cleaned(first), self._cleaned(second)
         if self._card.protocol == "single":
-            conversations = row.get("conversations", ([], []))
             return tuple(
                 self._rendered(row | {"conversations": [earlier]}, {"first": answer})
-                for earlier, answer in zip(conversations, (first, second), strict=True)
+                for earlier, answer in zip(_conversations(row), (first, second), strict=True)
             )
         return (self._rendered(row, {"first": first, "second": second}),)
 
+    def hidden(self, row: Mapping[str, Any]) -> list[str]:
+        """What a row has and its prompt does not show.
+
+        Raises:
+            InputError: the prompt does not show the answer of this turn.
+        """
+        used = self._used(self._text_for(row))
+        turns = 1 + len(row.get("earlier") or ()) // 2
+        if not (self._answers <= used or {f"{name}_{turns}" for name in self._turn_answers} <= used):
+            raise InputError(
+                f"judge {self._card.name}: {one_line(row['instruction'], 60)!r} is turn {turns} of a conversation, and "
+                "its prompt shows fewer; give the card a prompt for such rows, under `prompts`"
+            )
+        shows = {name: {name} for name in ("system", "reference", *GUIDES)}
+        if "reference" not in used:
+            shows["reference"] = {f"ref_answer_{number + 1}" for number in range(len(row.get("reference") or ()))}
+        before = {"question", *self._turn_answers}
+        shows["earlier"] = {f"{name}_{number}" for number in range(1, turns) for name in before}
+        return [name for name in _BESIDE if row.get(name) and not shows[name] <= used]
+
+    def _text_for(self, row: Mapping[str, Any]) -> str:
+        """The prompt for a row."""
+        text = self._texts.get(bool(row.get("input")), self._texts[False])
+        return next((further for prompt, further in self._further if prompt.fits(row)), text)
+
+    def _used(self, text: str) -> set[str]:
+        return {self._names.get(name, name) for name in self._placeholder.findall(text)}
+
     def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> Prompt:
-        context = str(row.get("input") or "")
-        text = self._texts.get(bool(context), self._texts[False])
-        text = next((further for prompt, further in self._further if prompt.fits(row)), text)
-        values = {"instruction": row["instruction"], "input": context, **answers, **_turn_values(row, answers)}
-        values |= {name: row[name] for name in GUIDES if row.get(name)}
-        if context and "{input}" not in text:
-            values["instruction"] += "\n\n" + context
+        text = self._text_for(row)
+        values = {name: row[name] for name in ("input", "system", *GUIDES) if row.get(name)}
+        values |= {"instruction": request_of(row), **answers, **_turn_values(row, answers)}
+        if "input" in self._used(text):
+            values = {"input": ""} | values | {"instruction": row["instruction"]}
 
         def substituted(part: str) -> str:
             try:
@@ -300,7 +357,7 @@ class PromptTemplate:
 
     def _read(self, which: bool | PromptFor) -> str:
         text = self._card.prompt_text(which)
-        placeholders = {self._names.get(name, name) for name in self._placeholder.findall(text)}
+        placeholders = self._used(text)
         needed = () if isinstance(which, PromptFor) and "earlier" in which.fields else _NEEDED[self._card.protocol]
         lacking = [name for name in needed if self._names.get(name, name) not in placeholders]
         if lacking:
@@ -318,13 +375,20 @@ class PromptTemplate:
         return answer.strip()
 
 
+def _conversations(row: Mapping[str, Any]) -> Sequence[Sequence[Message]]:
+    """The turns before each answer in the order shown, which may have been answered by each system itself."""
+    return row.get("conversations") or [row.get("earlier") or []] * 2
+
+
 def _turn_values(row: dict[str, Any], answers: dict[str, str]) -> dict[str, str]:
     """The values of the placeholders in _TURNS."""
-    values = {f"ref_answer_{number}": text for number, text in enumerate(row.get("reference") or [], start=1)}
+    references = row.get("reference") or []
+    values = {f"ref_answer_{number}": text for number, text in enumerate(references, start=1)}
+    if references:  # of this turn, where each turn has one
+        values["reference"] = "\n\n".join(references[len(_conversations(row)[0]) // 2 :] or references[-1:])
     sides = ("_a", "_b") if len(answers) == 2 else ("",)
-    conversations = row.get("conversations", ([], []))
-    for side, answer, earlier in zip(sides, answers.values(), conversations, strict=False):
-        turns = [*earlier, {"role": "user", "content": row["instruction"]}, {"role": "assistant", "content": answer}]
+    for side, answer, earlier in zip(sides, answers.values(), _conversations(row), strict=False):
+        turns = [*earlier, {"role": "user", "content": request_of(row)}, {"role": "assistant", "content": answer}]
         for number, (asked, told) in enumerate(zip(turns[::2], turns[1::2], strict=True), start=1):
             values |= {f"question_{number}": asked["content"], f"answer{side}_{number}": told["content"]}
     return values

@@ -123,7 +123,7 @@ def judge_plan(
         trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
-        notes=[*engine.notes, *work.changes()],
+        notes=[*plan.notes, *engine.notes, *work.changes()],
         verdicts=dict(Counter(judgment.verdict for judgment in judged)),
         sha256=verdicts_sha256(judged),
         unanswered=unanswered,

@@ -18,8 +18,8 @@ from instruct.base.models import compute_dtype, model_path
 from instruct.base.options import Options
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, make_config
-from instruct.data.evaluation import eval_prompt
 from instruct.data.options import DataOptions, template_of
+from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
@@ -174,7 +174,7 @@ def _write_rows(config: ExperimentConfig, options: BenchOptions, folder: Path) -
     begin = tokenizer.bos_token if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id] else None
     lines = []
     for pair in sets["test"]:
-        prompt = eval_prompt(pair["instruction"], template_of(config.data))
+        prompt = EvalPrompt(pair["instruction"], "").render(template_of(config.data))
         text = prompt if isinstance(prompt, str) else rendering.render(tokenizer, prompt, prompt=True)
         # The tokenizer writes its beginning-of-sequence token itself.
         lines.append({"prefix": text.removeprefix(begin or ""), "reference": pair["output"]})

@@ -23,10 +23,11 @@ from instruct.base.options import Affects, affected_steps
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
-from instruct.data.evaluation import EvalSet, load_answers
+from instruct.data.evaluation import EvalSet, answers_of, load_answers
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
 from instruct.data.prefixes import PrefixSet
+from instruct.data.sources import RawRow
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
 from instruct.generation.batches import local_kind
@@ -307,8 +308,9 @@ def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Pa
     for name in files:
         rows = load_answers(name)
         if prompts and len(files) == 1:
-            asked = [{"instruction": prompt.instruction} for prompt in prompts.prompts]
-            joined(Answers(name, rows), Answers(f"of {prompts.name}", asked))
+            asked = [row for prompt in prompts.prompts for row in prompt.answered([""] * (1 + len(prompt.later)), "")]
+            raw = [RawRow(prompts.name, number, row) for number, row in enumerate(asked, start=1)]
+            joined(Answers(name, rows), Answers(f"of {prompts.name}", answers_of(raw, "")))
     kept = (folder / "outputs" / "baseline.json").is_file()
     if "baseline" in pair and prompts and prompts.baseline is None and not kept:
         raise InputError(

@@ -11,7 +11,7 @@ from typing import Any
 from instruct.analysis.claims import LEAST_SEEDS, finding_of, holm
 from instruct.analysis.measured_results import JUDGED, Bench, BenchDifference, BenchSystem
 from instruct.analysis.seeds import score_difference
-from instruct.data.evaluation import identity
+from instruct.data.prompts import identity
 from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
 from instruct.reporting.model import ReportData

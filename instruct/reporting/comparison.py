@@ -21,7 +21,7 @@ from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import style_control, style_counts, style_features
 from instruct.base.errors import counted
-from instruct.data.evaluation import turn_of
+from instruct.data.prompts import turn_of
 from instruct.judging.store import Judgment
 from instruct.reporting import model
 from instruct.reporting.cautions import identical_warnings

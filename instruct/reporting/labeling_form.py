@@ -9,7 +9,7 @@ from typing import Any
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.data.evaluation import identity
+from instruct.data.prompts import identity, request_of
 from instruct.judging.judge import read_answers
 from instruct.judging.presentations import joined
 from instruct.reporting.render.html import escaped_json, render
@@ -46,7 +46,7 @@ def _pair(ours: dict[str, Any], theirs: dict[str, Any], seed: int) -> dict[str, 
     answers = [ours["output"], theirs["output"]]
     return {
         "id": identity(ours),
-        "prompt": ours["instruction"] + (f"\n\n{ours['input']}" if ours.get("input") else ""),
+        "prompt": request_of(ours),
         "left": "baseline" if swapped else "candidate",
         "answers": answers[::-1] if swapped else answers,
         "identical": answers[0] == answers[1],

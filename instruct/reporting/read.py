@@ -15,7 +15,8 @@ from instruct.analysis.results import JudgeNoise
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import conversations, identity, load_answers, of_sets
+from instruct.data.evaluation import load_answers, of_sets
+from instruct.data.prompts import conversations, identity
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words

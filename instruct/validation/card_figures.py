@@ -128,7 +128,8 @@ def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> Non
 
 def pair_hash(pair: HumanPair) -> str:
     """16 digits that are the same in every file, in both orders and for every label of a pair."""
-    texts = [pair.instruction.strip(), pair.input.strip(), *sorted((pair.first.strip(), pair.second.strip()))]
+    asked = [pair.prompt.instruction.strip(), pair.prompt.input.strip()]
+    texts = [*asked, *sorted((pair.first.strip(), pair.second.strip()))]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
 
 

@@ -20,6 +20,8 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import cache_folder, sha256_of, write_atomically
 from instruct.base.options import Options
 from instruct.base.output import warn
+from instruct.data.formats import Message
+from instruct.data.prompts import EvalPrompt, read_prompt
 from instruct.data.sources import RawRow, read_file
 
 Label = Literal["first", "second", "tie"]
@@ -39,17 +41,17 @@ class HumanPair:
     """Two answers to one instruction and each annotator's label: `first`, `second` or `tie`.
 
     `index` is the pair's position in its set, from 0. `preference`, if a judge made the label: from 1 (the first
-    answer) to 2 (the second).
+    answer) to 2 (the second). `earlier` are the turns before the second answer, where they are not the prompt's.
     """
 
     index: int
-    instruction: str
-    input: str
+    prompt: EvalPrompt
     first: str
     second: str
     labels: tuple[str, ...]
     group: str | None = None
     preference: float | None = None
+    earlier: tuple[Message, ...] | None = None
 
     @property
     def label(self) -> str:
@@ -89,7 +91,7 @@ class Columns(Options):
     """The columns that make a pair; with several `files`, NAME.COLUMN, or NAME alone for a text file.
 
     `label`: one column, or one for each annotator. `input` is the instruction's context, for judges that show it
-    separately.
+    separately. What else a judge may be shown of the prompt is read from columns of its own names (`read_prompt`).
     """
 
     instruction: str
@@ -367,10 +369,12 @@ def _present(row: RawRow) -> str:
 
 
 def _pair(index: int, row: RawRow, columns: Columns, words: Mapping[str, str], by_card: bool = False) -> HumanPair:
+    asked = {"instruction": _text(row, columns.instruction), "input": ""}
+    if columns.input and row.fields.get(columns.input) is not None:
+        asked["input"] = _text(row, columns.input)
     return HumanPair(
         index=index,
-        instruction=_text(row, columns.instruction),
-        input=_text(row, columns.input) if columns.input and row.fields.get(columns.input) is not None else "",
+        prompt=read_prompt(replace(row, fields=row.fields | asked), ""),
         first=_text(row, columns.first),
         second=_text(row, columns.second),
         labels=tuple(_label(row, name, words, by_card) for name in columns.labels),

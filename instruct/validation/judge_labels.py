@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
-from instruct.data.evaluation import identity
-from instruct.data.sources import read_file
+from instruct.data.prompts import identity, read_prompt
+from instruct.data.sources import RawRow, read_file
 from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
 from instruct.judging.interchange.exchange import answers_in
 from instruct.judging.interchange.json_lines import read_labels
@@ -60,12 +60,14 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
                     f"{run.labels}: the run has no answer of {one_line(missing, 60)} to {one_line(pair, 60)!r}; remove "
                     "the label"
                 )
-            texts = ours[pair]["instruction"], ours[pair].get("input") or ""
+            rows = (theirs[pair] | ours[pair], theirs[pair])
+            prompt, other = (read_prompt(RawRow(str(run.labels), len(pairs) + 1, row), "") for row in rows)
             answers = ours[pair]["output"], theirs[pair]["output"]
             group = f"{candidate} against {baseline}"
             preference = None if labels.by == "people" else 2 - score
-            pairs.append(HumanPair(len(pairs), *texts, *answers, (_label(score),), group, preference))
-    content = json.dumps([vars(pair) for pair in pairs])
+            label = (_label(score),)
+            pairs.append(HumanPair(len(pairs), prompt, *answers, label, group, preference, other.earlier))
+    content = json.dumps([asdict(pair) for pair in pairs])
     digest = hashlib.sha256(content.encode()).hexdigest()
     name = f"{run.folder.resolve().name}-labels"
     return HumanSet(name, pairs, (labels.by,), run.labels, digest, labels_by=labels.by)
@@ -130,5 +132,5 @@ def _pairs(file: AnnotationFile) -> list[HumanPair]:
         if row.preference is not None:
             answers, label = (row.output_1, row.output_2), _label(2 - row.preference)
             group = file.comparison.candidate
-            pairs.append(HumanPair(0, row.instruction, "", *answers, (label,), group, row.preference))
+            pairs.append(HumanPair(0, row.prompt, *answers, (label,), group, row.preference))
     return pairs

@@ -212,9 +212,8 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
     matches: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
     for turned in (False, True):
         for pair in pairs:
-            question = f"{pair.instruction}\n\n{pair.input}" if pair.input else pair.instruction
             outputs = (pair.second, pair.first) if turned else (pair.first, pair.second)
-            matches.setdefault((question, *outputs), []).append((pair.index, turned))
+            matches.setdefault((pair.prompt.request, *outputs), []).append((pair.index, turned))
     verdicts: dict[int, str] = {}
     for row in rows:
         texts = [row.fields.get(field) for field in ("instruction", "output_1", "output_2")]

@@ -275,14 +275,11 @@ def _answers(human: HumanSet, side: str) -> Answers:
     return Answers(
         side,
         [
-            {
-                "id": str(pair.index),
-                "instruction": pair.instruction,
-                "input": pair.input,
-                "output": pair.first if side == "first" else pair.second,
-                "dataset": pair.group or human.name,
-                "generator": side,
-            }
+            replace(
+                pair.prompt,
+                dataset=pair.group or human.name,
+                earlier=pair.prompt.earlier if side == "first" or pair.earlier is None else pair.earlier,
+            ).row(pair.first if side == "first" else pair.second, side, id=str(pair.index))
             for pair in human.pairs
         ],
     )

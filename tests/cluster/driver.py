@@ -11,7 +11,7 @@ import ray
 from ray import cloudpickle
 
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation import batches
 from instruct.generation.answers import GenerationConfig, generate_answers

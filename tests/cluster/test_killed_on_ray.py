@@ -14,7 +14,7 @@ from nodes import asked, driven, is_gone, two_nodes, wait
 
 from instruct.base.errors import InstructError
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
 

@@ -10,7 +10,7 @@ import pytest
 from nodes import asked, is_gone, wait
 
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
 

@@ -11,7 +11,9 @@ import yaml
 
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
-from instruct.data.evaluation import eval_prompt, load_answers, load_eval_set, load_eval_sets, of_sets, turns_of
+from instruct.data.evaluation import load_answers, load_eval_set, load_eval_sets, of_sets, turns_of
+from instruct.data.formats import alpaca_prompt
+from instruct.data.prompts import EvalPrompt
 from instruct.data.sources import read_file
 
 
@@ -123,5 +125,6 @@ def test_several_sets_are_answered_as_one(shared_data, card):
 
 def test_a_later_turn_is_asked_after_the_conversation():
     earlier = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
-    assert eval_prompt("Q2", "chat", earlier) == [*earlier, {"role": "user", "content": "Q2"}]
-    assert eval_prompt("Q2", "alpaca", earlier) == f"{eval_prompt('Q1', 'alpaca')}A1\n\n{eval_prompt('Q2', 'alpaca')}"
+    prompt = EvalPrompt("Q2", "", earlier=tuple(earlier))
+    assert prompt.render("chat") == [*earlier, {"role": "user", "content": "Q2"}]
+    assert prompt.render("alpaca") == f"{alpaca_prompt('Q1')}A1\n\n{alpaca_prompt('Q2')}"

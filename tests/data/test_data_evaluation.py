@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.data.evaluation import EvalPrompt, conversations, eval_prompt, load_answers, load_eval_set
+from instruct.data.evaluation import load_answers, load_eval_set
 from instruct.data.formats import alpaca_prompt
+from instruct.data.prompts import EvalPrompt, conversations
 
 Write = Callable[[str, Any], str]
 
@@ -129,8 +130,8 @@ def test_a_training_card_is_refused_as_an_evaluation_set() -> None:
 
 
 def test_an_evaluation_prompt_is_rendered_like_a_training_row() -> None:
-    assert eval_prompt("Go.", "alpaca") == alpaca_prompt("Go.")
-    assert eval_prompt("Go.", "chat") == [{"role": "user", "content": "Go."}]
+    assert EvalPrompt("Go.", "").render("alpaca") == alpaca_prompt("Go.")
+    assert EvalPrompt("Go.", "").render("chat") == [{"role": "user", "content": "Go."}]
 
 
 def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_before_them() -> None:
@@ -140,12 +141,15 @@ def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_befor
     plain = [row("a?"), row("b?"), row("more?", earlier=earlier), row("b? more", earlier=[{"content": "c?"}])]
     assert conversations(plain) == {"a?": "a?", "more?": "a?", "b? more": "c?", "c?": "c?"}
     assert conversations([row("a?"), row("b?")]) == {}
+    clustered = [*(row | {"cluster": "c"} for row in turns), row("a?", cluster="c"), row("b?"), {"instruction": "a?"}]
+    both = {"81, turn 1": "cluster c", "81, turn 2": "cluster c", "a?": "cluster c"}
+    assert conversations([*clustered, {"instruction": "81, turn 2"}]) == both
 
 
 def test_what_a_judge_is_shown_of_a_row_and_its_temperature_reach_the_answers(write, tmp_path):
     rows = [
         row("a?", rubric="Score 1: wrong.", checklist=["says hi", "is short"]),
-        row("b?", criteria={"not": "a text"}, dataset="writing"),
+        row("b?", dataset="writing"),
     ]
     write("prompts.jsonl", rows)
     card = tmp_path / "mine.yaml"

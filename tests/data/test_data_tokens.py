@@ -14,8 +14,8 @@ from row_sets import row_set
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.base.errors import InputError
-from instruct.data.evaluation import eval_prompt
 from instruct.data.formats import to_row
+from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
 from instruct.data.templates import Rendering
@@ -72,10 +72,10 @@ def test_the_mask_covers_only_the_answer_and_its_end_token(
 @settings(deadline=None)
 @given(instruction=TEXT)
 def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer: Any, instruction: str) -> None:
-    chat = eval_prompt(instruction, "chat")
+    chat = EvalPrompt(instruction, "").render("chat")
     own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert prompt_token_ids(smollm2_tokenizer, chat) == own
-    plain = eval_prompt(instruction, "alpaca")
+    plain = EvalPrompt(instruction, "").render("alpaca")
     assert prompt_token_ids(smollm2_tokenizer, plain) == smollm2_tokenizer(plain)["input_ids"]
 
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
-from instruct.data.evaluation import eval_prompt
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import LocalEngine, stop_token_ids
 from instruct.engines.transformers import TransformersEngine
@@ -45,7 +45,7 @@ def test_generation_stops_at_the_end_token_of_training(
     tokenizer = AutoTokenizer.from_pretrained(folder)
     stops = stop_token_ids(tokenizer, str(folder))
     completion: Any = "Yes." if template == "alpaca" else [{"role": "assistant", "content": "Yes."}]
-    row = encode_row(tokenizer, {"prompt": eval_prompt("Is it?", template), "completion": completion}, None)
+    row = encode_row(tokenizer, {"prompt": EvalPrompt("Is it?", "").render(template), "completion": completion}, None)
     assert row.input_ids[-1] in stops
     assert not set(row.input_ids[row.length - row.completion_length : -1]) & set(stops)
 

@@ -19,7 +19,7 @@ def answer_command() -> Callable[..., list[str]]:
     ) -> list[str]:
         code = f"""
 from pathlib import Path, PosixPath
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.base.models import ModelOptions
 config = GenerationConfig(**{config.model_dump()!r})

@@ -16,7 +16,8 @@ import stored
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.evaluation import load_answers
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.generation.written import ReplyStats
 
@@ -58,7 +59,7 @@ def test_a_finished_call_starts_nothing_and_restores_a_lost_file(tiny_model: Pat
     code = f"""
 import sys
 from pathlib import Path
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.base.models import ModelOptions
 stats = generate_answers(ModelOptions(name={str(tiny_model)!r}), {{"base": None}}, {PROMPTS!r}, "alpaca",

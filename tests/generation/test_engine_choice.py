@@ -9,7 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import answer_work, generate_answers, prompt_seed
 from instruct.generation.batches import fingerprint, local_kind
 from instruct.generation.options import GenerationConfig

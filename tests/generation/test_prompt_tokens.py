@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt, eval_prompt
 from instruct.data.formats import to_row
+from instruct.data.prompts import EvalPrompt
 from instruct.data.sources import RawRow
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
@@ -85,5 +85,5 @@ def test_engines_receive_the_prompts_of_training(
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 def test_any_instruction_has_one_alpaca_prompt(tokenizer: Any, instruction: str) -> None:
-    (sent,) = token_ids(tokenizer, [eval_prompt(instruction, "alpaca")])
+    (sent,) = token_ids(tokenizer, [EvalPrompt(instruction, "").render("alpaca")])
     assert list(sent) == trained_prompt(tokenizer, instruction, "alpaca")

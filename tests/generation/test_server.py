@@ -13,9 +13,10 @@ from instruct.base.errors import InputError, InstructError, StoppedError
 from instruct.base.models import ModelOptions
 from instruct.base.options import same_inputs
 from instruct.data.cards import Cut
-from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.evaluation import load_answers
 from instruct.data.formats import alpaca_prompt
 from instruct.data.prefixes import Prefix, PrefixSet
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.server import ATTEMPTS
 from instruct.generation.answers import generate_answers
 from instruct.generation.continuations import continue_texts

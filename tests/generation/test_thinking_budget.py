@@ -16,7 +16,7 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.base.thinking import MARKS_ROOM, ThinkingBudget
-from instruct.data.evaluation import EvalPrompt
+from instruct.data.prompts import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.server_replies import ErrorStatus, Refused, read_refusal, read_reply
 from instruct.generation.answers import generate_answers

@@ -9,7 +9,8 @@ import stored
 
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
-from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.evaluation import load_answers
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import (
     NOT_ASKED,
     GenerationConfig,

@@ -12,7 +12,8 @@ import pytest
 import stored
 
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.evaluation import load_answers
+from instruct.data.prompts import EvalPrompt
 from instruct.data.templates import Rendering
 from instruct.engines import vllm
 from instruct.engines.vllm import VLLMClient

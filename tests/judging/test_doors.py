@@ -202,12 +202,12 @@ def test_two_files_of_answers_with_one_name_are_refused(tmp_path, instruct):
     assert not run.store.exists()
 
 
-@pytest.mark.parametrize("name", ["meta-llama/Llama-3-8B", "九" * 90, "x" * 300, "a\nb", ".hidden"])
+@pytest.mark.parametrize("name", ["九" * 90, "x" * 300, "a\nb", ".hidden"])
 def test_a_generator_that_cannot_name_a_file_is_refused_by_the_way_to_rename_it(instruct, refused, name):
     given = annotations([annotation(0, generator_2=name)])
     for call in (("report", "--annotations", given), ("import", given)):
         error = refused(*call, "--output", "run")
-        assert "cannot be the name of a file of answers; give the system another name with `instruct import … " in error
+        assert "cannot be the name of a file of answers; rename the system with `instruct import … " in error
         assert "--candidate NAME" in error
     assert instruct("import", given, "--output", "run", "--candidate", "llama")[0] == 0
 

@@ -119,4 +119,4 @@ def test_turns_of_conversations_are_not_stopped_early(run: RunDirectory, instruc
         path.write_text(json.dumps([row | {"earlier": earlier} for row in rows]), encoding="utf-8")
     code, _, err = instruct(*CALL, "--base-url", "http://127.0.0.1:9/v1", "--stop-when", "decided")
     assert code == 2
-    assert "turns of conversations, which are not independent; judge all of them, without --stop-when" in err
+    assert "turns of conversations or rows of clusters, which are not independent; judge all of them" in err

@@ -61,8 +61,8 @@ def test_answers_that_differ_from_the_judged_ones_are_refused(instruct, files):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["p 0", "p 1"], "1 prompt of the other file missing, first 'p 2'"),
-        (["p 0", "p 1", "p 2", "p 3"], "1 prompt of the other file missing, first 'p 3'"),
+        (["p 0", "p 1"], "1 prompt of the other side missing, first 'p 2'"),
+        (["p 0", "p 1", "p 2", "p 3"], "1 prompt of the other side missing, first 'p 3'"),
     ],
 )
 def test_answers_to_different_prompts_are_refused(instruct, files, rows, message):

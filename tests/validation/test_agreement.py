@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score, f1_score
 
+from instruct.data.prompts import EvalPrompt
 from instruct.validation import rates
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
@@ -21,7 +22,7 @@ def human_set(labels, groups=None, lengths=None):
         first, second = lengths[index] if lengths else (1, 1)
         given = given if isinstance(given, tuple) else (given,)
         group = groups[index] if groups else None
-        pairs.append(HumanPair(index, "i", "", "x" * first, "y" * second, given, group))
+        pairs.append(HumanPair(index, EvalPrompt("i", ""), "x" * first, "y" * second, given, group))
     names = tuple(f"annotator{n + 1}" for n in range(len(pairs[0].labels)))
     return HumanSet("small", pairs, names, Path("small.json"), "0" * 64)
 

@@ -12,6 +12,7 @@ import yaml
 
 from instruct.base.errors import InputError
 from instruct.command.listing import listed, render_text
+from instruct.data.prompts import EvalPrompt
 from instruct.validation.human_sets import HumanPair, load_human_card, load_human_set
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "validation.md"
@@ -73,8 +74,8 @@ def test_llmbar_is_added_by_the_card_in_the_documentation(folder):
     write(folder / "llmbar_natural.json", rows)
     human = load_human_set("llmbar_natural")
     assert human.pairs == [
-        HumanPair(0, "Name a color.", "", "Red.", "A dog.", ("first",)),
-        HumanPair(1, "Name a dog.", "", "Red.", "A poodle.", ("second",)),
+        HumanPair(0, EvalPrompt("Name a color.", ""), "Red.", "A dog.", ("first",)),
+        HumanPair(1, EvalPrompt("Name a dog.", ""), "Red.", "A poodle.", ("second",)),
     ]
     assert load_human_set(str(folder / "llmbar_natural.yaml")).pairs == human.pairs
 
@@ -84,7 +85,7 @@ def test_faireval_is_added_by_the_card_in_the_documentation(folder):
     human = load_human_set("faireval")
     assert [pair.label for pair in human.pairs] == ["first", "tie", "second"]
     assert human.pairs[2] == HumanPair(
-        2, "Question 3?", "", "gpt35 on 3", "vicuna-13b on 3", ("second",), "generic"
+        2, EvalPrompt("Question 3?", ""), "gpt35 on 3", "vicuna-13b on 3", ("second",), "generic"
     )  # fmt: skip
     before = human.sha256
     faireval(folder, labels=("CHATGPT", "TIE", "TIE"))
@@ -109,7 +110,7 @@ def test_several_annotators_and_an_input_are_columns_too(folder):
     write(folder / "mine.json", [{**row, "other": "=", "context": "here"} for row in ROWS])
     human = load_human_set(name)
     assert human.annotators == ("who", "other")
-    assert [(pair.input, pair.labels) for pair in human.pairs] == [
+    assert [(pair.prompt.input, pair.labels) for pair in human.pairs] == [
         ("here", ("first", "tie")),
         ("here", ("second", "tie")),
     ]

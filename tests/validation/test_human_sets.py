@@ -12,6 +12,8 @@ from collections import Counter
 import pytest
 
 from instruct.base.errors import InputError
+from instruct.data.prompts import EvalPrompt
+from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import HumanPair, load_human_set
 
 ROW = {"instruction": "Say hello.", "response1": "Hello!", "response2": "No.", "label": "first"}
@@ -75,16 +77,16 @@ def test_a_file_of_your_own(tmp_path):
     human = load_human_set(write(tmp_path / "own.json", rows))
     assert (human.name, human.annotators) == ("own", ("label",))
     assert human.pairs == [
-        HumanPair(0, "Say hello.", "to Ann", "Hello!", "", ("second",), "a"),
-        HumanPair(1, "Say yes.", "", "True", "No.", ("tie",), "b"),
+        HumanPair(0, EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "", ("second",), "a"),
+        HumanPair(1, EvalPrompt("Say yes.", ""), "True", "No.", ("tie",), "b"),
     ]
     csv = tmp_path / "own.csv"
     csv.write_text('instruction,first,second,annotator2,annotator1\n"Hi, you",a,b,tie,first\n', encoding="utf-8")
-    assert load_human_set(str(csv)).pairs == [HumanPair(0, "Hi, you", "", "a", "b", ("first", "tie"))]
+    assert load_human_set(str(csv)).pairs == [HumanPair(0, EvalPrompt("Hi, you", ""), "a", "b", ("first", "tie"))]
 
 
 def test_the_label_with_most_votes_wins_and_the_first_one_of_several():
-    pair = functools.partial(HumanPair, 0, "i", "", "a", "b")
+    pair = functools.partial(HumanPair, 0, EvalPrompt("i", ""), "a", "b")
     assert (pair(("tie", "second", "second")).label, pair(("tie", "second", "second")).split) == ("second", False)
     assert (pair(("tie", "second", "first")).label, pair(("tie", "second", "first")).split) == ("tie", True)
 

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from instruct.base.errors import InputError
+from instruct.data.prompts import EvalPrompt
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
@@ -192,7 +193,7 @@ def test_rank_correlations_equal_scipys():
 
 
 def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
-    pairs = [HumanPair(n, "Q", "", "a", "b", ("second",), "m", 2.0) for n in range(4)]
+    pairs = [HumanPair(n, EvalPrompt("Q", ""), "a", "b", ("second",), "m", 2.0) for n in range(4)]
     (model,) = compare_win_rates(pairs, {"listed": ["second", "first", "unparsed", "failed"]})["models"]
     assert (model["labels"], model["verdicts"], model["no_verdict"]) == (100.0, {"listed": 50.0}, {"listed": 2})
 

@@ -7,13 +7,14 @@ import json
 import pytest
 
 from instruct.base.errors import InputError
+from instruct.data.prompts import EvalPrompt
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.published import read_published
 
 PAIRS = [
-    HumanPair(0, "Say hello.", "to Ann", "Hello!", "Hi.", ("first",)),
-    HumanPair(1, "Say yes.", "", "Yes.", "No.", ("first",)),
-    HumanPair(2, "Say yes.", "", "No.", "Yes.", ("second",)),
+    HumanPair(0, EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "Hi.", ("first",)),
+    HumanPair(1, EvalPrompt("Say yes.", ""), "Yes.", "No.", ("first",)),
+    HumanPair(2, EvalPrompt("Say yes.", ""), "No.", "Yes.", ("second",)),
 ]
 
 
@@ -54,7 +55,7 @@ def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
     assert read_published(path, PAIRS, "swapped").by_order == {"swapped": ["first", "second", "unparsed"]}
     for preference, verdict in ((0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "unparsed")):
         path = write(tmp_path / "one.json", [row("Say yes.", "Yes.", "No.", preference)])
-        assert read_published(path, [HumanPair(0, "Say yes.", "", "Yes.", "No.", ("tie",))]).by_order == {
+        assert read_published(path, [HumanPair(0, EvalPrompt("Say yes.", ""), "Yes.", "No.", ("tie",))]).by_order == {
             "first": [verdict]
         }
 

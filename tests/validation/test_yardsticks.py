@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
+from instruct.data.prompts import EvalPrompt
 from instruct.validation.agreement import COIN, compare_with_yardsticks, yardstick_verdicts
 from instruct.validation.human_sets import HumanPair, load_human_set
 from instruct.validation.published import read_published
@@ -16,7 +17,7 @@ LONGER = "the longer answer"
 def pairs(labels, lengths=None):
     lengths = lengths or [(1, 1)] * len(labels)
     return [
-        HumanPair(index, "i", "", "x" * first, "y" * second, (label,))
+        HumanPair(index, EvalPrompt("i", ""), "x" * first, "y" * second, (label,))
         for index, (label, (first, second)) in enumerate(zip(labels, lengths, strict=True))
     ]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
-from instruct.base.errors import InputError, counted, one_line
+from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion
 from instruct.base.thinking import parted_inline
-from instruct.data.evaluation import AnswerForm, identity, load_answers, pair_ids
+from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.data.formats import check_storable, text_field
+from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_ids, read_prompt
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
@@ -32,13 +33,12 @@ class Annotation:
     """One row.
 
     `preference` is 1 if the baseline is better, 2 if the candidate is, 1.5 for neither, None without a verdict.
-    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out. `identity` is the
-    row's `id` if its instruction repeats, else the instruction.
+    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out. `identity` is that
+    of the row's pair.
     """
 
     identity: str
-    instruction: str
-    dataset: str
+    prompt: EvalPrompt
     output_1: str | None
     output_2: str | None
     preference: float | None
@@ -79,17 +79,17 @@ def read_annotations(
     """
     path = Path(path).expanduser()
     rows = form.rows_of(path) if form else list(read_file(path))
+    prompts = [read_prompt(row, "unknown") for row in rows]
     annotations = [
         Annotation(
-            id or row.fields["instruction"],
-            row.fields["instruction"],
-            text_field(row, "dataset", optional=True) or "unknown",
+            id or prompt.request,
+            prompt,
             _output(row, "output_1"),
             _output(row, "output_2"),
             _preference(row),
             _completion(row),
         )
-        for row, id in zip(rows, pair_ids(rows), strict=True)
+        for row, prompt, id in zip(rows, prompts, pair_ids(rows, prompts), strict=True)
     ]
     if reference is not None:
         annotations = _with_answers(path, annotations, "output_1", Path(reference), form)
@@ -123,14 +123,12 @@ def _with_answers(
     prompts = [row.identity for row in annotations]
     for place, ours, theirs in ((file, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
         if missing := [prompt for prompt in ours if prompt not in theirs]:
-            raise InputError(
-                f"{place}: {counted(len(missing), 'prompt')} of the other file missing, first "
-                f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
-            )
+            wanted = missing_prompts(missing, theirs)
+            raise InputError(f"{place}: {wanted}; give the answers to the prompts that were judged")
     for row in annotations:
         if getattr(row, field) not in (None, answers[row.identity]):
             raise InputError(
-                f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {file}; "
+                f"{path}: {field}: the answer to {one_line(row.prompt.request, 60)!r} differs from the one in {file}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
     return [replace(row, **{field: answers[row.identity]}) for row in annotations]
@@ -194,19 +192,18 @@ def annotated_contents(file: AnnotationFile) -> Contents:
     for pair, row in enumerate(file.rows):
         key = ""
         if row.completion is not None:
-            asked = {"imported": row.completion.record(), "instruction": row.instruction, "of": file.comparison}
+            asked = {"imported": row.completion.record(), "instruction": row.prompt.instruction, "of": file.comparison}
             key = completion_key(asked)
             contents.replies[file.comparison.judge][key] = row.completion
         confirmed = _position(card, row)
-        position = confirmed or ("second" if candidate_is_second(row.instruction) else "first")
+        position = confirmed or ("second" if candidate_is_second(row.prompt.instruction) else "first")
         shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
         verdict, reason = _verdict(row, shown)
         if verdict in EXCHANGED and confirmed is None:
             reason = UNKNOWN_ORDER
         preference = shown if weighted else None
-        contents.judgments.append(
-            Judgment(*file.comparison, pair, row.identity, row.dataset, position, key, verdict, reason, preference)
-        )
+        about = (*file.comparison, pair, row.identity, row.prompt.dataset, position, key)
+        contents.judgments.append(Judgment(*about, verdict, reason, preference))
     return contents
 
 
@@ -254,9 +251,13 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
     }
     return {
         name: [
-            {"dataset": row.dataset, "instruction": row.instruction, "output": output, "generator": name}
-            | ({} if row.identity == row.instruction else {"id": row.identity})
-            | ({} if parted_inline(output or "").reasoning is None else {"thinking": False})  # it was judged with that
+            row.prompt.row(
+                str(output),
+                name,
+                **({} if row.identity == row.prompt.request else {"id": row.identity}),
+                # It was judged with that.
+                **({} if parted_inline(output or "").reasoning is None else {"thinking": False}),
+            )
             for row, output in zip(file.rows, outputs, strict=True)
         ]
         for name, outputs in sides.items()
@@ -291,7 +292,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
         row: dict[str, Any] = next(iter(pair.values()), {"instruction": judgment.instruction})
         rows.append(
             {"instruction": row["instruction"], "dataset": judgment.dataset}
-            | ({"id": row["id"]} if "id" in row else {})
+            | {name: row[name] for name in ("id", "input", "system") if name in row}
             | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
             | {f"output_{n}": answer["output"] for n, answer in pair.items()}
             | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}

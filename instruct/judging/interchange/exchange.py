@@ -11,7 +11,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
-from instruct.data.evaluation import AnswerForm, identity, load_answers
+from instruct.data.evaluation import AnswerForm, load_answers
+from instruct.data.prompts import identity
 from instruct.data.sources import read_file
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import annotated_contents, annotation_rows, read_annotations

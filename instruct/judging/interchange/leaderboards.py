@@ -10,8 +10,8 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
-from instruct.data.evaluation import id_of, turn_of, unwrapped
 from instruct.data.formats import check_storable, text_field
+from instruct.data.prompts import id_of, turn_of, unwrapped
 from instruct.data.sources import RawRow
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey

@@ -14,6 +14,7 @@ from instruct.analysis.outcomes import UNKNOWN_ORDER, outcome_of
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
+from instruct.data.prompts import request_of
 from instruct.judging.store import Judgment
 from instruct.reporting.document import Block, Brief, Caution, Listing, Paragraph, Section, Verdict, document
 from instruct.reporting.model import ReportData
@@ -142,7 +143,7 @@ def _comparison(judged: Judged, texts: _Texts) -> dict[str, Any]:
             "n": judgments[0].pair + 1,
             "d": judgments[0].dataset,
             "o": result.outcome if result else "open",
-            "p": texts.number(row["instruction"] if row else name, 0),
+            "p": texts.number(request_of(row) if row else name, 0),
             "c": texts.number(ours["output"] if ours else None, 0),
             "b": texts.number(theirs["output"] if theirs else None, 0),
             "v": [_verdict(judgment, judged.replies, texts) for judgment in judgments],

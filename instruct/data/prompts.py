@@ -1,0 +1,301 @@
+"""The record of a prompt, from a file's row to what a model is asked and a judge is shown: one for every reader."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.output import say
+from instruct.base.thinking import parted_inline
+from instruct.data.cards import Template
+from instruct.data.formats import Message, Prompt, alpaca_prompt, text_field, turns_before, unread_columns, unread_note
+from instruct.data.sources import RawRow
+
+# What a judge may be shown of a row, as a placeholder of this name: texts, or lists of texts.
+GUIDES = ("rubric", "criteria", "checklist")
+# What identifies a row, and what benchmarks call that which identifies a question.
+_IDS = ("id", "uid", "question_id", "prompt_id", "key")
+# The columns of a prompt's or an answer's row that are read, or that this project writes.
+_READ = {"instruction", "input", "system", "earlier", "history", "later", "turns", "reference", *GUIDES, *_IDS}
+_READ |= {"dataset", "category", "cluster", "output", "generator", "failed", "reasoning", "tool_calls"}
+
+
+@dataclass(frozen=True)
+class EvalPrompt:
+    """A prompt and the subset of the evaluation set that it belongs to.
+
+    Attributes:
+        later: the questions of further turns, which follow the answer to the one before.
+        reference: the right answer to each turn, for judges.
+        id: identifies the question in a benchmark's files.
+        earlier: the messages before the instruction, of the user and the assistant in turn.
+        guides: what else a judge may be shown of the row, see `GUIDES`.
+        temperature: what the set samples its answers at, if it says so.
+        input: the instruction's context, which follows it after a blank line wherever it has no place of its own.
+        system: the system prompt.
+        cluster: rows of one cluster depend on each other, such as several questions about one text.
+    """
+
+    instruction: str
+    dataset: str
+    later: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
+    id: str | None = None
+    earlier: tuple[Message, ...] = ()
+    guides: tuple[tuple[str, str], ...] = ()
+    temperature: float | None = None
+    input: str = ""
+    system: str = ""
+    cluster: str = ""
+
+    @property
+    def request(self) -> str:
+        """The instruction and, after a blank line, its input."""
+        return request_of({"instruction": self.instruction, "input": self.input})
+
+    @property
+    def whole(self) -> str:
+        """Everything that a model is asked, but for its own answers."""
+        asked = [turn["content"] for turn in self.earlier if turn["role"] == "user"]
+        return "\n\n".join(filter(None, [self.system, *asked, self.request]))
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything that a reply or a verdict depends on, for JSON."""
+        beside = [self.later, self.reference, self.earlier, self.guides, self.input, self.system and [self.system]]
+        return [self.dataset, self.instruction, *filter(None, beside)]
+
+    def row(self, output: str, generator: str, **more: Any) -> dict[str, Any]:
+        """A row of answers in model_outputs format, with what the record has beside the instruction."""
+        beside = {"input": self.input, "system": self.system, "earlier": [*self.earlier]}
+        beside |= {"reference": [*self.reference], **dict(self.guides), "cluster": self.cluster}
+        row = {"dataset": self.dataset, "instruction": self.instruction, "output": output, "generator": generator}
+        return row | more | {name: value for name, value in beside.items() if value}
+
+    def answered(self, answers: Sequence[str], generator: str) -> list[dict[str, Any]]:
+        """Rows of answers in model_outputs format: one for each turn that is answered, with the turns before it."""
+        rows: list[dict[str, Any]] = []
+        turn = self
+        for number, answer in enumerate(answers[: 1 + len(self.later)], start=1):
+            id = f"{self.id or self.request}, turn {number}" if self.later else self.id
+            now = replace(
+                turn, reference=self.reference[: 1 + len(turn.earlier) // 2] if self.later else self.reference
+            )
+            rows.append(now.row(answer, generator, **({"id": id} if id else {})))
+            if number <= len(self.later):
+                turn = turn.next_turn(answer, self.later[number - 1])
+        return rows
+
+    def next_turn(self, answer: str, asked: str) -> EvalPrompt:
+        """What is asked after an answer, which is told without its thinking."""
+        told = ({"role": "user", "content": self.request}, {"role": "assistant", "content": parted_inline(answer)[0]})
+        return replace(self, instruction=asked, input="", earlier=(*self.earlier, *told), later=())
+
+    def render(self, template: Template) -> Prompt:
+        """The prompt as a model is asked it, rendered as in training: Alpaca's text, or messages.
+
+        In Alpaca's text, which has no turns, each question is an instruction of its own.
+
+        Raises:
+            InputError: a system prompt for Alpaca's text, which has no place for it.
+        """
+        if template == "chat":
+            first = [{"role": "system", "content": self.system}] if self.system else []
+            return [*first, *self.earlier, {"role": "user", "content": self.request}]
+        if self.system:
+            raise InputError(
+                f"{one_line(self.request, 60)!r}: its system prompt does not fit the alpaca template, which takes a "
+                "single request; set template: chat"
+            )
+        asked = [alpaca_prompt(turn["content"]) for turn in self.earlier[::2]]
+        told = [turn["content"] + "\n\n" for turn in self.earlier[1::2]]
+        return "".join(itertools.chain(*zip(asked, told, strict=True))) + alpaca_prompt(self.instruction, self.input)
+
+
+def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
+    """A row's prompt; `dataset` is that of rows without `dataset` or `category`.
+
+    The `reference` and the guides are texts or lists of texts; the system prompt may be the first of the `earlier`
+    messages, which may also be a `history` of pairs.
+
+    Raises:
+        InputError: no or an empty instruction, or a field that is of another type.
+    """
+    instruction, context = text_field(row, "instruction"), text_field(row, "input", optional=True)
+    if not (instruction + context).strip():
+        raise InputError(f"{row.place}: instruction: is empty; write a prompt or remove the row")
+    before = turns_before(row)
+    system = before.pop(0)["content"] if before and before[0]["role"] == "system" else ""
+    if [turn["role"] for turn in before] != ["user", "assistant"] * (len(before) // 2):
+        raise InputError(f"{row.place}: earlier: must be messages of the user and the assistant in turn; correct them")
+    guides = {name: _texts(row, name) for name in GUIDES}
+    return EvalPrompt(
+        instruction,
+        text_field(row, "dataset", optional=True) or _word(row, "category") or dataset,
+        later=_texts(row, "later"),
+        reference=_texts(row, "reference"),
+        id=id_of(row),
+        earlier=tuple(before),
+        guides=tuple(
+            (name, texts[0] if isinstance(row.fields[name], str) else "\n".join(f"- {text}" for text in texts))
+            for name, texts in guides.items()
+            if texts
+        ),
+        input=context,
+        system=system,
+        cluster=_word(row, "cluster"),
+    )
+
+
+def say_unread(rows: Sequence[RawRow], *read: str | None) -> None:
+    """Say which columns have text that no model and no judge is shown; `read` are further ones that are read."""
+    counts = Counter(name for row in rows for name in unread_columns(row.fields, {*_READ, *filter(None, read)}))
+    if counts:
+        say(f"{rows[0].origin}: {unread_note(counts, len(rows), 'no model or judge is shown')}")
+
+
+def _texts(row: RawRow, name: str) -> tuple[str, ...]:
+    """A field that is a text or a list of texts; none if it is missing or blank."""
+    value = row.fields.get(name)
+    texts = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        shown = one_line(repr(value), 60)
+        raise InputError(f"{row.place}: {name}: must be text or a list of texts (given: {shown}); write a string")
+    read = tuple(text_field(replace(row, fields={name: text}), name) for text in texts)
+    return read if any(text.strip() for text in read) else ()
+
+
+def _word(row: RawRow, name: str) -> str:
+    """A name or a number; empty if there is none."""
+    value = row.fields.get(name)
+    return (
+        str(value) if isinstance(value, int) and not isinstance(value, bool) else text_field(row, name, optional=True)
+    )
+
+
+def id_of(row: RawRow) -> str | None:
+    """What identifies a row, or a benchmark's question in the files of questions, answers and references alike."""
+    value = next((row.fields[name] for name in _IDS if row.fields.get(name) is not None), None)
+    return None if value is None else str(value)
+
+
+def request_of(row: Mapping[str, Any]) -> str:
+    """What a row of answers asks: the instruction and, after a blank line, its input."""
+    return f"{row['instruction']}\n\n{row['input']}" if row.get("input") else str(row["instruction"])
+
+
+def identity(row: Mapping[str, Any]) -> str:
+    """What identifies a row's pair: its `id`, or what it asks."""
+    return str(row["id"]) if "id" in row else request_of(row)
+
+
+def pair_ids(raw: Sequence[RawRow], prompts: Sequence[EvalPrompt]) -> list[str | None]:
+    """The `id` of each row whose request repeats; None for the others, which their request identifies.
+
+    That of rows without ids is all that they ask, with the system prompt and the turns before.
+
+    Raises:
+        InputError: a prompt that repeats in rows without ids, or an id that repeats.
+    """
+    times = Counter(prompt.request for prompt in prompts)
+    wholes = Counter(prompt.whole for prompt in prompts)
+    ids = [
+        None if times[prompt.request] == 1 else _row_id(row) or (prompt.whole if wholes[prompt.whole] == 1 else None)
+        for row, prompt in zip(raw, prompts, strict=True)
+    ]
+    with_it: dict[str, int] = {}
+    taken: dict[str, int] = {}
+    for number, (row, prompt, id) in enumerate(zip(raw, prompts, ids, strict=True)):
+        first = with_it.setdefault(prompt.whole, number)
+        lacking = number if id is None else first
+        if first != number and ids[lacking] is None:
+            other = raw[first if lacking == number else number]
+            raise InputError(
+                f"{raw[lacking].place}: instruction: {one_line(prompt.request, 60)!r} is already in row {other.row}; "
+                "give each of these rows an `id` of its own, or remove one of them"
+            )
+        earlier = raw[taken.setdefault(id or prompt.request, number)]
+        if earlier is not row:
+            raise InputError(
+                f"{row.place}: id: {one_line(id or prompt.request, 60)!r} already identifies row {earlier.row}; "
+                "give each row an id of its own"
+            )
+    return ids
+
+
+def _row_id(row: RawRow) -> str | None:
+    if row.fields.get("id") is None:
+        return None
+    if not (id := _word(row, "id")).strip():
+        raise InputError(f"{row.place}: id: is empty; write one, or remove the key")
+    return id
+
+
+def missing_prompts(missing: Sequence[str], others: Iterable[str]) -> str:
+    """For an error, how many prompts a file lacks that the other one has; `others` are those that it has."""
+    stripped = {text.strip() for text in others}
+    alike = all(text.strip() in stripped for text in missing)
+    problem = "missing (they are there with other white space at the ends)" if alike else "missing"
+    return f"{counted(len(missing), 'prompt')} of the other side {problem}, first {one_line(missing[0], 60)!r}"
+
+
+_TURN = re.compile(r"(.+), turn (\d+)", re.DOTALL)  # as EvalPrompt.answered names it
+
+
+def turn_of(pair: str) -> tuple[str, int] | None:
+    """The conversation and the number of a turn, by what identifies its pair; None: it is no such turn."""
+    turn = _TURN.fullmatch(pair)
+    return (turn[1], int(turn[2])) if turn else None
+
+
+def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The conversations of rows of answers that are turns of one, or their clusters, by what identifies each's pair."""
+    firsts: dict[str, str] = {}
+    by_pair: dict[str, str] = {}
+    for row in rows:
+        pair = identity(row)
+        if row.get("cluster"):
+            by_pair[pair] = f"cluster {row['cluster']}"
+        elif turn := turn_of(pair):
+            by_pair.setdefault(pair, turn[0])
+        elif row.get("earlier"):
+            begun = str(row["earlier"][0].get("content"))
+            by_pair[pair] = firsts.get(begun, begun)
+            by_pair.setdefault(by_pair[pair], by_pair[pair])
+        else:
+            firsts.setdefault(request_of(row), pair)
+    return by_pair
+
+
+def as_prompt(row: RawRow) -> RawRow:
+    """A row of an evaluation set: a benchmark's question with `instruction` and `later` turns.
+
+    Raises:
+        InputError: a turn is no text.
+    """
+    fields = row.fields
+    if "instruction" in fields or id_of(row) is None:
+        return row
+    asked = next((fields[name] for name in ("turns", "prompt") if fields.get(name)), None)
+    if asked is None:
+        return row
+    turns = [turn_text(row, turn) for turn in (asked if isinstance(asked, list) else [asked])]
+    # Arena-Hard's `cluster` is a question's topic.
+    return replace(row, fields=fields | {"instruction": turns[0], "later": turns[1:], "cluster": None})
+
+
+def unwrapped(value: Any) -> Any:
+    """The text that a message or an answer of Arena-Hard holds, which may be wrapped in both."""
+    for name in ("content", "answer"):
+        value = value[name] if isinstance(value, Mapping) and name in value else value
+    return value
+
+
+def turn_text(row: RawRow, value: Any) -> str:
+    """The text of a question's or an answer's turn."""
+    return text_field(replace(row, fields={"turn": unwrapped(value)}), "turn")
