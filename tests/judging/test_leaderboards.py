@@ -113,9 +113,15 @@ def test_mt_bench_ratings_have_the_means_of_show_result(lines, tmp_path) -> None
 def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
     rows = rating_rows()
     for changed, baseline, message in [
-        (rows, None, "ratings name no baseline; name one of the models with --baseline: emo, mle"),
+        (
+            rows,
+            None,
+            "ratings name no baseline; name one of the models .* --baseline NAME`: emo, mle",
+        ),
+        (rows[::2], "emo", r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),
+        (rows[::2], None, r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),
         (rows[:-1], "mle", "'100, turn 2' is rated of only one of 'emo' and 'mle'"),
-        ([rows[0], *rows], "mle", "row 2: '81, turn 1' is already in row 1"),
+        ([rows[0], *rows], "mle", "row 2: '81, turn 1' of emo is already in row 1"),
         ([rows[0] | {"score": 11}, *rows[1:]], "mle", "row 1: score: must be from 1 to 10"),
         ([rows[0] | {"score": "8"}, *rows[1:]], "mle", "row 1: score: must be a number"),
     ]:
@@ -129,17 +135,18 @@ def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
 def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
     [row] = arena_rows(1)
     for change, message in [
-        ({"games": row["games"][:1]}, "row 1: games: must be two"),
+        ({"games": row["games"] * 2}, "row 1: games: must be a list of two"),
+        ({"games": None}, "row 1: games: must be a list of two"),
         ({"games": [{"score": "A?B"}, row["games"][1]]}, r"'A\?B' is no label of arena_hard"),
         ({"baseline": None}, "row 1: baseline: "),
         ({"baseline": "emo"}, "both systems are called 'emo'"),
     ]:
         with pytest.raises(InputError, match=message):
             import_into_run(lines([row | change]), tmp_path / "run")
-    with pytest.raises(InputError, match="row 2: 'u0' is already in row 1"):
+    with pytest.raises(InputError, match="row 2: 'u0' of emo is already in row 1; remove one"):
         import_into_run(lines([row, row]), tmp_path / "run")
     del row["baseline"]
-    with pytest.raises(InputError, match="name it with --baseline, such as gpt-4-0314"):
+    with pytest.raises(InputError, match="baseline: is missing; name it"):
         import_into_run(lines([row]), tmp_path / "run")
     named = import_into_run(lines([row]), tmp_path / "named", baseline="gpt-4-0314")
     assert (named.folder / "judgments.sqlite").is_file()

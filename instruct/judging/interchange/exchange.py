@@ -46,6 +46,8 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
     """
     path = Path(path).expanduser()
     contents = read_contents(path, **given)
+    if not contents.judgments:
+        raise InputError(f"{path}: has no verdicts; give a file that has some")
     lines = _are_lines(path)
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
         for name, rows in contents.answers.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
+from instruct.base.output import warn
 from instruct.base.replies import Completion
 from instruct.data.formats import check_storable, text_field
 from instruct.data.prompts import id_of, turn_of, unwrapped
@@ -51,7 +53,7 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         arena = "games" in row.fields
         card, names = _card(row), ("model", "baseline") if arena else ("model_1", "model_2")
         if arena and "baseline" not in row.fields and not baseline:
-            raise InputError(f"{row.place}: baseline: is missing; name it with --baseline, such as gpt-4-0314")
+            raise InputError(f"{row.place}: baseline: is missing; name it (`instruct import … --baseline gpt-4-0314`)")
         candidate, other = (
             baseline if name not in row.fields and baseline else text_field(row, name) for name in names
         )
@@ -69,6 +71,8 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
             contents.replies.setdefault(card.name, {})[key] = completion
             about = (card.name, candidate, other, pair, identity, dataset, position, key)
             contents.judgments.append(Judgment(*about, **vars(reading)))
+    if short := sum(len(row.fields.get("games", "12")) < 2 for row in rows):
+        warn(f"{rows[0].origin}: {short} of {counted(len(rows), 'row')} without two games; their pairs are unparsed")
     return contents
 
 
@@ -79,9 +83,17 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         check_storable(row, "row", row.fields)
         model, identity = text_field(row, "model"), _identity(row)
         _refuse_twice(row, identity, by_model.setdefault(model, {}).setdefault(identity, row))
+    known = one_line(", ".join(by_model), 200)
+    if len(by_model) < 2:
+        raise InputError(
+            f"{rows[0].place}: ratings of one model ({known}) compare nothing; put those of the models to compare "
+            "into one file"
+        )
     if baseline not in by_model:
-        known = one_line(", ".join(by_model), 200)
-        raise InputError(f"{rows[0].place}: ratings name no baseline; name one of the models with --baseline: {known}")
+        raise InputError(
+            f"{rows[0].place}: ratings name no baseline; name one of the models with `instruct import … --baseline "
+            f"NAME`: {known}"
+        )
     card = _card(rows[0])
     contents = Contents([], {card.name: {}})
     theirs = by_model.pop(baseline)
@@ -116,7 +128,11 @@ def _identity(row: RawRow) -> str:
 
 def _refuse_twice(row: RawRow, identity: str, first: RawRow) -> None:
     if first is not row:
-        raise InputError(f"{row.place}: {one_line(identity, 60)!r} is already in row {first.row}; remove one of them")
+        names = [str(row.fields[name]) for name in ("model", "model_1", "model_2") if name in row.fields]
+        whose = one_line(" and ".join(names), 80)
+        raise InputError(
+            f"{row.place}: {one_line(identity, 60)!r} of {whose} is already in row {first.row}; remove one of them"
+        )
 
 
 def _card(row: RawRow) -> JudgeCard:
@@ -130,11 +146,14 @@ def _card(row: RawRow) -> JudgeCard:
 
 
 def _arena_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
-    """The candidate's position, the label and the reply of each game; the first one shows the baseline first."""
+    """The candidate's position, the label and the reply of each game; the first one shows the baseline first.
+
+    A game that was not played has no label.
+    """
     games = row.fields["games"]
-    if not isinstance(games, list) or len(games) != 2:
-        raise InputError(f"{row.place}: games: must be two, one for each order")
-    for position, game in zip(("second", "first"), games, strict=True):
+    if not isinstance(games, list) or len(games) > 2:
+        raise InputError(f"{row.place}: games: must be a list of two, one for each order")
+    for position, game in itertools.zip_longest(("second", "first"), games):
         known = game if isinstance(game, Mapping) else {}
         yield position, known.get("score"), str(unwrapped(known.get("judgment")) or "")
 
