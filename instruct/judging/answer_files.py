@@ -14,7 +14,7 @@ from instruct.base.output import say
 from instruct.data.evaluation import AnswerForm, answers_name, answers_of, load_answers
 from instruct.data.prompts import identity, say_unread
 from instruct.data.sources import RawRow
-from instruct.judging.comparison import FILES
+from instruct.judging.comparison import FILES, file_name
 from instruct.judging.presentations import Answers, joined
 from instruct.run.directory import RunDirectory, whole_run
 
@@ -76,8 +76,8 @@ class _Side:
     def __init__(self, label: str, path: Path | None, rows: list[dict[str, Any]]) -> None:
         self.label, self.path, self.rows = label, path, rows
         generators = {str(row["generator"]) for row in rows}
-        # The one who made all the answers, as part of a file's name.
-        self.generator = generators.pop().replace("/", "-") if len(generators) == 1 else None
+        # The one who made all the answers.
+        self.generator = generators.pop() if len(generators) == 1 else None
 
     def text(self, changed: bool) -> str:
         """The text of a file that holds them; that of their own file, unless they were `changed` since."""
@@ -123,6 +123,7 @@ def _names(sides: Sequence[_Side]) -> list[str]:
             better = {place: others[place] for place, its_name in enumerate(names) if its_name == name}
             if all(better.values()):
                 names = [better.get(place) or its_name for place, its_name in enumerate(names)]
+    names = [file_name(name) for name in names]
     for place, name in enumerate(names):
         if name in names[:place]:
             both = f"{sides[names.index(name)].label} and {sides[place].label}"

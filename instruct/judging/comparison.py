@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from instruct.base.errors import InputError, one_line
+
 # The step of a run of files of answers: what is compared on which prompts.
 FILES = "answer files"
 
@@ -63,4 +65,17 @@ def file_comparisons(manifest: dict[str, Any]) -> list[tuple[str, str]]:
 
 def system_name(answers: str) -> str:
     """A system's name, as a call or a config gives it: by itself, or as the path of a file of answers."""
-    return Path(answers).stem if answers.endswith(".json") else answers
+    return Path(answers).stem if answers.endswith(".json") else file_name(answers)
+
+
+def file_name(system: str) -> str:
+    """A system's name as that of its file of answers: with hyphens for slashes, as in ORG/MODEL.
+
+    Raises:
+        InputError: it cannot be the name of a file.
+    """
+    name = system.replace("/", "-")
+    longest = len(name) > 100 or len(name.encode(errors="replace")) > 200  # a file name has at most 255 bytes
+    if not name.isprintable() or not name or name.startswith(".") or longest:
+        raise InputError(f"{one_line(name, 60)!r} cannot be the name of a file of answers; rename the system")
+    return name

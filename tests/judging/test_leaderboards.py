@@ -9,6 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.judging.interchange.exchange import export_from_run, import_into_run
+from instruct.judging.interchange.json_lines import read_labels
 from instruct.reporting.report import written_report
 
 BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3}
@@ -150,3 +151,28 @@ def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
         import_into_run(lines([row]), tmp_path / "run")
     named = import_into_run(lines([row]), tmp_path / "named", baseline="gpt-4-0314")
     assert (named.folder / "judgments.sqlite").is_file()
+
+
+def test_a_pair_of_arena_hard_with_one_game_is_unparsed_and_counted(lines, tmp_path, caplog) -> None:
+    rows = [row | {"games": [{"score": "A>B", "judgment": {"answer": "So [[A>B]]"}}] * 2} for row in arena_rows(6)]
+    rows[2]["games"] = rows[2]["games"][:1]
+    rows[3]["games"] = [None, rows[3]["games"][1]]
+    _, found = figures(import_into_run(lines(rows), tmp_path / "run"))
+    assert (found.unparsed, found.n_judged) == (2, 4)
+    assert "judgments.jsonl: 1 of 6 rows without two games; their pairs are unparsed" in caplog.text
+
+
+def test_a_name_with_a_slash_is_the_same_in_every_reader(lines, tmp_path) -> None:
+    rows = [row | {"model": "org/emo", "baseline": "org/base"} for row in arena_rows(5)]
+    run = import_into_run(lines(rows), tmp_path / "run")
+    [judge] = written_report(run.folder).judges
+    assert [(each.candidate, each.baseline) for each in judge.comparisons] == [("org-emo", "org-base")]
+    assert export_from_run(run, "arena_hard", tmp_path / "x.jsonl", candidate="org/emo", leaderboard=True) == 5
+    labels = tmp_path / "labels.jsonl"
+    label = {"candidate": "org/emo", "baseline": "org/base", "instruction": "u0", "label": "tie"}
+    labels.write_text(json.dumps(label))
+    assert read_labels(labels).of("org-emo", "org-base") == {"u0": 0.5}
+    with pytest.raises(InputError, match=r"judgments.jsonl: two systems would be called 'org-emo'; rename one of them"):
+        import_into_run(lines([rows[0] | {"baseline": "org-emo"}]), tmp_path / "refused")
+    with pytest.raises(InputError, match=r"judgments.jsonl: '.hidden' cannot be the name of a file of answers; rename"):
+        import_into_run(lines([rows[0] | {"model": ".hidden"}]), tmp_path / "refused")

@@ -51,7 +51,11 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
     lines = _are_lines(path)
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
         for name, rows in contents.answers.items():
-            _check_answers(run, name, rows)
+            kept = run.outputs / f"{name}.json"
+            if kept.is_file() and load_answers(kept) != rows:
+                raise InputError(
+                    f"{kept}: has different answers of that name; import into another run, or give another name"
+                )
         names = [comparison._asdict() for comparison in contents.comparisons]
         step = f"import/{path.name}" if lines else contents.comparisons[0].step("import", run.manifest())
         about: dict[str, Any] = {"comparisons": names} if lines else {"comparison": names[0]}
@@ -88,13 +92,14 @@ def read_contents(path: Path, **given: Any) -> Contents:
         InputError: an invalid file.
     """
     if not _are_lines(path):
-        return annotated_contents(read_annotations(path, **given))
+        contents = annotated_contents(read_annotations(path, **given))
+        return contents.named(path, "with `instruct import … --candidate NAME` or `--baseline NAME`")
     rows = list(read_file(path))
     if is_leaderboard(rows[0]):
-        return read_leaderboard(rows, given.get("baseline"))
+        return read_leaderboard(rows, given.get("baseline")).named(path)
     if any(value not in (None, AnswerForm()) for value in given.values()):
         raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
-    return read_lines(path)
+    return read_lines(path).named(path)
 
 
 def export_from_run(
@@ -154,16 +159,3 @@ def answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
         if path.is_file():
             return load_answers(path)
     return []
-
-
-def _check_answers(run: RunDirectory, name: str, rows: list[dict[str, Any]]) -> None:
-    """Refuse a name that cannot be a file's, and to overwrite different answers."""
-    longest = len(name) > 100 or len(name.encode(errors="replace")) > 200  # a file name has at most 255 bytes
-    if not name.isprintable() or Path(name).name != name or name.startswith(".") or longest:
-        raise InputError(
-            f"{one_line(name, 60)!r} cannot be the name of a file of answers; give the system another name with "
-            "`instruct import … --candidate NAME` or `--baseline NAME`"
-        )
-    path = run.outputs / f"{name}.json"
-    if path.is_file() and load_answers(path) != rows:
-        raise InputError(f"{path}: has different answers of that name; import into another run, or give another name")

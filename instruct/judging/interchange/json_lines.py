@@ -18,7 +18,7 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file
-from instruct.judging.comparison import ComparisonKey
+from instruct.judging.comparison import ComparisonKey, file_name
 from instruct.judging.store import VALUES, Judgment, JudgmentStore, verdict_problem
 
 _MOST = 2**63 - 1  # of an integer in the store
@@ -39,6 +39,29 @@ class Contents:
     def comparisons(self) -> list[ComparisonKey]:
         """The comparisons, in the order of the file."""
         return list(dict.fromkeys(judgment.comparison for judgment in self.judgments))
+
+    def named(self, path: Path, how: str = "in the file") -> Contents:
+        """With the systems' names as those of their files; `path` is the file that they come from.
+
+        Args:
+            how: a system can be given another name, for errors.
+
+        Raises:
+            InputError: a name that cannot be a file's, or one name for two systems.
+        """
+        names = dict.fromkeys(name for comparison in self.comparisons for name in comparison[1:])
+        try:
+            files = {name: file_name(name) for name in names}
+        except InputError as error:
+            raise InputError(f"{path}: {error} {how}") from None
+        if len(set(files.values())) < len(files):
+            one, *_ = (name for name, count in Counter(files.values()).items() if count > 1)
+            raise InputError(f"{path}: two systems would be called {one_line(one, 60)!r}; rename one of them")
+        judgments = [replace(j, candidate=files[j.candidate], baseline=files[j.baseline]) for j in self.judgments]
+        answers = {
+            files[name]: [row | {"generator": files[name]} for row in rows] for name, rows in self.answers.items()
+        }
+        return Contents(judgments, self.replies, answers)
 
     def check_same(self, path: Path, store: JudgmentStore) -> None:
         """Refuse to mix or overwrite verdicts on the same comparison; `path` is the file that these come from.
@@ -212,7 +235,7 @@ def read_labels(path: Path) -> LabelScores:
                 f"{row.place}: {one_line(label.instruction, 60)!r} is already labeled in row {earlier.row}; remove one "
                 "of them, or give each its annotator"
             )
-        pairs = scores.setdefault((label.candidate, label.baseline), {})
+        pairs = scores.setdefault((file_name(label.candidate), file_name(label.baseline)), {})
         pairs.setdefault(label.instruction, []).append(_SCORES[label.label])
     return LabelScores(
         {names: {pair: sum(all_) / len(all_) for pair, all_ in pairs.items()} for names, pairs in scores.items()}
