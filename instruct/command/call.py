@@ -68,7 +68,7 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
     return comparisons
 
 
-FORM = ("prompt_column", "response_column", "encoding")  # the flags of an AnswerForm
+FORM = ("prompt_column", "response_column", "encoding", "questions")  # the flags of an AnswerForm
 
 
 def refuse_without(needed: str, arguments: argparse.Namespace, *names: str) -> None:
@@ -84,7 +84,7 @@ def named_form(arguments: argparse.Namespace) -> AnswerForm:
     """How the call says that files of answers are read."""
     from instruct.data.evaluation import AnswerForm
 
-    return AnswerForm(arguments.prompt_column, arguments.response_column, arguments.encoding)
+    return AnswerForm(*(getattr(arguments, name) for name in FORM))
 
 
 def named_mode(arguments: argparse.Namespace) -> JudgingMode:

@@ -140,6 +140,8 @@ def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
         sub.add_argument(flag, metavar="NAME", help=text)
     text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
     sub.add_argument("--encoding", metavar="NAME", help=text)
+    text = "MT-Bench's or Arena-Hard's question.jsonl, for files of answers that have only the questions' ids"
+    sub.add_argument("--questions", metavar="FILE", help=text)
 
 
 def add_length_control_flags(sub: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
 import re
 from collections import Counter
@@ -174,29 +173,34 @@ class AnswerForm:
     """How answers from elsewhere are written.
 
     `prompt` and `response` name columns, in the files that have them, for `instruction` and `output`; `encoding` is
-    that of files that are not UTF-8.
+    that of files that are not UTF-8. `questions` is the benchmark's file of questions, for its files of answers.
     """
 
     prompt: str | None = None
     response: str | None = None
     encoding: str | None = None
+    questions: str | None = None
 
     def rows_of(self, path: Path) -> list[RawRow]:
         """The rows of a file; raises as `read_file`."""
         return list(read_file(path, encoding=self.encoding, option="--encoding"))
 
     def renamed(self, files: Sequence[Sequence[RawRow]]) -> list[list[RawRow]]:
-        """Each file's rows, with `instruction` and `output`.
+        """Each file's rows, with `instruction` and `output`; benchmarks' answers are joined with their questions.
 
         Raises:
-            InputError: a named column is in no file, or a file has neither it nor the usual one.
+            InputError: a named column is in no file, or a file has neither it nor the usual one; as `_joined`.
         """
+        asked = self.rows_of(Path(self.questions).expanduser()) if self.questions else []
+        questions = {id_of(row): read_prompt(as_prompt(row), "unknown") for row in asked}
+        files = [_joined(rows, questions, self.questions) for rows in files]
         names, problems = {"instruction": self.prompt, "output": self.response}, Problems()
         for field, flag in (("instruction", "--prompt-column"), ("output", "--response-column")):
             used = any(names[field] in row.fields for rows in files for row in rows)
             column = field if names[field] is None or used else names[field]
-            for row in itertools.chain(*files):
-                if column != field or not {field, names[field]} & row.fields.keys():
+            for rows in files:
+                lacking = (row for row in rows if column != field or not {field, names[field]} & row.fields.keys())
+                if row := next(lacking, None):
                     problems.found.append(
                         f"{row.place}: no column {one_line(column, 60)!r} (columns: {row.columns}); rename the column, "
                         f"or name it with {flag}"
@@ -207,6 +211,38 @@ class AnswerForm:
     def _renamed(self, row: RawRow, names: Mapping[str, str | None]) -> RawRow:
         taken = {field: row.fields[column] for field, column in names.items() if column and column in row.fields}
         return RawRow(row.origin, row.row, row.fields | taken) if taken else row
+
+
+def _joined(rows: Sequence[RawRow], questions: Mapping[str | None, EvalPrompt], file: str | None) -> Sequence[RawRow]:
+    """The answers of MT-Bench's or Arena-Hard's own file with what they answer; other files as they are.
+
+    Arena-Hard's `messages` have their questions; `choices` are joined on the question's id.
+
+    Raises:
+        InputError: an answer without its question, with answers to other turns, or there twice.
+    """
+    if "instruction" in rows[0].fields or rows[0].fields.keys().isdisjoint(("choices", "messages")):
+        return rows
+    seen: dict[str | None, RawRow] = {}
+    answered = []
+    for row in rows:
+        id, model, told = id_of(row), model_of(row), turns_of(row)
+        prompt = questions.get(id)
+        if prompt is None and isinstance(row.fields.get("messages"), list):
+            asked = [turn_text(row, turn) for turn in row.fields["messages"] if turn.get("role") == "user"]
+            prompt = EvalPrompt(asked[0], "unknown", later=tuple(asked[1:]), id=id) if asked else None
+        if prompt is None:
+            where = f"{file} has no question {id}" if file else "has answers without their questions"
+            raise InputError(f"{row.place}: {where}; give the benchmark's file of questions with --questions")
+        if len(told) != 1 + len(prompt.later):
+            raise InputError(f"{row.place}: has {len(told)} answers to {1 + len(prompt.later)} turns; correct it")
+        if seen.setdefault(id, row) is not row:
+            raise InputError(
+                f"{row.place}: {one_line(model, 60)} already answers {one_line(id, 60)!r} in row {seen[id].row}; "
+                "remove one of them (the benchmark's own scripts take the last)"
+            )
+        answered += [RawRow(row.origin, row.row, answer) for answer in prompt.answered(told, model or "")]
+    return answered
 
 
 def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[str, Any]]:

@@ -77,6 +77,7 @@ def compare_answers(
     prompt_column: str | None = None,
     response_column: str | None = None,
     encoding: str | None = None,
+    questions: str | None = None,
 ) -> Report:
     """Let a judge compare two systems' answers to the same prompts, and report who won.
 
@@ -102,6 +103,7 @@ def compare_answers(
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
         encoding: of files that are not UTF-8, such as cp1252.
+        questions: a benchmark's file of questions, for its files of answers that have only their ids.
 
     Returns:
         The report: `print(report)` shows its summary, `report.judges` has every figure.
@@ -126,9 +128,8 @@ def compare_answers(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "comparison")
         else:
             folder = Path(output).expanduser()
-        run, pairs = run_of_answers(
-            folder, [candidate], baseline, AnswerForm(prompt_column, response_column, encoding), common_prompts
-        )
+        form = AnswerForm(prompt_column, response_column, encoding, questions)
+        run, pairs = run_of_answers(folder, [candidate], baseline, form, common_prompts)
         report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
     if failure:
         raise failure

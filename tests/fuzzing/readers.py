@@ -20,7 +20,7 @@ from task_readers import TASK_READERS
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
 from instruct.data.cards import Cut, load_dataset_card
-from instruct.data.evaluation import load_answers, load_eval_set
+from instruct.data.evaluation import AnswerForm, load_answers, load_eval_set
 from instruct.data.formats import detect_format, to_row
 from instruct.data.prefixes import load_prefixes
 from instruct.data.sources import read_file
@@ -118,6 +118,12 @@ def read_outputs(path: Path) -> None:
     answers = load_answers(path)
     assert [row["output"] for row in answers] == [row.fields["output"] for row in read_file(path)]
     assert len(answers) == rows_in(path)
+
+
+def read_benchmark_answers(path: Path) -> None:
+    asked = [{"question_id": n, "category": "c", "turns": [f"Q{n}?", "Why?"]} for n in range(3)]
+    answers = load_answers(path, AnswerForm(questions=str(fixed(asked, "questions.json"))))
+    assert len(answers) == sum(1 if "instruction" in row.fields else 2 for row in read_file(path))
 
 
 def read_eval_set(path: Path) -> None:
@@ -336,6 +342,13 @@ READERS = {
         ROWS,
         ([{"instruction": f"Q{n}?", "output": "O", "generator": "g"} for n in range(3)],),
         read_outputs,
+        several_problems=True,
+    ),
+    "benchmark's answers": Reader(
+        ROWS,
+        ([{"question_id": n, "model_id": "m", "choices": [{"turns": ["A", "B"]}]} for n in range(3)],),
+        read_benchmark_answers,
+        ("questions.json",),
         several_problems=True,
     ),
     "evaluation set": Reader(

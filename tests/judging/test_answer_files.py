@@ -257,3 +257,59 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(tmp_path):
     path.write_text(json.dumps([{"instruction": "A"}, {"output": "b"}]))
     with pytest.raises(InputError, match=r"row 2: no column 'instruction'.*row 1: no column 'output'"):
         load_answers(path, AnswerForm())
+
+
+def benchmark_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_answers_of_mt_bench_are_joined_with_their_questions(tmp_path):
+    questions = [{"question_id": n, "category": "math", "turns": [f"Ask {n}.", "And?"]} for n in (81, 82)]
+    asked = str(benchmark_answers(Path("question.jsonl"), questions))
+
+    def rows(model: str) -> list[dict[str, Any]]:
+        return [
+            {"question_id": n, "model_id": model, "choices": [{"index": 0, "turns": [f"{model} {n}", "So."]}]}
+            for n in (81, 82)
+        ]
+
+    ours, theirs = (benchmark_answers(Path(f"{name}.jsonl"), rows(name)) for name in ("ours", "theirs"))
+    run, pairs = run_of_answers("runs/x", [ours], theirs, AnswerForm(questions=asked))
+    assert pairs == [("ours", "theirs")]
+    kept = load_answers(run.outputs / "ours.json")
+    read = [[row.get(name) for name in ("dataset", "instruction", "output", "generator", "earlier")] for row in kept]
+    assert read[:2] == [
+        ["math", "Ask 81.", "ours 81", "ours", None],
+        ["math", "And?", "So.", "ours", [
+            {"role": "user", "content": "Ask 81."}, {"role": "assistant", "content": "ours 81"},
+        ]],
+    ]  # fmt: skip
+    other = rows("other")
+    for changed, form, message in [
+        (other, AnswerForm(), r"other.jsonl, row 1: has answers without their questions; .* with --questions$"),
+        ([other[0] | {"question_id": 83}], AnswerForm(questions=asked), r"row 1: question.jsonl has no question 83"),
+        ([*other, other[0]], AnswerForm(questions=asked), r"row 3: other already answers '81' in row 1; remove one"),
+        ([other[0] | {"choices": [{"turns": ["a"]}]}], AnswerForm(questions=asked), "row 1: has 1 answers to 2 turns"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            run_of_answers("runs/y", [benchmark_answers(Path("other.jsonl"), changed)], theirs, form)
+
+
+def test_answers_of_arena_hard_have_their_questions(shared_data):
+    folder = shared_data / "arena_hard"
+    files = [folder / f"v0.1.{name}.jsonl" for name in ("gpt-4-0613", "gpt-4-0314")]
+    run, _ = run_of_answers("runs/x", files[:1], files[1])
+    kept = load_answers(run.outputs / "v0.1.gpt-4-0613.json")
+    asked = [json.loads(line)["prompt"] for line in (folder / "v0.1.question.jsonl").open(encoding="utf-8")]
+    assert {row["instruction"] for row in kept} == set(asked)
+
+
+def test_columns_that_nobody_reads_are_named(printed):
+    ours, theirs = answers(Path("ours.json"), ["a", "b"]), answers(Path("theirs.json"), ["c", "d"])
+    rows = json.loads(ours.read_text())
+    ours.write_text(json.dumps([rows[0] | {"context": "Read this.", "price": 0.1, "note": " "}, rows[1]]))
+    run_of_answers("runs/x", [ours], theirs)
+    assert printed.readouterr().out == (
+        "ours.json: columns with text that no model or judge is shown: context (50% of the rows)\n"
+    )
