@@ -115,7 +115,7 @@ def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Reco
         "macro_f1_interval": interval(rates.macro_f1, gold, said),
         "kappa": kappa(gold, said),
         "kappa_interval": interval(rates.kappas, gold, said),
-        "kappa_annotators": [kappa(labels, said) for labels in _by_annotator(human.pairs)],
+        "kappa_annotators": [_kappa_of_labels(labels, said) for labels in _by_annotator(human.pairs)],
         "confusion": confusion_matrix(gold, said, labels=range(len(rates.CLASSES) + 1))[: len(rates.CLASSES)].tolist(),
     }
 
@@ -126,10 +126,11 @@ def _people(human: HumanSet, gold: np.ndarray, longer: np.ndarray) -> Record:
     return {
         "annotators": list(human.annotators),
         "labels": {label: int((gold == code).sum()) for code, label in enumerate(rates.CLASSES)},
-        "unanimous": sum(len(set(pair.labels)) == 1 for pair in human.pairs),
+        "unanimous": sum(len({*pair.labels} - {None}) == 1 for pair in human.pairs),
         "split": sum(pair.split for pair in human.pairs),
         "kappas": [
-            (one, other, kappa(ours, theirs)) for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
+            (one, other, _kappa_of_labels(ours, theirs, theirs != NO_VERDICT))
+            for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
         ],
         "first_rate": _share_of_decided([gold], np.full_like(gold, rates.FIRST)),
         "longer_rate": _share_of_decided([gold], longer),
@@ -175,7 +176,14 @@ def _share_of_decided(orders: Sequence[np.ndarray], choice: np.ndarray) -> rates
 
 
 def _by_annotator(pairs: Sequence[HumanPair]) -> list[np.ndarray]:
-    return [codes(labels) for labels in zip(*(pair.labels for pair in pairs), strict=True)]
+    """Each annotator's labels; NO_VERDICT where one is missing."""
+    return [codes(label or "failed" for label in labels) for labels in zip(*(p.labels for p in pairs), strict=True)]
+
+
+def _kappa_of_labels(labels: np.ndarray, said: np.ndarray, where: np.ndarray | bool = True) -> float | None:
+    """The kappa with an annotator's labels, over the pairs that have one; None if there are none."""
+    has = (labels != NO_VERDICT) & where
+    return kappa(labels[has], said[has]) if has.any() else None
 
 
 def yardstick_verdicts(pairs: Sequence[HumanPair]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import urllib.request
@@ -15,8 +16,9 @@ from typing import Literal, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from instruct.analysis.outcomes import candidate_is_second
 from instruct.base.cards import list_cards, nearest, read_yaml, validated
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import cache_folder, sha256_of, write_atomically
 from instruct.base.options import Options
 from instruct.base.output import warn
@@ -29,16 +31,23 @@ FILE_TYPES = (".json", ".jsonl", ".csv")
 
 _WORDS = {label: label for label in get_args(Label)}
 _INSTRUCTIONS = ("instruction", "prompt")
-_ANSWERS = (("response1", "response2"), ("response 1", "response 2"), ("output_1", "output_2"), ("first", "second"))
-_GROUPS = ("group", "scenario", "cmp_key")
+_ANSWERS = (
+    ("response1", "response2"),
+    ("response 1", "response 2"),
+    ("output_1", "output_2"),
+    ("first", "second"),
+    ("response_a", "response_b"),
+)
+_GROUPS = ("group", "scenario", "cmp_key", "subset")
 # What the authors' numbers mean; in other files a number means nothing.
 _PANDALM = {"0": "tie", "1": "first", "2": "second"}
 _AUTOJ = {"0": "first", "1": "second", "2": "tie"}
+_ARENA = {"model_a": "first", "model_b": "second", "tie": "tie", "tie (bothbad)": "tie"}  # of Chatbot Arena's `winner`
 
 
 @dataclass(frozen=True)
 class HumanPair:
-    """Two answers to one instruction and each annotator's label: `first`, `second` or `tie`.
+    """Two answers to one prompt and each annotator's label: `first`, `second`, `tie` or, where it is missing, None.
 
     `index` is the pair's position in its set, from 0. `preference`, if a judge made the label: from 1 (the first
     answer) to 2 (the second). `earlier` are the turns before the second answer, where they are not the prompt's.
@@ -48,7 +57,7 @@ class HumanPair:
     prompt: EvalPrompt
     first: str
     second: str
-    labels: tuple[str, ...]
+    labels: tuple[str | None, ...]
     group: str | None = None
     preference: float | None = None
     earlier: tuple[Message, ...] | None = None
@@ -56,13 +65,16 @@ class HumanPair:
     @property
     def label(self) -> str:
         """The label with the most votes; of several, the one given first (WeOpenML/PandaLM's compute_metrics.py)."""
-        return Counter(self.labels).most_common(1)[0][0]
+        return self._votes().most_common(1)[0][0]
 
     @property
     def split(self) -> bool:
         """Whether several labels have the most votes."""
-        votes = [count for _, count in Counter(self.labels).most_common(2)]
+        votes = [count for _, count in self._votes().most_common(2)]
         return len(votes) == 2 and votes[0] == votes[1]
+
+    def _votes(self) -> Counter[str]:
+        return Counter(label for label in self.labels if label is not None)
 
 
 @dataclass(frozen=True)
@@ -163,9 +175,10 @@ def load_human_set(against: str) -> HumanSet:
     path = Path(against).expanduser()
     if Path(against).suffix.lower() in FILE_TYPES:
         rows = list(read_file(path))
+        rows = [_preferred(row) for row in rows]
         columns, words = _usual_columns(rows[0])
-        pairs = [_pair(index, row, columns, words) for index, row in enumerate(rows)]
-        return HumanSet(path.stem, pairs, columns.labels, path, sha256_of(path))
+        pairs, notes = _labeled([_pair(index, row, columns, words) for index, row in enumerate(rows)], columns, path)
+        return HumanSet(path.stem, pairs, columns.labels, path, sha256_of(path), notes=notes)
     card = load_human_card(against)
     files = find_files(card)
     path = next(iter(files.values()))
@@ -184,7 +197,43 @@ def load_human_set(against: str) -> HumanSet:
         raise InputError(f"{path}: has {len(pairs)} pairs, but its card says {card.rows}; fix the card")
     if card.groups:
         pairs = _grouped(pairs, card.name, card.groups)
-    return HumanSet(card.name, pairs, columns.labels, path, _sha256_of(card, files), tuple(card.groups or ()))
+    pairs, notes = _labeled(pairs, columns, path)
+    sha256, groups = _sha256_of(card, files), tuple(card.groups or ())
+    return HumanSet(card.name, pairs, columns.labels, path, sha256, groups, notes=notes)
+
+
+def _labeled(pairs: list[HumanPair], columns: Columns, path: Path) -> tuple[list[HumanPair], tuple[str, ...]]:
+    """The pairs that have a label, and what has to be said about labels that are missing.
+
+    Raises:
+        InputError: no pair has one.
+    """
+    kept = [pair for pair in pairs if any(pair.labels)]
+    if not kept:
+        raise InputError(f"{path}: has no labels; write first, second or tie")
+    missing = [sum(label is None for label in labels) for labels in zip(*(pair.labels for pair in kept), strict=True)]
+    notes = [
+        f"{name} labels {len(kept) - count} of {counted(len(kept), 'pair')}"
+        for name, count in zip(columns.labels, missing, strict=True)
+        if count
+    ]
+    if left_out := len(pairs) - len(kept):
+        notes.append(f"left out: {left_out} of {counted(len(pairs), 'pair')} without a label")
+    return [replace(pair, index=index) for index, pair in enumerate(kept)], tuple(notes)
+
+
+def _preferred(row: RawRow) -> RawRow:
+    """A row of RewardBench, or of another set with a `chosen` and a `rejected` answer, as a labeled pair.
+
+    The chosen answer is the second one in about half of the rows, drawn by AlpacaEval's seed rule: a judge that always
+    prefers the answer shown first is not right.
+    """
+    answers = [row.fields.get(name) for name in ("chosen", "rejected")]
+    if None in answers or not {"label", "first", "second"}.isdisjoint(row.fields):
+        return row
+    label = "second" if candidate_is_second(str(row.fields.get("prompt") or row.fields.get("instruction"))) else "first"
+    first, second = answers if label == "first" else answers[::-1]
+    return replace(row, fields=row.fields | {"first": first, "second": second, "label": label})
 
 
 def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
@@ -334,13 +383,17 @@ def _usual_columns(row: RawRow) -> tuple[Columns, dict[str, str]]:
     answers = _one_of(row, "the two answers", list(_ANSWERS))
     annotators = [field for field in row.fields if re.fullmatch(r"annotator\d+", field)]
     annotators.sort(key=lambda field: int(field.removeprefix("annotator")))
+    if "winner" in row.fields and not annotators and "label" not in row.fields:
+        annotators = ["winner"]
     if ("label" in row.fields) == bool(annotators):
         problem = "has both label and annotator1 …" if annotators else "has no column for the labels"
         raise InputError(
             f"{row.place}: {problem} (columns: {_present(row)}); give either 'label' or 'annotator1', 'annotator2', …"
         )
     numbers: dict[str, str] = {}
-    if annotators and answers == ("response1", "response2"):
+    if annotators == ["winner"]:
+        numbers = _ARENA
+    elif annotators and answers == ("response1", "response2"):
         numbers = _PANDALM
     elif not annotators and (instruction, answers) == ("prompt", ("response 1", "response 2")):
         numbers = _AUTOJ
@@ -391,20 +444,25 @@ def _text(row: RawRow, field: str) -> str:
     return str(value)
 
 
-def _label(row: RawRow, field: str, words: Mapping[str, str], by_card: bool) -> str:
-    """A label, in small or capital letters; if a card says what all values mean, exactly as it has them."""
+def _label(row: RawRow, field: str, words: Mapping[str, str], by_card: bool) -> str | None:
+    """A label, in small or capital letters; if a card says what all values mean, exactly as it has them.
+
+    None: the cell is empty.
+    """
     value = row.fields.get(field)
     word = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if label := words.get(word if by_card else word.lower()):
         return label
+    if value is None or (isinstance(value, str) and not word) or (isinstance(value, float) and math.isnan(value)):
+        return None
     cell = f"{row.place}: {field}: {one_line(repr(value), 60)}"
     if by_card:
         known = ", ".join(one_line(name, 40) for name in words)
-        raise InputError(f"{cell} is not one of the card's labels ({known}); add it to the card, or remove the row")
+        raise InputError(f"{cell} is not one of the card's labels ({known}); add it to the card, or leave it empty")
     if word.isdigit() and words == _WORDS:
         raise InputError(
             f"{cell} is a number, which PandaLM and Auto-J read differently; write first, second or tie, or say in a "
             "card what the numbers mean (numbers are read only with PandaLM's columns response1, response2, annotator1 "
             "… or Auto-J's prompt, response 1, response 2, label)"
         )
-    raise InputError(f"{cell} is not a label; write one of {', '.join(words)}, or remove the row")
+    raise InputError(f"{cell} is not a label; write one of {', '.join(words)}, or leave it empty")

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from instruct.base.errors import InputError
 from instruct.data.prompts import EvalPrompt
@@ -96,7 +97,7 @@ def test_the_label_with_most_votes_wins_and_the_first_one_of_several():
     [
         ({"label": 1}, "row 1: label: 1 is a number, which PandaLM and Auto-J read differently; write first"),
         ({"label": "left"}, "row 1: label: 'left' is not a label; write one of first, second, tie"),
-        ({"label": None}, "row 1: label: None is not a label"),
+        ({"label": None}, "own.json: has no labels; write first, second or tie"),
         ({"label": True}, "row 1: label: True is not a label"),
         ({"response1": 1.5}, "row 1: response1: must be a string (given: 1.5)"),
         ({"response1": None}, "row 1: response1: must be a string"),
@@ -185,3 +186,50 @@ def test_a_file_with_another_hash_is_refused(made_up_set, tmp_path, monkeypatch)
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(tmp_path / "given"))
     with pytest.raises(InputError, match="is not the file of the set made"):
         load_human_set("made")
+
+
+def test_missing_labels_are_counted_and_pairs_without_any_are_left_out(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        "instruction,first,second,annotator1,annotator2\n"
+        "a?,1,2,first,\nb?,1,2,second,first\nc?,1,2,,\nd?,1,2,tie,tie\ne?,1,2,,first\nf?,1,2,first,first\n"
+    )
+    human = load_human_set(str(path))
+    assert [(pair.index, pair.prompt.instruction, pair.label) for pair in human.pairs] == [
+        (0, "a?", "first"), (1, "b?", "second"), (2, "d?", "tie"), (3, "e?", "first"), (4, "f?", "first"),
+    ]  # fmt: skip
+    assert human.notes == (
+        "annotator1 labels 4 of 5 pairs",
+        "annotator2 labels 4 of 5 pairs",
+        "left out: 1 of 6 pairs without a label",
+    )
+    found = measure_agreement(human, ["first", "second", "tie", "tie", "first"])
+    assert found["listed"]["kappa_annotators"][0] == 1.0  # of the four pairs that the first one labeled
+    [(_, _, between)] = found["people"]["kappas"]
+    both = [pair.labels for pair in human.pairs if None not in pair.labels]
+    assert between == pytest.approx(cohen_kappa_score(*zip(*both, strict=True)))
+    path.write_text("instruction,first,second,label\na?,1,2,\n")
+    with pytest.raises(InputError, match=r"pairs.csv: has no labels; write first, second or tie"):
+        load_human_set(str(path))
+
+
+def test_rows_of_reward_bench_are_pairs_whose_chosen_answer_is_on_either_side(tmp_path):
+    rows = [{"prompt": f"Q{n}?", "chosen": f"good {n}", "rejected": f"bad {n}", "subset": "chat"} for n in range(40)]
+    path = tmp_path / "bench.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = load_human_set(str(path)).pairs
+    assert [pair.first if pair.label == "first" else pair.second for pair in pairs] == [row["chosen"] for row in rows]
+    assert {pair.group for pair in pairs} == {"chat"}
+    assert 10 < sum(pair.label == "first" for pair in pairs) < 30
+
+
+def test_rows_of_chatbot_arena_are_labeled_by_their_winner(tmp_path):
+    path = tmp_path / "arena.csv"
+    path.write_text(
+        "id,model_a,model_b,prompt,response_a,response_b,winner\n"
+        "1,x,y,Hi?,one,two,model_a\n2,x,y,Ho?,one,two,model_b\n3,x,y,So?,one,two,tie (bothbad)\n"
+    )
+    human = load_human_set(str(path))
+    assert [(pair.first, pair.second, pair.label) for pair in human.pairs] == [
+        ("one", "two", "first"), ("one", "two", "second"), ("one", "two", "tie"),
+    ]  # fmt: skip
