@@ -17,7 +17,7 @@ from instruct.judging.interchange.annotation_files import AnnotationFile, read_a
 from instruct.judging.interchange.exchange import answers_in
 from instruct.judging.interchange.json_lines import read_labels
 from instruct.run.directory import RunDirectory
-from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
+from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_set
 
 
 def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSet:
@@ -79,7 +79,7 @@ def _label(score: float) -> str:
 
 
 def _is_annotations(path: Path) -> bool:
-    if path.suffix.lower() not in (".json", ".jsonl"):
+    if path.suffix.lower() not in FILE_TYPES:
         return False
     fields = next(iter(read_file(path))).fields
     return {"preference", "output_2"} <= fields.keys() and not {"label", "annotator1"} & fields.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import statistics
@@ -24,6 +25,7 @@ from instruct.judging.interchange.exchange import import_into_run, read_contents
 from instruct.judging.interchange.json_lines import Contents, export_jsonl
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.validation.judge_labels import load_labels
 
 
 @pytest.fixture
@@ -166,7 +168,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
     ("bad", "message"),
     [
         ({"preference": 3}, "row 2: preference: 3 is not a preference"),
-        ({"preference": "2"}, "row 2: preference: '2' is not a preference"),
+        ({"preference": "two"}, "row 2: preference: 'two' is not a preference"),
         ({"preference": True}, "row 2: preference: True is not a preference"),
         ({"instruction": "Question 0?"}, "row 2: instruction: 'Question 0\\?' is already in row 1"),
         ({"instruction": 7}, "row 2"),
@@ -356,3 +358,19 @@ def test_import_and_export_as_commands(tmp_path):
     done = instruct("import", lines, "--judge", "gpt4", "--output", run)
     assert done.returncode == 2
     assert "JSON lines contain their own names" in done.stderr
+
+
+def test_annotations_in_csv_are_those_in_json(tmp_path):
+    rows = [annotation(n, preference) for n, preference in enumerate([1, 2.0, 1.5, None, 0])]
+    table = tmp_path / "annotations.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    expected = read_contents(write(tmp_path / "annotations.json", rows))
+    assert read_contents(table) == expected
+    labels = [load_labels([str(tmp_path / f"annotations.{kind}")]).pairs for kind in ("csv", "json")]
+    assert labels[0] == labels[1]
+    table.write_text(table.read_text().replace(",2.0", ",best"))
+    with pytest.raises(InputError, match=r"annotations.csv, row 2: preference: 'best' is not a preference"):
+        read_contents(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -155,6 +156,9 @@ def _preference(row: RawRow) -> float | None:
     if "preference" not in row.fields:
         raise InputError(f"{row.place}: preference: is missing; give 1, 2, 1.5, a number between, or null")
     value = row.fields["preference"]
+    if isinstance(value, str):  # a cell of CSV
+        with contextlib.suppress(ValueError):
+            value = float(value) if value.strip() else None
     # -1 is a missing preference in the package's own cache.
     if value is None or value == -1 or (isinstance(value, float) and math.isnan(value)):
         return None
