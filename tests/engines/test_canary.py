@@ -7,15 +7,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+import stored
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.base.replies import Failure, ScoredCompletion
+from instruct.data.evaluation import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.canary import FILE, TOLERANCES, Canary, check_weights_that_answer, read_canary
 from instruct.engines.start import make_engine
+from instruct.generation import batches
+from instruct.generation.answers import GenerationConfig, generate_answers
 
 CANARY = Canary(ids=[5, 6, 7, 8], places=[2, 3], trained=[-1.0, -2.0], base=[-3.0, -2.0], dtype="float32")
 
@@ -100,8 +105,13 @@ def engine_of(kind: str, model: Path, *adapters: Path):
     )
 
 
-def check_each_kind_of_wrong_weights(kind: str, model: Path, adapters: dict[str, Path], folder: Path) -> None:
-    """The trained adapter passes; another, one of zeros, one at half its scale, and no adapter are refused."""
+def check_each_kind_of_wrong_weights(
+    kind: str, model: Path, adapters: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trained adapter passes; another, one of zeros, one at half its scale, and no adapter are refused.
+
+    Where one of zeros has taken the place of the trained one, `generate` refuses before it writes an answer.
+    """
     canary = canary_of(model, adapters["emo"], list(range(10, 30)))
     assert max(abs(a - b) for a, b in zip(canary.trained, canary.base, strict=True)) > 4 * TOLERANCES["float32"]
     wrong = {"another": adapters["mle"], "none": None}
@@ -116,19 +126,27 @@ def check_each_kind_of_wrong_weights(kind: str, model: Path, adapters: dict[str,
             with pytest.raises(InputError, match="what answers is not what was trained"):
                 check_weights_that_answer(engine, canary, adapter and str(adapter), "float32", "system emo")
         outcome = check_weights_that_answer(engine, canary, str(adapters["emo"]), "float32", "system emo")
+        assert outcome == "checked"
+        canary.save(wrong["zeros"])
+        monkeypatch.setattr(batches, "make_engine", lambda *_, **__: engine)  # which runs already
+        options, config = ModelOptions(name=str(model), dtype="float32"), GenerationConfig(engine=kind)
+        prompts, answers = [EvalPrompt("Say hello.", "tiny")], folder / "answers"
+        with pytest.raises(InputError, match=r"^system emo: what answers is not what was trained"):
+            generate_answers(options, {"emo": wrong["zeros"]}, prompts, "chat", config, answers)
+        assert stored.finished(answers, "emo") == 0
+        assert not (answers / "emo.json").exists()
     finally:
         engine.close()
-    assert outcome == "checked"
 
 
-def test_transformers_that_loads_other_weights_is_refused(tiny_model, tiny_adapters, tmp_path):
-    check_each_kind_of_wrong_weights("transformers", tiny_model, tiny_adapters, tmp_path)
+def test_transformers_that_loads_other_weights_is_refused(tiny_model, tiny_adapters, tmp_path, monkeypatch):
+    check_each_kind_of_wrong_weights("transformers", tiny_model, tiny_adapters, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.parametrize("merges", [True, False], ids=["merged", "layers"])
-def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, merges):
+def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, monkeypatch, merges):
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
     config = LlamaConfig.from_pretrained(tiny_model)
@@ -141,4 +159,4 @@ def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_
     adapters = {
         name: make_adapter(model, tmp_path / name, seed, 0.5, **options) for seed, name in enumerate(("mle", "emo"), 1)
     }
-    check_each_kind_of_wrong_weights("vllm", model, adapters, tmp_path)
+    check_each_kind_of_wrong_weights("vllm", model, adapters, tmp_path, monkeypatch)
