@@ -132,7 +132,7 @@ class EMOTrainer(SFTTrainer):
         if getattr(base, "is_quantized", False):
             keep_adapters_in_float32(self.model)
         check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
-        check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
+        inside = check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
             collator: Any = self.data_collator  # type: ignore[has-type]
@@ -141,7 +141,12 @@ class EMOTrainer(SFTTrainer):
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
         reference_for = self._reference_for(objective, sharded_on is not None)
-        attach_objective(base, objective, cost, args.chunk_rows, reference_for)
+        if inside and reference_for is not None:
+            raise ValueError(
+                f"{type(base).__name__}: an objective with a reference does not read the layers between its backbone "
+                "and its head; choose another objective or model"
+            )
+        attach_objective(base, objective, cost, args.chunk_rows, reference_for, inside)
         self._objective = objective
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))

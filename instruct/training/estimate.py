@@ -106,17 +106,18 @@ def shape_of(model: Any, name: str) -> ModelShape:
     """
     try:
         words, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    except AttributeError:
+        text = model.config.get_text_config()
+    except (ValueError, AttributeError):
         raise _no_head(model.config, name) from None
-    text = model.config.get_text_config()
-    layers = getattr(text, "num_hidden_layers", None) or 1
+    layers = getattr(text, "num_hidden_layers", None)
+    each = (getattr(text, "per_layer_config", None) or [text] * layers) if layers else [text]  # BLT counts its parts'
     return ModelShape(
         outside=sum(weight.numel() for weight in {id(end): end for end in (words, head)}.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        layers=layers,
+        layers=len(each),
         hidden=getattr(text, "hidden_size", None) or words.shape[1],
         vocabulary=len(head),
-        state=sum(map(_state, getattr(text, "per_layer_config", None) or [text] * layers)) // layers,
+        state=sum(map(_state, each)) // len(each),
     )
 
 

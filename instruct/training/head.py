@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -84,14 +85,30 @@ def output_head(model: PreTrainedModel) -> nn.Module:
 def head_of(model: Any) -> Head:
     """The head, with what the model's forward does to its product by the config: a factor, and then a softcap.
 
-    Cohere multiplies by logit_scale, Granite divides by logits_scaling, Gemma 2 has final_logit_softcapping.
+    Cohere multiplies by logit_scale, Granite divides by logits_scaling, Gemma 2 has final_logit_softcapping. What the
+    forward does not read does not count: Aya Vision's ignores the logit_scale of its text model, which is Cohere's.
     """
     layer, config = model.get_output_embeddings(), model.config.get_text_config()
-    factor, divisor = _first_number(MULTIPLIERS, config), _first_number(DIVISORS, config)
+    kind: Any = type(model)
+    names = _names_in_forward(kind)
+    multipliers, divisors, softcaps = (
+        [key for key in keys if key in names] for keys in (MULTIPLIERS, DIVISORS, SOFTCAPS)
+    )
+    factor, divisor = _first_number(multipliers, config), _first_number(divisors, config)
     if factor is None and divisor is not None:
         factor = divisor if config.model_type == "hyperclovax" else 1 / divisor
     bias = getattr(layer, "bias", None)
-    return Head(layer.weight, bias, 1.0 if factor is None else factor, _first_number(SOFTCAPS, config))
+    return Head(layer.weight, bias, 1.0 if factor is None else factor, _first_number(softcaps, config))
+
+
+@functools.cache
+def _names_in_forward(kind: type) -> frozenset[str]:
+    """The attributes and the texts in the forward of a class and of those that it is made from."""
+    names: set[str] = set()
+    for owner in kind.__mro__:
+        if code := getattr(inspect.unwrap(vars(owner).get("forward", len)), "__code__", None):
+            names |= {*code.co_names, *(constant for constant in code.co_consts if isinstance(constant, str))}
+    return frozenset(names)
 
 
 def _first_number(names: Sequence[str], *owners: Any) -> float | None:
@@ -106,6 +123,7 @@ def attach_objective(
     cost: TransportCost | EnergyTable | None,
     chunk_rows: int | None = None,
     reference_for: ReferenceFor | None = None,
+    inside: bool = False,
 ) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
@@ -117,6 +135,8 @@ def attach_objective(
         cost: as in `linear_objective_loss`.
         chunk_rows: as in `linear_objective_loss`.
         reference_for: what gives a batch's reference, for an objective that takes one.
+        inside: the head takes other states than the backbone's, as `check_logits` says: the model's own forward is run
+            around it.
     """
     output_head(model)
     original_forward = model.forward
@@ -136,14 +156,15 @@ def attach_objective(
                 kwargs["labels"] = labels
             return original_forward(*args, **kwargs)
         reference = None if reference_for is None else reference_for(self, labels, *args, **kwargs)
-        backbone = backbone_of(self)
-        if backbone is not self.base_model and "pixel_values" in kwargs:
-            raise InputError(
-                f"{type(self).__name__}: its language model is trained on text alone; leave the images out"
-            )
-        backbone_output = backbone(*args, **kwargs)
-        head = self.get_output_embeddings()
-        aux_loss = router_loss(self, backbone_output, kwargs)
+        head, aux_loss = self.get_output_embeddings(), None
+        if not inside:
+            backbone = backbone_of(self)
+            if backbone is not self.base_model and "pixel_values" in kwargs:
+                raise InputError(
+                    f"{type(self).__name__}: its language model is trained on text alone; leave the images out"
+                )
+            backbone_output = backbone(*args, **kwargs)
+            aux_loss = router_loss(self, backbone_output, kwargs)
 
         # Nothing in here makes the host wait for the GPU, which would be idle between forward and backward.
         def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics, TokenRecord]:
@@ -170,7 +191,10 @@ def attach_objective(
             largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
             return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)
 
-        loss, statistics, tokens = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
+        if inside:
+            loss, statistics, tokens = call_inside(head, objective_of, original_forward, *args, **kwargs)
+        else:
+            loss, statistics, tokens = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
         return ObjectiveOutput(loss=loss, statistics=statistics, tokens=tokens, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
@@ -185,9 +209,30 @@ def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], st
     """
     if isinstance(head, TrainableTokensWrapper):  # it has no layer of its own; it is refused if sharded
         return function(states)
-    # Of PEFT's two layers the active one is called.
-    with replaced_forward([module for module in head.modules() if not any(module.children())], function):
+    with replaced_forward(_layers(head), function):
         return head(states)
+
+
+@torch.compiler.disable
+def call_inside(
+    head: nn.Module, function: Callable[[torch.Tensor], Any], forward: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What `function` returns of the states that a model's own forward gives the head, in whose place it is called."""
+    results: list[Any] = []
+
+    def called(states: torch.Tensor) -> torch.Tensor:
+        results.append(function(states))
+        return states[..., :1]  # logits that nobody reads
+
+    with replaced_forward(_layers(head), called):
+        forward(*args, **kwargs)
+    (result,) = results
+    return result
+
+
+def _layers(head: nn.Module) -> list[nn.Module]:
+    """What computes a head's product; of PEFT's two layers the active one is called."""
+    return [module for module in head.modules() if not any(module.children())]
 
 
 @contextlib.contextmanager
@@ -225,10 +270,11 @@ def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> tor
     from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
     experts = _expert_number(model, "num_experts", "num_local_experts")
-    if not experts:  # Granite 4's dense models
+    logits = getattr(backbone_output, "router_logits", None)
+    if not experts or not logits:  # dense models of Granite 4 and Doge
         return None
     chosen = _expert_number(model, "num_experts_per_tok")
-    return load_balancing_loss_func(backbone_output.router_logits, experts, chosen, inputs.get("attention_mask"))
+    return load_balancing_loss_func(logits, experts, chosen, inputs.get("attention_mask"))
 
 
 def _expert_number(model: Any, *names: str) -> int:

@@ -24,8 +24,10 @@ TOKENS = 8
 LARGEST_LOGIT = 60.0
 
 
-def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> None:
+def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> bool:
     """Refuse a model whose logits are not `softcap(scale * (states @ head.T + bias))` as far as they are read here.
+
+    The states are the backbone's, or, where more layers lie between it and the head (BERT), those that the head gets.
 
     The model's own forward is called with eight tokens and, in place of its backbone, a function that returns random
     states: this takes as long as eight rows of the head's product, and works with any sharding (ZeRO-3's head is
@@ -36,12 +38,22 @@ def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> N
         model: the causal language model, unwrapped (not a PeftModel), before FSDP or DeepSpeed wraps it.
         loaded_on_main_only: whether other processes may hold empty weights (FSDP). All of them have to call this.
 
+    Returns:
+        Whether the states are not the backbone's.
+
     Raises:
         InputError: they differ; the message names the modules and the config's keys that may be the reason.
     """
-    problem = from_main(lambda: difference(model)) if loaded_on_main_only else difference(model)
+
+    def compared() -> tuple[str | None, bool]:
+        problem = difference(model)
+        inside = problem is not None and _agree_inside(model)
+        return None if inside else problem, inside
+
+    problem, inside = from_main(compared) if loaded_on_main_only else compared()
     if problem is not None:
         raise InputError(problem)
+    return inside
 
 
 @torch.no_grad()
@@ -69,10 +81,10 @@ def difference(model: PreTrainedModel) -> str | None:
 def _agree_on_states(model: PreTrainedModel) -> bool | None:
     """Whether both make the same logits of random states; None if the forward does not call the backbone as we do."""
     head, backbone = output_head(model), backbone_of(model)
-    width = model.config.get_text_config().hidden_size
     with gathered_outside(model, backbone):
         weight = head.weight
-        if weight.shape[1] != width:
+        width = weight.shape[1]
+        if getattr(model.config.get_text_config(), "hidden_size", width) != width:
             return False
         states = torch.randn(1, TOKENS, width, generator=torch.Generator().manual_seed(0)).to(weight)
         states *= LARGEST_LOGIT / (head_of(model).logit_scale * (states @ weight.T)).abs().max()
@@ -100,6 +112,20 @@ def _agree_on_tokens(model: PreTrainedModel) -> bool | None:
     output = backbone_of(model)(input_ids=tokens, use_cache=False)
     states = getattr(output, "last_hidden_state", None)
     return states is not None and _same(_our_logits(model, states), theirs)
+
+
+@torch.no_grad()
+def _agree_inside(model: PreTrainedModel) -> bool:
+    """Whether both make the same logits of the states that the model's own forward gives its head."""
+    if any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters()):
+        return False
+    head = output_head(model)
+    with evaluating(model):
+        found = []
+        hook = head.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+        theirs = _logits(model, _tokens(model, head.weight.device))
+        hook.remove()
+        return theirs is not None and len(found) == 1 and _same(_our_logits(model, found[0]), theirs)
 
 
 class _States(BaseModelOutputWithPast):

@@ -6,14 +6,13 @@ import warnings
 
 import pytest
 import torch
+from population import tiny_network
 from tiny import CONFIGS, SIZES, captured_gradients, make_trainer, tiny_model
 from torch.nn.functional import cross_entropy
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     ElectraConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
     LlamaForCausalLM,
     ModernBertDecoderConfig,
     RecurrentGemmaConfig,
@@ -29,47 +28,32 @@ def made(config):
     return AutoModelForCausalLM.from_config(config).float()
 
 
-def capped(model_type: str):
-    """A model whose logits are capped under a name of its own, and large enough for that to matter."""
-    if model_type == "recurrent_gemma":
-        config = RecurrentGemmaConfig(**SIZES, lru_width=32, attention_window_size=16, logits_soft_cap=2.0)
-    else:
-        config = xLSTMConfig(
-            vocab_size=64, hidden_size=32, num_hidden_layers=2, num_heads=4, output_logit_soft_cap=2.0, pad_token_id=0,
-            bos_token_id=1, eos_token_id=2, chunk_size=16,
-        )  # fmt: skip
-    model = made(config)
-    with torch.no_grad():
-        model.get_output_embeddings().weight.mul_(20)
-    return model
+class Shifting(LlamaForCausalLM):
+    """A forward that calls its backbone with something else than it was given."""
+
+    def forward(self, input_ids=None, **kwargs):
+        return super().forward(input_ids=None if input_ids is None else (input_ids + 1) % 64, **kwargs)
 
 
-@pytest.mark.parametrize("model_type", ["recurrent_gemma", "xlstm"])
-def test_softcaps_of_any_name_are_applied(tmp_path, model_type):
-    model = capped(model_type)
-    trainer = make_trainer(tmp_path, model, objective="mle")
-    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
-    with torch.no_grad():
-        model.eval()
-        ours = model(**batch, objective_loss=True).loss
-        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    theirs = cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
-    assert float(ours) == pytest.approx(float(theirs), rel=1e-5)
-    assert logits.abs().max() <= 2
+class Lost(LlamaForCausalLM):
+    """One whose backbone is not where its class says."""
+
+    base_model_prefix = "nowhere"
 
 
-@pytest.mark.parametrize(
-    ("config", "named"),
-    [
-        (ModernBertDecoderConfig(**SIZES, global_attn_every_n_layers=1), r"lm_head\.dense, lm_head\.norm"),
-        (ElectraConfig(**SIZES, embedding_size=16, is_decoder=True), r"generator_predictions\."),
-        (BertConfig(**SIZES, is_decoder=True), r"cls\.predictions\.transform\.dense"),
-    ],
-    ids=lambda value: getattr(value, "model_type", ""),
-)
-def test_a_head_that_is_more_than_a_product_is_refused_with_its_modules(tmp_path, config, named):
-    with pytest.raises(InputError, match=rf"its own forward computes other logits .* applies .*{named}"):
-        make_trainer(tmp_path, made(config))
+# More layers lie between their backbone and their head.
+INSIDE = [
+    ModernBertDecoderConfig(**SIZES, global_attn_every_n_layers=1),
+    ElectraConfig(**SIZES, embedding_size=16, is_decoder=True),
+    BertConfig(**SIZES, is_decoder=True),
+]
+CAPPED = {
+    "recurrent_gemma": RecurrentGemmaConfig(**SIZES, lru_width=32, attention_window_size=16, logits_soft_cap=2.0),
+    "xlstm": xLSTMConfig(
+        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_heads=4, output_logit_soft_cap=2.0, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, chunk_size=16,
+    ),
+}  # fmt: skip
 
 
 class Doubling(LlamaForCausalLM):
@@ -81,11 +65,43 @@ class Doubling(LlamaForCausalLM):
         return output
 
 
-class Shifting(LlamaForCausalLM):
-    """A forward that calls its backbone with something else than it was given."""
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(pytest.param(made(config), id=name) for name, config in CAPPED.items()),
+        *(pytest.param(made(config), id=config.model_type) for config in INSIDE),
+        Shifting(CONFIGS["llama"](True)),
+        Lost(CONFIGS["llama"](True)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_loss_is_of_the_models_own_logits(tmp_path, model):
+    """Whatever caps them, and whatever lies between the backbone and the head."""
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(20)  # large enough for a cap to matter
+    trainer = make_trainer(tmp_path, model, objective="mle")
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    model.eval()
+    loss = model(**batch, objective_loss=True).loss
+    logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    theirs = cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
+    assert float(loss) == pytest.approx(float(theirs), rel=1e-5)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ours = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for gradient, other in zip(ours, torch.autograd.grad(theirs, parameters, allow_unused=True), strict=True):
+        assert (gradient is None and other is None) or torch.allclose(gradient, other, rtol=1e-3, atol=1e-6)
 
-    def forward(self, input_ids=None, **kwargs):
-        return super().forward(input_ids=None if input_ids is None else input_ids + 1, **kwargs)
+
+def test_a_factor_that_the_forward_leaves_unread_is_not_applied():
+    """Aya Vision's text model is Cohere's, whose logit_scale its own forward does not read."""
+    model = tiny_network("aya_vision")
+    assert model.config.get_text_config().logit_scale != 1
+    assert difference(model) is None
+
+
+def test_layers_before_the_head_are_refused_with_a_reference(tmp_path):
+    with pytest.raises(ValueError, match="BertLMHeadModel: an objective with a reference does not read the layers"):
+        make_trainer(tmp_path, made(INSIDE[-1]), objective="asft")
 
 
 def test_a_factor_that_is_not_read_is_refused_with_its_key(tmp_path):
@@ -93,19 +109,6 @@ def test_a_factor_that_is_not_read_is_refused_with_its_key(tmp_path):
     config.my_logit_factor = 2.0
     with pytest.raises(InputError, match=r"Doubling: .* it also applies config\.my_logit_factor=2\.0, which"):
         make_trainer(tmp_path, Doubling(config))
-
-
-def test_a_backbone_that_is_called_otherwise_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"Shifting: its own forward .* applies something else"):
-        make_trainer(tmp_path, Shifting(CONFIGS["llama"](True)))
-
-
-def test_a_backbone_that_cannot_be_found_is_refused():
-    class Lost(GPT2LMHeadModel):
-        base_model_prefix = "nowhere"
-
-    with pytest.raises(InputError, match=r"Lost: its backbone is not where base_model_prefix \('nowhere'\)"):
-        check_logits(Lost(GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4)))
 
 
 def test_weights_that_are_elsewhere_are_checked_on_random_states_alone():
