@@ -52,11 +52,7 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
     if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
         return []
     linear = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
-    refused = {
-        name.rpartition(".")[2]
-        for name, module in linear.items()
-        if type(module).forward is not nn.Linear.forward and type(module).__module__.startswith("transformers.models.")
-    }
+    refused = {name.rpartition(".")[2] for name, module in linear.items() if not _returns_a_tensor(module)}
     for name in ("out_proj", "conv1d"):
         try:
             _check_lora_target_modules_mamba(peft_config, network, name)
@@ -72,6 +68,14 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
     reasons = ((refused, "PEFT has no adapter for them"), (unseen, "the rows have no pictures"))
     of = network.config.model_type
     return [f"LoRA: {' and '.join(sorted(names))} of {of} stay frozen: {reason}" for names, reason in reasons if names]
+
+
+@torch.no_grad()
+def _returns_a_tensor(layer: nn.Linear) -> bool:
+    """Whether a linear layer of transformers, which may have a forward of its own (Falcon), has the usual outcome."""
+    if type(layer).forward is nn.Linear.forward or not type(layer).__module__.startswith("transformers.models."):
+        return True
+    return isinstance(layer(layer.weight.new_zeros(1, layer.in_features)), torch.Tensor)
 
 
 def check_dataset(dataset: Any, args: SFTConfig) -> None:

@@ -147,7 +147,13 @@ def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "frozen"),
-    [("llama", None), ("mamba", "out_proj"), ("qwen3_5", r"model\.visual"), ("llama4_text", "router")],
+    [
+        ("llama", None),
+        ("falcon", None),
+        ("mamba", "out_proj"),
+        ("qwen3_5", r"model\.visual"),
+        ("llama4_text", "router"),
+    ],
 )
 def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_named(tmp_path, printed, kind, frozen):
     _tell.cache_clear()
@@ -156,10 +162,10 @@ def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_nam
     trainer = make_trainer(tmp_path, network, rows=rows, peft_config=LoraConfig(target_modules="all-linear", r=2))
     adapted = {name.partition(".lora_")[0] for name, _ in trainer.model.named_parameters() if ".lora_" in name}
     said = printed.readouterr().err
+    assert adapted
     if frozen is None:
         assert "stay frozen" not in said
         return
     assert re.search(rf"LoRA: .*{frozen}.* of {kind} stay frozen: ", said)
-    assert adapted
     assert not [name for name in adapted if re.search(rf"\.{frozen}(\.|$)", name)]
     assert [name for name, _ in network.named_parameters() if re.search(rf"(^|\.){frozen}\.", name)]
