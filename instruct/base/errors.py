@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class InstructError(Exception):
@@ -71,6 +76,12 @@ class GateError(InstructError):
     """A figure in the report is below `--fail-under`; the report was written anyway. Exit code 4."""
 
     exit_code = 4
+
+
+def is_from_library(error: Exception) -> bool:
+    """Whether another package's line raised it, for want of something else than memory."""
+    (*_, last) = traceback.extract_tb(error.__traceback__)
+    return "OutOfMemory" not in type(error).__name__ and _PACKAGE not in Path(last.filename).parents
 
 
 def first_problem(error: ValidationError) -> str:

@@ -53,12 +53,16 @@ def new_network(config: Any, trust_remote_code: bool = False, **arguments: Any) 
         arguments: `dtype` and `attn_implementation`.
 
     Raises:
+        InputError: the model's code needs a package that is not installed.
         ValueError: transformers has no class with a head for words.
     """
     chosen = model_class(config)
-    if hasattr(chosen, "from_config"):  # an AutoModel
-        return chosen.from_config(config, trust_remote_code=trust_remote_code, **arguments)
-    return chosen._from_config(config, **arguments)
+    try:
+        if hasattr(chosen, "from_config"):  # an AutoModel
+            return chosen.from_config(config, trust_remote_code=trust_remote_code, **arguments)
+        return chosen._from_config(config, **arguments)
+    except ImportError as error:  # its code needs a package that this one does not
+        raise InputError(f"{chosen.__name__}: {one_line(error, 200)}") from None
 
 
 def load_network(

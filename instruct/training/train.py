@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, is_from_library, one_line
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
@@ -185,6 +185,13 @@ def make_trainer(
         ) from error
     except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
         raise InputError(f"train: {one_line(error)}") from error
+    except Exception as error:  # transformers, TRL and PEFT have as many words for models that they do not take
+        if not is_from_library(error):
+            raise
+        raise InputError(
+            f"model.name: {config.model.name}: transformers, TRL or PEFT does not take it ({type(error).__name__}: "
+            f"{one_line(error, 200)}); use another model"
+        ) from error
 
 
 def _peft_config(config: TrainingOptions) -> Any:

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from population import tiny_network
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
+from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.output import printed_log
@@ -300,3 +303,26 @@ def test_a_length_that_leaves_no_response_is_refused(tmp_path, tiny_model_folder
 def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, rows):
     with pytest.raises(InputError, match=r"pickled: could not be loaded .*safetensors"):
         train(tmp_path / "run", tiny_config(pickled_model_folder, rows))
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("blip-2", r"^blip-2: transformers cannot compute it from text alone \(TypeError: .*'pixel_values'\); use"),
+        ("diffusion_gemma", r"^model\.name: .*: transformers, TRL or PEFT does not take it \(AttributeError: .*; use"),
+        pytest.param(
+            "gemma3n",
+            "^Gemma3nForConditionalGeneration: TimmWrapperModel requires the timm library",
+            marks=pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed"),
+        ),
+    ],
+)
+def test_a_model_that_others_cannot_take_is_refused_in_one_line(tmp_path, tiny_model_folder, rows, kind, line):
+    def make_and_train() -> None:
+        model = tmp_path / "model"
+        tiny_network(kind).save_pretrained(model)
+        AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(model)
+        train(tmp_path / "run", tiny_config(model, rows))
+
+    with pytest.raises(InputError, match=line):
+        make_and_train()
