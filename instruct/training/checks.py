@@ -60,7 +60,9 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
             refused.add(name)
     unseen: set[str] = set()
     if not _PICTURES.intersection(getattr(dataset, "column_names", None) or next(iter(dataset or ()), {})):
-        reached = {id(module) for module in network.get_decoder().modules()} | {id(network.get_output_embeddings())}
+        head, decoder = network.get_output_embeddings(), network.get_decoder()
+        whole = network if decoder is head else decoder  # ModernBERT calls its head a decoder
+        reached = {id(module) for module in whole.modules()} | {id(head)}
         unseen = {".".join(name.split(".")[:2]) for name, module in linear.items() if id(module) not in reached}
     patterns = [rf"(.*\.)?{re.escape(name)}" for name in sorted(refused)]
     patterns += [rf"{re.escape(name)}(\..*)?" for name in sorted(unseen)]
