@@ -37,7 +37,7 @@ from instruct.training.cost import TableRecord, make_cost
 from instruct.training.emo_config import EMOConfig
 from instruct.training.evaluation import StopWithoutImprovement
 from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
-from instruct.training.head_check import check_logits
+from instruct.training.head_check import check_causal, check_logits
 from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_finite_line
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
@@ -133,6 +133,8 @@ class EMOTrainer(SFTTrainer):
             keep_adapters_in_float32(self.model)
         check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
         inside = check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
+        if not self._is_vision_dataset and sharded_on is None:
+            check_causal(base)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
             collator: Any = self.data_collator  # type: ignore[has-type]
@@ -245,6 +247,11 @@ class EMOTrainer(SFTTrainer):
             host_labels = host_labels if labels is inputs["labels"] else None
             inputs["labels"] = labels
         outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch, host_labels=host_labels)
+        if mode == "train" and not outputs.loss.requires_grad:
+            raise InputError(
+                f"{self.model.config.model_type}: its loss depends on no weight that is trained; train more, or use "
+                "another model"
+            )
         total = outputs.statistics.value
         if outputs.aux_loss is not None:
             total = total + outputs.aux_loss.detach()

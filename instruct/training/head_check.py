@@ -57,6 +57,33 @@ def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> b
 
 
 @torch.no_grad()
+def check_causal(model: PreTrainedModel) -> None:
+    """Refuse a model that sees the tokens which it is trained to predict: its loss would fall for nothing.
+
+    The encoders of BERT's family do unless their config says is_decoder, and PaliGemma does without pictures. Eight
+    tokens are computed twice, of which the last differs.
+
+    Args:
+        model: as in `check_logits`, whose weights are here.
+
+    Raises:
+        InputError: logits change with a token after them.
+    """
+    tokens = _tokens(model, model.get_input_embeddings().weight.device).repeat(2, 1)
+    tokens[1, -1] = tokens[0, 0]
+    with evaluating(model):
+        logits = _logits(model, tokens)
+    if logits is None:
+        return
+    moved, largest = float((logits[0] - logits[1])[:-1].abs().max()), float(logits.abs().max())
+    if moved > max(1e-3, 4 * torch.finfo(model.dtype).eps) * largest:
+        raise InputError(
+            f"{type(model).__name__}: its logits change by {moved:.2g} with the tokens after them, which it would be "
+            "trained to read off; set is_decoder in its config if it has that, or use another model"
+        )
+
+
+@torch.no_grad()
 def difference(model: PreTrainedModel) -> str | None:
     """The refusal, or None if the logits agree."""
     name = type(model).__name__

@@ -99,6 +99,13 @@ def test_a_factor_that_the_forward_leaves_unread_is_not_applied():
     assert difference(model) is None
 
 
+def test_a_model_that_sees_what_it_predicts_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match=r"BertLMHeadModel: its logits change by .* with the tokens after them.*is_dec"
+    ):
+        make_trainer(tmp_path, made(BertConfig(**SIZES)))
+
+
 def test_layers_before_the_head_are_refused_with_a_reference(tmp_path):
     with pytest.raises(ValueError, match="BertLMHeadModel: an objective with a reference does not read the layers"):
         make_trainer(tmp_path, made(INSIDE[-1]), objective="asft")

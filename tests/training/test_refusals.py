@@ -118,6 +118,11 @@ def test_a_model_without_a_head_is_refused():
         output_head(LlamaModel(CONFIGS["llama"](True)))
 
 
+def test_a_loss_without_a_trained_weight_is_refused(tmp_path):
+    with pytest.raises(InputError, match="llama: its loss depends on no weight that is trained"):
+        make_trainer(tmp_path, tiny_model().requires_grad_(False)).train()
+
+
 def test_an_encoder_decoder_is_refused():
     config = T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=16)
     with pytest.raises(InputError, match="encoder-decoder; name a causal language model"):
