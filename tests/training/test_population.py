@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from population import TYPES, tiny_network
+from population_table import PAGE, README, counts, kept, outcome, page, results, table
 from train_configs import tiny_config, train, write_rows
 from transformers import AutoTokenizer
 
+from instruct.base.errors import InstructError
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.canary import Canary, read_canary
 from instruct.engines.forward import open_model
@@ -27,17 +29,22 @@ GREEN = [
     "olmo3", "phi3", "granite", "granitemoehybrid", "nemotron_h", "falcon_h1", "lfm2", "lfm2_moe", "glm4", "glm4_moe",
     "deepseek_v3", "cohere2", "gpt2", "opt", "mamba",
 ]  # fmt: skip
-SAME = 1e-4
+SAME, SAME_IN_VLLM = 1e-4, 1e-3
+SHARDS = 12
+VERSIONS, TABLE = table()
+IN_VLLM = [kind for kind, row in TABLE.items() if row["vllm"] in ("adapter", "merged")]
 
 
-def scores_in_answers(model: str, canary: Canary, adapter: Path | None) -> list[float]:
+def scores_in_answers(model: str, canary: Canary, adapter: Path | None, kind: str = "transformers") -> list[float]:
     adapters = (adapter,) if adapter else ()
     decoding, room = Decoding(max_tokens=4), len(canary.ids) + 8
     options = EngineOptions("model", model, decoding, room, adapters=adapters, dtype="float32", chat=True)
-    engine = make_engine("transformers", options)
-    scores = canary.scores(engine, None if adapter is None else str(adapter))
-    engine.close()
-    return scores
+    engine = make_engine(kind, options)
+    try:
+        engine.start()
+        return canary.scores(engine, None if adapter is None else str(adapter))
+    finally:
+        engine.close()
 
 
 def scores_in_measurements(options, canary: Canary, source: Path | None) -> list[float]:
@@ -47,25 +54,46 @@ def scores_in_measurements(options, canary: Canary, source: Path | None) -> list
     return [float(logs[place - 1]) for place in canary.places]
 
 
-def walk(kind: str, folder: Path, tokenizer: Path, lora: dict | None) -> None:
+def check(scores: list[float], canary: Canary, where: str, tolerance: float = SAME) -> None:
+    differs = max(abs(score - trained) for score, trained in zip(scores, canary.trained, strict=True))
+    assert differs <= tolerance, f"{where}, a log-probability differs by {differs:.2g} from the trainer's"
+
+
+def trained(kind: str, folder: Path, tokenizer: Path, lora: dict | None, times: int = 1):
+    """The config, the run and the canary of a tiny model that is trained for two steps."""
     model = folder / "model"
-    tiny_network(kind).save_pretrained(model)
+    tiny_network(kind, times).save_pretrained(model)
     AutoTokenizer.from_pretrained(tokenizer).save_pretrained(model)
     arguments = {"max_steps": 2, "learning_rate": 0.02, "warmup_steps": 0, "per_device_train_batch_size": 4}
     config = tiny_config(model, write_rows(folder / "rows.jsonl", 8), lora=lora, train=arguments)
     run = train(folder / "run", config)
-    trained = run.adapters / "emo"
-    canary = read_canary(trained)
-    assert max(abs(after - before) for after, before in zip(canary.trained, canary.base, strict=True)) > 0.01
+    canary = read_canary(run.adapters / "emo")
+    moved = max(abs(after - before) for after, before in zip(canary.trained, canary.base, strict=True))
+    assert moved > 0.01, f"training moved no log-probability by more than {moved:.2g}"
+    return config, run, canary
+
+
+def walk(kind: str, folder: Path, tokenizer: Path, lora: dict | None) -> None:
+    config, run, canary = trained(kind, folder, tokenizer, lora)
+    weights = run.adapters / "emo"
+    check(scores_in_measurements(config.model, canary, weights), canary, "measured")
     if lora:
-        assert scores_in_answers(str(model), canary, trained) == pytest.approx(canary.trained, abs=SAME)
-        assert scores_in_measurements(config.model, canary, trained) == pytest.approx(canary.trained, abs=SAME)
-        (merged,) = merge_adapter(config, run)
-    else:
-        merged = trained
-        assert scores_in_measurements(config.model, canary, trained) == pytest.approx(canary.trained, abs=SAME)
-    assert scores_in_answers(str(merged), canary, None) == pytest.approx(canary.trained, abs=SAME)
+        check(scores_in_answers(config.model.name, canary, weights), canary, "answering")
+        (weights,) = merge_adapter(config, run)
+    check(scores_in_answers(str(weights), canary, None), canary, "merged" if lora else "answering")
     shutil.rmtree(folder)
+
+
+def walk_to_vllm(kind: str, folder: Path, tokenizer: Path) -> str:
+    """What vLLM took for the trainer's log-probabilities: the adapter, or, if it takes none of the type, the merge."""
+    config, run, canary = trained(kind, folder, tokenizer, {"r": 2}, times=4)
+    try:
+        scores, form = scores_in_answers(config.model.name, canary, run.adapters / "emo", "vllm"), "adapter"
+    except InstructError:
+        (merged,) = merge_adapter(config, run)
+        scores, form = scores_in_answers(str(merged), canary, None, "vllm"), "merged"
+    check(scores, canary, "in vLLM", SAME_IN_VLLM)
+    return form
 
 
 @pytest.mark.parametrize(
@@ -87,9 +115,31 @@ def test_whole_weights_answer_and_measure_as_they_were_trained(tmp_path, tiny_mo
     walk(kind, tmp_path / "walk", tiny_model_folder, None)
 
 
-def test_the_page_names_these_types():
-    """docs/models.md is written by population_table.py, which walks each of them."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
-    rows = dict(re.findall(r"^\| `(.*?)` \| (\w+) \|", page, re.M))
-    assert rows == dict.fromkeys(GREEN, "yes")
-    assert f"Of the {len(TYPES)} types" in page
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("llama", "opt") else pytest.param(kind, marks=pytest.mark.full) for kind in IN_VLLM]
+)
+def test_vllm_gives_the_trainers_log_probabilities(tmp_path, tiny_model_folder, kind):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    assert walk_to_vllm(kind, tmp_path, tiny_model_folder) == TABLE[kind]["vllm"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_type_ends_as_the_table_says(shard):
+    """If a change is meant, population_table.py writes the table, docs/models.md and the README's line."""
+    rows = results(outcome, TYPES[shard::SHARDS], kept(outcome))
+    changed = [row for row in rows if row["outcome"] != TABLE[row["type"]]["outcome"]]
+    assert not changed
+
+
+def test_the_table_is_whole_and_the_pages_are_its():
+    if version("transformers") != VERSIONS["transformers"]:
+        pytest.skip(f"the table is of transformers {VERSIONS['transformers']}")
+    assert sorted(TABLE) == TYPES
+    assert {row["outcome"] for row in TABLE.values()} == {"green", "refused", "differs", "needs"}
+    assert [kind for kind in GREEN if TABLE[kind]["outcome"] != "green"] == []
+    assert [kind for kind in ("llama", "qwen3", "qwen2", "opt", "gpt2") if kind not in IN_VLLM] == []
+    assert PAGE.read_text() == page(VERSIONS, TABLE)
+    assert counts(VERSIONS, TABLE) in README.read_text()
