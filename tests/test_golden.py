@@ -4,7 +4,6 @@
 
     keys/        the completion key of every judge card, engine and trimming; a changed key asks for paid replies again
     store/       the judgement store after every judge was asked: completions, verdicts, spending, step inputs
-    store_v2.sql a whole store of schema version 2, written once: later versions must read it
     requests/    what was sent to the server, in order
     report/      report.json and the exports of a small run; alpaca_7b's are those of docs/results
     text/        model cards: user-facing text that is expected to be reworded
@@ -114,7 +113,7 @@ def make_run(folder: Path, systems: dict[str, list[dict[str, Any]]]) -> Path:
         text = json.dumps([{**row, "generator": name} for row in rows], indent=1, ensure_ascii=False)
         (run / "outputs" / f"{name}.json").write_text(text, encoding="utf-8")
     (run / "config.yaml").write_text("name: golden_run\nsystems: {}\ncomparisons: []\n")
-    manifest = {"created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+    manifest = {"format": 2, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     shutil.copytree(GOLDEN / "judges", folder / "judges")
     (folder / "model").mkdir()  # a judge's weights: only their hash is looked at
@@ -234,48 +233,15 @@ def test_requests(asked):
     check_golden(GOLDEN / "requests" / "comparisons.jsonl", request_lines(asked[1]))
 
 
-def test_a_store_of_version_2_is_read_and_nothing_is_asked_again(asked, tmp_path):
-    dump = GOLDEN / "store_v2.sql"
-    if UPDATE and not dump.exists():
-        with contextlib.closing(sqlite3.connect(asked[0] / "judgments.sqlite")) as db:
-            assert db.execute("PRAGMA user_version").fetchone() == (2,)
-            # iterdump cuts a text off at its first NUL.
-            cut = db.execute("SELECT key, hex(text) FROM completions WHERE instr(text, char(0)) ORDER BY key")
-            whole = [f"UPDATE completions SET text = CAST(X'{text}' AS TEXT) WHERE key = '{key}';" for key, text in cut]
-            text = "\n".join([*db.iterdump(), *whole, "PRAGMA user_version = 2;"]) + "\n"
-        dump.write_text(re.sub(r"'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ'", "'2026-01-01T00:00:00Z'", text))
-    # Judges were not shown inputs then: a store of today has other requests about that pair.
-    rows = [{name: value for name, value in row.items() if name != "input"} for row in ASKED_ROWS]
-    run = make_run(tmp_path / "work", {name: answers(name, rows) for name in ("ours", "theirs")})
-    with contextlib.closing(sqlite3.connect(run / "judgments.sqlite")) as db:
-        db.executescript(dump.read_text(encoding="utf-8"))
-        paid = {key for (key,) in db.execute("SELECT key FROM completions")}
-    # A figure that would be the same is not drawn again.
-    shutil.copytree(asked[0] / "report" / "figures", run / "report" / "figures")
+def test_a_rerun_asks_nothing_again(asked, tmp_path):
+    """Without a server: every reply is taken from the store, by its key."""
+    shutil.copytree(asked[0].parent, tmp_path / "work")
+    run = tmp_path / "work" / asked[0].name
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"steps": {}}))  # every judging is due again
     judge_all(run, proxy=None)
-    pair = ASKED_ROWS.index(WITH_INPUT)
-    verdicts = [json.loads(line) for line in (GOLDEN / "store" / "judgments.jsonl").open(encoding="utf-8")]
-    of_input = {key for verdict in verdicts if verdict["pair"] == pair for key in verdict["key"].split()}
     for table, order in (("completions", "key"), ("judgments", JUDGED), ("spending", "key")):
-        if UPDATE:
-            continue
-        golden = (GOLDEN / "store" / f"{table}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        found = store_rows(run / "judgments.sqlite", table, order)
-        if table != "judgments":
-            # Replies on identical answers, which were still asked about then, stay in the store.
-            golden = [line for line in golden if json.loads(line)["key"] not in of_input]
-            wanted = {json.loads(line)["key"] for line in golden}
-            rows = {line: json.loads(line)["key"] for line in found.splitlines(keepends=True)}
-            assert table == "spending" or set(rows.values()) >= paid
-            found = [line for line, key in rows.items() if key in wanted or key not in paid]
-        else:
-            # Verdicts of a judge that is no longer shipped stay too, as they were.
-            lines = found.splitlines(keepends=True)
-            gone = [line for line in lines if json.loads(line)["judge"] == "smollm2_demo"]
-            assert len(gone) == 28
-            golden, found = ([line for line in side if json.loads(line)["pair"] != pair] for side in (golden, lines))
-            found = [line for line in found if line not in gone]
-        assert found == golden
+        check_golden(GOLDEN / "store" / f"{table}.jsonl", store_rows(run / "judgments.sqlite", table, order))
 
 
 @pytest.fixture(scope="module")

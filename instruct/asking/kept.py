@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.replies import Completion, Reply
+from instruct.base.replies import Reply
 from instruct.run.replies import BatchStore, completion_key
 
 
@@ -32,8 +30,7 @@ class KeptReplies:
     batch missing again, at most twice.
 
     Every reply has its own key: a prompt that is asked twice is answered twice, because a reply may depend on what it
-    is batched with. Replies under another fingerprint stay until `start` replaces them. The journal of an earlier
-    version, `NAME.batches.jsonl`, is taken over if it has this fingerprint.
+    is batched with. Replies under another fingerprint stay until `start` replaces them.
 
     Args:
         fingerprint: of everything that could change a reply, besides the engine.
@@ -51,7 +48,7 @@ class KeptReplies:
         self.workers: dict[str, dict[str, Any]] = {}  # the processes of a cluster that were asked, see `Engine`
         self.batches = range(0, -(-len(prompts) // size))
         self._checked = folder / f"{system}.checked"
-        self._path, self._journal = folder / f"{system}.replies.sqlite", folder / f"{system}.batches.jsonl"
+        self._path = folder / f"{system}.replies.sqlite"
         self._fingerprint, self._prompts, self._size = fingerprint, prompts, size
         self._seconds: dict[int, float] = {}
         self._again: set[int] = set()  # finished batches with requests that failed and are sent again
@@ -60,8 +57,6 @@ class KeptReplies:
                 self.engine, self._seconds = store.batches(fingerprint)
                 failed = {int(key.split("/")[1]) for key in store.failed()}
                 self._again = {batch for batch in failed & set(self._seconds) if self._without_reply(store, batch)}
-        if self._journal.is_file():
-            self._take_over()
         if self._checked.is_file():
             try:
                 checked = json.loads(self._checked.read_text(encoding="utf-8"))
@@ -112,7 +107,6 @@ class KeptReplies:
             self.weights = weights
             made = {"work": self._fingerprint, "engine": engine, "weights": weights}
             write_atomically(self._checked, json.dumps(made) + "\n")
-        self._journal.unlink(missing_ok=True)
 
     def without_reply(self, batch: int) -> list[int]:
         """The places of a missing batch that have no reply, and no failure that stays."""
@@ -164,56 +158,3 @@ class KeptReplies:
         self.engine, self._seconds, self._again = engine, {}, set()
         with BatchStore(self._path) as store:
             store.start_over()
-
-    def _take_over(self) -> None:
-        """Move the batches of an earlier version's journal to the store; one that does not fit stays until `start`."""
-        for engine, number, seconds, replies in _journal_batches(self._journal, self._fingerprint):
-            if not self.engine:
-                self._start_over(engine)
-            if engine != self.engine or number not in self.batches or len(replies) != len(self.places(number)):
-                break
-            if number not in self._seconds:  # else it was moved before the call was stopped
-                self.keep(number, replies, seconds)
-        if self._seconds:
-            self._journal.unlink()
-
-
-class _JournalLine(BaseModel):
-    """A batch in a journal of an earlier version, `NAME.batches.jsonl`, whose first line is a header.
-
-    `tokens` are counted without the end token, which ended a reply whose `finish` is stop.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    batch: int
-    seconds: float
-    tokens: list[int | None]
-    finish: list[str]
-    texts: list[str]
-
-    def replies(self) -> list[Completion]:
-        """The replies as an engine returns them."""
-        return [
-            Completion(text, None, finish, None, None if tokens is None else tokens + (finish == "stop"))
-            for text, finish, tokens in zip(self.texts, self.finish, self.tokens, strict=True)
-        ]
-
-
-def _journal_batches(path: Path, fingerprint: str) -> Iterator[tuple[str, int, float, list[Completion]]]:
-    """The engine, number, seconds and replies of each batch in a journal; none if it has another fingerprint.
-
-    A line counts once its newline is written; reading ends at the first one that is not a batch.
-    """
-    with path.open("rb") as file:
-        try:
-            header = json.loads(file.readline())
-            if header["fingerprint"] != fingerprint:
-                return
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                batch = _JournalLine.model_validate_json(line)
-                yield str(header["engine"]), batch.batch, batch.seconds, batch.replies()
-        except (ValueError, KeyError, TypeError):  # pydantic's error is a ValueError
-            return

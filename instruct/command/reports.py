@@ -181,7 +181,7 @@ def export_verdicts(arguments: argparse.Namespace) -> Result:
     if arguments.format == "jsonl":
         if arguments.candidate or arguments.baseline:
             raise InputError("--format jsonl exports every comparison; drop --candidate and --baseline")
-        with open_store(run, migrate=False) as store:
+        with open_store(run) as store:
             count = export_jsonl(store, arguments.output, arguments.judge)
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}

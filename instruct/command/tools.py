@@ -28,9 +28,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
     sub = verb(doctor, "check the installation (packages, GPU, memory, disk, network, keys), a run, or an adapter")
     sub.add_argument("run", nargs="?", metavar="PATH", help="a run directory, or the folder of a PEFT adapter")
-    sub.add_argument(
-        "--repair", action="store_true", help="of a run: do what loses nothing, such as keep what is whole"
-    )
     sub.add_argument("--model", metavar="BASE", help="of an adapter: its base (default: the one that it names)")
     sub.add_argument("--engine", choices=["vllm", "transformers"], help="of an adapter: where it has to act")
     sub.add_argument("--base-url", metavar="URL", help="of an adapter: a server that has it by its folder's name")
@@ -82,16 +79,12 @@ def doctor(arguments: argparse.Namespace) -> Result:
     if arguments.run and is_adapter:
         from instruct.phases.doctor_adapter import check_adapter_acts
 
-        if arguments.repair:
-            raise InputError("--repair repairs a run; name it: instruct doctor RUN --repair")
         findings = said(check_adapter_acts(named, arguments.model, arguments.engine, arguments.base_url))
     elif arguments.run:
         from instruct.phases.doctor import check_run
         from instruct.run.directory import RunDirectory
 
-        findings = said(check_run(RunDirectory(arguments.run), arguments.repair))
-    elif arguments.repair:
-        raise InputError("--repair repairs a run; name it: instruct doctor RUN --repair")
+        findings = said(check_run(RunDirectory(arguments.run)))
     else:
         findings = run_doctor()
     broken = failure(findings)

@@ -155,8 +155,6 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     """
     other = {"eval_files", "eval_limit", "eval_fraction", "eval_samples", "on_bad_row"}
     other |= {"chat_template", "chat_template_kwargs"}  # inputs of their own
-    if options.empty_thinking is None:  # earlier versions did not have it
-        other.add("empty_thinking")
     made_from = options.model_dump(mode="json", exclude=other)
     files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
     identity = [made_from, [rows.sha256 for rows in samples], files]

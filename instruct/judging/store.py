@@ -76,18 +76,6 @@ VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 _FIELDS = [field.name for field in fields(Judgment)]
 _COLUMNS = ", ".join(_FIELDS)
 
-# Version 3 kept only a failed verdict's reason. Its key is that of a request, or two keys separated by a space.
-_EARLIER_ATTEMPTS = """
-INSERT OR IGNORE INTO attempts
-SELECT request, 1, reason, reason IN ('content filter', 'the judge refuses to answer') OR reason LIKE 'too long%'
-    OR (reason LIKE 'HTTP 4%' AND reason NOT IN ('HTTP 408', 'HTTP 409', 'HTTP 425', 'HTTP 429'))
-FROM (
-    SELECT substr(key, 1, 64) AS request, reason FROM judgments WHERE verdict = 'failed'
-    UNION SELECT substr(key, 66), reason FROM judgments WHERE verdict = 'failed'
-)
-WHERE request != '' AND reason IS NOT NULL AND request NOT IN (SELECT key FROM completions);
-"""
-
 
 class JudgmentStore(ReplyStore):
     """`judgments.sqlite`: replies, the verdicts read from them, and what they cost.
@@ -97,7 +85,6 @@ class JudgmentStore(ReplyStore):
 
     kind = "judgment store"
     schema = ReplyStore.schema + _JUDGMENTS
-    migrations = ReplyStore.migrations | {3: ReplyStore.migrations[3] + _EARLIER_ATTEMPTS}
 
     def to_ask_again(self, judgments: Iterable[Judgment]) -> set[str]:
         """The keys of failed verdicts whose requests a rerun sends again; where an answer lacks, there is none."""
@@ -145,14 +132,6 @@ class JudgmentStore(ReplyStore):
         ]
         return self.judgments(comparison) or swapped
 
-    def _drop_unreadable(self) -> None:
-        super()._drop_unreadable()
-        for rowid, *row in self._read(f"SELECT rowid, {_COLUMNS} FROM judgments"):
-            try:
-                self._judgment(tuple(row))
-            except InputError:
-                self._db.execute("DELETE FROM judgments WHERE rowid = ?", [rowid])
-
     def check(self) -> None:
         """Read everything.
 
@@ -178,13 +157,13 @@ class JudgmentStore(ReplyStore):
 
 
 def verdicts_sha256(judgments: Iterable[Judgment]) -> str:
-    """SHA-256 of what verdicts count for, whatever version of the store holds them."""
+    """SHA-256 of what verdicts count for."""
     rows = [[j.pair, j.position, j.instruction, j.key, j.verdict, j.preference, j.ratings] for j in judgments]
     return hashlib.sha256(json.dumps(sorted(rows, key=lambda row: row[:3])).encode()).hexdigest()
 
 
 def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dict[str, Any]) -> None:
-    """Refuse verdicts that are not those that the record of their judging states; earlier versions recorded no hash.
+    """Refuse verdicts that are not those that the record of their judging states.
 
     Raises:
         InputError: they are others, or fewer.
@@ -193,7 +172,7 @@ def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dic
     if record.get("status") != "done":
         return
     digest, count = results.get("sha256"), sum(results.get("verdicts", {}).values())
-    if len(judgments) < count or (digest and verdicts_sha256(judgments) != digest):
+    if len(judgments) < count or verdicts_sha256(judgments) != digest:
         judged = ", ".join((record.get("comparison") or {}).values())
         raise InputError(
             f"{run.store}: its verdicts are not those that were recorded ({one_line(judged, 120)}); restore it, or "
@@ -219,8 +198,8 @@ def _recorded(run: RunDirectory) -> dict[str, dict[str, Any]]:
     return {step: record for step, record in steps.items() if step.startswith(tuple(_WITHOUT_STORE))}
 
 
-def open_store(run: RunDirectory, migrate: bool = True) -> JudgmentStore:
-    """A run's store; with `migrate` False to read alone.
+def open_store(run: RunDirectory) -> JudgmentStore:
+    """A run's store.
 
     Raises:
         InputError: the run has recorded verdicts, and the store has vanished; else as for `JudgmentStore`.
@@ -230,7 +209,7 @@ def open_store(run: RunDirectory, migrate: bool = True) -> JudgmentStore:
         raise _vanished(run, next(iter(recorded)), "is missing")
     if recorded and not run.store.stat().st_size:
         raise _vanished(run, next(iter(recorded)), "is empty")
-    store = JudgmentStore(run.store, migrate)
+    store = JudgmentStore(run.store)
     if (done := [step for step, record in recorded.items() if record["status"] == "done"]) and store.is_empty():
         with store:
             raise _vanished(run, done[0], "has no verdicts")

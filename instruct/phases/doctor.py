@@ -8,27 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, InstructError, counted
+from instruct.base.errors import InstructError, counted
 from instruct.base.files import changed_file, sha256_of
 from instruct.base.output import Finding
 from instruct.judging.comparison import judged_comparisons
-from instruct.judging.store import JudgmentStore, check_verdicts, open_store, was_judged
+from instruct.judging.store import check_verdicts, open_store, was_judged
 from instruct.phases.systems import changed_output, generated_files
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
-from instruct.run.measurements import read_metrics, read_values, recorded_hashes
+from instruct.run.measurements import read_metrics, read_values
 from instruct.run.replies import BatchStore
-from instruct.run.salvage import salvage
 
 Steps = dict[str, dict[str, Any]]
 
 
-def check_run(run: RunDirectory, repair: bool = False) -> Iterator[Finding]:
+def check_run(run: RunDirectory) -> Iterator[Finding]:
     """Compare a run's files with what its steps recorded, and tell what the next command does.
-
-    Args:
-        repair: also do what loses nothing: what can be read of a damaged store of verdicts is moved to a new one,
-            and parts of files that were not finished are removed.
 
     Raises:
         InputError: not a run directory, or its manifest or config cannot be read.
@@ -46,13 +41,11 @@ def check_run(run: RunDirectory, repair: bool = False) -> Iterator[Finding]:
         except InstructError as error:
             busy = str(error)
             yield Finding("process", "warning", busy)
-        if repair and busy:
-            raise InputError(busy)
         yield from _adapters(run, steps)
         yield from _outputs(run, steps)
-        yield from _stores(run, repair, steps)
+        yield from _stores(run, steps)
         yield from _metrics(run)
-        yield from _leftovers(run, repair, bool(busy))
+        yield from _leftovers(run, bool(busy))
     yield from _unfinished(run, run.manifest()["steps"])
 
 
@@ -109,7 +102,7 @@ def _output(path: Path, digest: str, made: str, missing: tuple[str, str], change
     return Finding("outputs", "ok", f"{path}: as {made}")
 
 
-def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
+def _stores(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
     generated = {path.with_suffix(".replies.sqlite"): about for path, about in generated_files(run, steps).items()}
     stores = (path for folder in (run.outputs, run.continuations) for path in folder.glob("*.replies.sqlite"))
     for path in sorted({*generated, *stores}):
@@ -117,29 +110,26 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
     if not was_judged(run):
         return
     try:
-        with open_store(run, migrate=False) as store:
+        with open_store(run) as store:
             store.check()
             for key, record in judged_comparisons(run.manifest()):
                 check_verdicts(run, store.judgments(key), record)
         yield Finding("verdicts", "ok", f"{run.store}: whole")
     except InstructError as error:
-        if repair and run.store.is_file() and "is damaged" in str(error):
-            yield _salvaged(run, steps)
-        else:
-            yield _problem("verdicts", error)
+        yield _problem("verdicts", error)
 
 
 def _replies(path: Path, answers: int) -> Iterator[Finding]:
     """Are the replies there from which so many answers were written?"""
     remedy = "restore it from a copy; without it, answers that are lost are asked again"
     if not path.is_file():
-        if answers and not path.with_name(path.name.replace(".replies.sqlite", ".batches.jsonl")).is_file():
+        if answers:
             yield Finding("replies", "warning", f"{path}: is not there", remedy)
         return
     try:
         missing = answers
         for part in (path, *path.parent.glob(f"turn_*/{path.name}")):  # later turns of conversations
-            with BatchStore(part, migrate=False) as store:
+            with BatchStore(part) as store:
                 missing -= len(store)
     except InstructError as error:
         yield _problem("replies", error)
@@ -151,24 +141,6 @@ def _replies(path: Path, answers: int) -> Iterator[Finding]:
         yield Finding("replies", "ok", f"{path}: whole")
 
 
-def _salvaged(run: RunDirectory, steps: Steps) -> Finding:
-    """What can be read of the store in a new one; judging that recorded more verdicts is not done any more."""
-    aside, kept = salvage(run.store, JudgmentStore)
-    with JudgmentStore(run.store) as store:
-        verdicts = {str(made._asdict()): len(store.judgments(made)) for made in store.comparisons()}
-    for step, record in steps.items():
-        made = sum((record.get("results") or {}).get("verdicts", {}).values())
-        if step.startswith(("judge/", "validate/")) and record["status"] == "done":
-            lost = made - verdicts.get(str(record.get("comparison")), 0)
-            if lost > 0:
-                stopped = f"a damaged store was repaired, and {counted(lost, 'verdict')} of {made} were lost"
-                results = {**record["results"], "stopped": stopped}
-                run.record(step, {**record, "status": "stopped", "results": results})
-    rows = ", ".join(f"{number:,} {table}" for table, number in kept.items())
-    text = f"{run.store}: kept {rows}; the damaged one is {aside}"
-    return Finding("verdicts", "warning", text, f"`instruct judge {run.folder}` asks for what is missing")
-
-
 def _metrics(run: RunDirectory) -> Iterator[Finding]:
     try:
         rows = read_metrics(run, whole=True).measurements
@@ -176,24 +148,18 @@ def _metrics(run: RunDirectory) -> Iterator[Finding]:
         for part, system in parts:
             read_values(run, part, system)
         if parts:
-            hashed = len(parts & recorded_hashes(run).keys())
-            unknown = f"; the hashes of {len(parts) - hashed} were not recorded" if hashed < len(parts) else ""
-            text = f"{counted(len(rows), 'number')} of {counted(len(parts), 'measurement')}, as measured{unknown}"
-            yield Finding("metrics", "warning" if unknown else "ok", text)
+            text = f"{counted(len(rows), 'number')} of {counted(len(parts), 'measurement')}, as measured"
+            yield Finding("metrics", "ok", text)
     except InstructError as error:
         yield _problem("metrics", error)
 
 
-def _leftovers(run: RunDirectory, repair: bool, busy: bool) -> Iterator[Finding]:
+def _leftovers(run: RunDirectory, busy: bool) -> Iterator[Finding]:
     """Parts of files that a killed process left: `.NAME.PID`."""
     parts = [] if busy else [path for path in run.folder.rglob(".*.*") if path.suffix[1:].isdigit() and path.is_file()]
-    if parts and repair:
-        for path in parts:
-            path.unlink()
-        yield Finding("leftovers", "ok", f"{counted(len(parts), 'unfinished file')} removed")
-    elif parts:
+    if parts:
         text = f"{counted(len(parts), 'unfinished file')} of killed processes, such as {parts[0]}"
-        yield Finding("leftovers", "warning", text, f"instruct doctor {run.folder} --repair")
+        yield Finding("leftovers", "warning", text, "delete them")
 
 
 def _unfinished(run: RunDirectory, steps: Steps) -> Iterator[Finding]:

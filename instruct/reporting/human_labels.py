@@ -32,7 +32,7 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
     """
     path = Path(path).expanduser()
     labels = read_labels(path)
-    with open_store(run, migrate=False) as store:
+    with open_store(run) as store:
         judged = {key: {judgment.instruction for judgment in store.judgments(key)} for key in store.comparisons()}
     if not any(labels.of(key.candidate, key.baseline).keys() & pairs for key, pairs in judged.items()):
         names = dict.fromkeys(f"{one_line(key.candidate, 40)} against {one_line(key.baseline, 40)}" for key in judged)

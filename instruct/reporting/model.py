@@ -92,7 +92,7 @@ class TallyFigures(Record):
     `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
     come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
     `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, and agrees with the
-    finding (`wilson` and `standard error` are of version 5 and before). The ties:
+    finding. The ties:
     `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
     about, and ties that the judge called.
 
@@ -114,19 +114,11 @@ class TallyFigures(Record):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: Interval | None
-    interval_method: Literal["score", "confidence sequence", "wilson", "standard error"]
+    interval_method: Literal["score", "confidence sequence"]
     bounds: Interval | None
     finding: Finding
     reversible: bool
     conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_version_5(cls, figures: Any) -> Any:
-        """Version 5 also had the bootstrap's interval where it led to another finding."""
-        if not isinstance(figures, dict):
-            return figures
-        return {name: value for name, value in figures.items() if name != "second_interval"}
 
     @property
     def graded(self) -> bool:
@@ -149,12 +141,6 @@ class ReportWarning(Record):
 
     severity: Literal["claim", "note"]
     text: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_version_4(cls, warning: Any) -> Any:
-        """Version 4 wrote the text alone."""
-        return {"severity": "claim", "text": warning} if isinstance(warning, str) else warning
 
     def __str__(self) -> str:
         return self.text
@@ -312,18 +298,17 @@ def policy_rows(judges: Iterable[JudgeReport]) -> list[PolicyRow]:
 class Panel(Record):
     """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority.
 
-    `votes`: on how many pairs of two different answers each judge gave a verdict; empty in reports of older versions,
-    whose majorities have no `significance` of their own. `one_seed`: the comparison is one of several training seeds,
-    and no claim rests on it alone.
+    `votes`: on how many pairs of two different answers each judge gave a verdict. `one_seed`: the comparison is one of
+    several training seeds, and no claim rests on it alone.
     """
 
     candidate: str
     baseline: str
     policies: dict[str, str]
-    votes: dict[str, int] = {}
+    votes: dict[str, int]
     agreements: list[results.PairAgreement]
     majority: TallyFigures
-    significance: results.Significance | None = None
+    significance: results.Significance
     one_seed: bool = False
 
     @property

@@ -190,7 +190,7 @@ def read_run(folder: str | Path) -> RunContents:
     usd: dict[str, float] = {}
     total = 0.0
     if was_judged(run):  # opening a store would create it
-        with open_store(run, migrate=False) as store:
+        with open_store(run) as store:
             # In the order in which they were judged, which is the config's.
             recorded = dict(judged_comparisons(manifest))
             begun = list(recorded)

@@ -12,8 +12,6 @@ from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, write_atomically
 from instruct.base.output import say
 from instruct.reporting.build import build
-from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.comparison import settle
 from instruct.reporting.document import document, summary
 from instruct.reporting.exports import figures_rows, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
@@ -24,11 +22,6 @@ from instruct.reporting.render.lines import render_markdown, render_slack, rende
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.text import bench_headlines, headline, seeds_headline
 from instruct.run.directory import RunDirectory
-
-# This version's report.json has the warnings that were read from the run, not those that follow from the figures.
-_WITHOUT_FIGURE_WARNINGS = 4
-# This version's findings followed the intervals, one comparison at a time.
-_WITHOUT_CLAIMS = 5
 
 
 class Report(ReportData):
@@ -62,26 +55,9 @@ class Report(ReportData):
             raise InputError(f"{file}: is not a report of this version ({first_problem(error)}); {again}") from None
         except ValueError:
             raise InputError(f"{file}: has a number that is not finite; {again}") from None
-        report._bring_up_to_date()
         if report.schema_version != SCHEMA_VERSION:
             raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
         return report
-
-    def _bring_up_to_date(self) -> None:
-        """Settle the claims of a report whose findings followed its intervals, and add warnings it did not have."""
-        if self.schema_version not in (_WITHOUT_FIGURE_WARNINGS, _WITHOUT_CLAIMS):
-            return
-        comparisons = [comparison for judge in self.judges for comparison in judge.comparisons]
-        for comparison in comparisons:
-            tests, looked = comparison.significance, comparison.sequential
-            if looked is None or looked.judged == looked.pairs:
-                graded = comparison.leading_figures.graded
-                tests.p = tests.permutation_test.p if graded else tests.sign_test.p
-        settle(self)
-        if self.schema_version == _WITHOUT_FIGURE_WARNINGS:
-            for comparison in comparisons:
-                comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
-        self.schema_version = SCHEMA_VERSION
 
     def write(self, path: str | Path) -> None:
         """Write the report as FILE.json, FILE.md or FILE.html, whole or not at all.

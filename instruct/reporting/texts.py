@@ -156,7 +156,7 @@ def text_sample(row: Measurement, columns: Mapping[str, Any]) -> Sample | None:
     """
     if row.value is None:
         return None
-    without = (columns.get("without") or {}).get(row.metric) or row.details.without
+    without = (columns.get("without") or {}).get(row.metric)
     if without is not None:
         return Sample(row.value, np.array(without), row.details.other_variance)
     if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:

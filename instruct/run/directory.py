@@ -20,7 +20,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sync, write_atomically
 from instruct.base.machine import machine, now, versions
 from instruct.base.options import recorded_inputs, same_inputs
-from instruct.run.manifest import read_config, read_manifest
+from instruct.run.manifest import FORMAT, read_config, read_manifest
 
 # A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
 # The files in it follow the umask, so that nothing else has to be changed to share them.
@@ -50,7 +50,7 @@ class RunDirectory:
         self.folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            # An option that is newer than the run is null.
+            # A key that is null is like one that is not there.
             changes = (change for change in differences(self.config(), config) if change[1:] != (None, None))
             if difference := next(changes, None):
                 raise InputError(
@@ -60,7 +60,7 @@ class RunDirectory:
         else:
             self.write_config(config)
         if not self.manifest_path.is_file():
-            self._write({"created": now(), "versions": versions(), "machine": machine(), "steps": {}})
+            self._write({"format": FORMAT, "created": now(), "versions": versions(), "machine": machine(), "steps": {}})
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Write config.yaml."""

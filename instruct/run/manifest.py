@@ -56,8 +56,12 @@ _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+FORMAT = 2  # of a run directory
+_EARLIER = "0e90001"  # reads run directories whose manifest names no format
+
+
 class _Manifest(BaseModel):
-    """What every version has written; more is not looked at."""
+    """What is read of a manifest; more is not looked at."""
 
     model_config = ConfigDict(strict=True)
 
@@ -104,7 +108,7 @@ class _Judge(BaseModel):
 
 
 class _Config(BaseModel):
-    """What is read of the config of any version, whose steps may have changed options since."""
+    """What is read of a config, whose steps may have changed options since."""
 
     model_config = ConfigDict(strict=True)
 
@@ -124,9 +128,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The content of a manifest.
 
     Raises:
-        InputError: there is none, or it has another shape; the message names the first place.
+        InputError: there is none, or it has another format or shape; the message names the first place.
     """
-    return _read(path, _Manifest, json.loads)
+    manifest = _read(path, _Manifest, json.loads)
+    if manifest.get("format") != FORMAT:
+        raise InputError(
+            f"{path}: is of another format than {FORMAT}; use the version of instruct that wrote the run (commit "
+            f"{_EARLIER} if it names no format)"
+        )
+    return manifest
 
 
 def read_config(path: Path) -> dict[str, Any]:

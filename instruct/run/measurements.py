@@ -25,7 +25,6 @@ from instruct.analysis.results import Interval
 from instruct.base.errors import InputError, InstructError, first_problem, one_line
 from instruct.base.files import sha256_of, valid_name, write_atomically
 from instruct.run.directory import RunDirectory
-from instruct.run.metrics_v1 import converted
 
 Model = TypeVar("Model", bound=BaseModel)
 VERSION: Literal[2] = 2
@@ -37,8 +36,7 @@ class Details(BaseModel):
     docs/tasks.md explain them.
 
     `curve`: of a distance, temperatures and values there; of MAUVE, the divergence curve. `human`: the same metric of
-    the human texts. `system`: that a control was matched to; `reason`: why a system has none. `without`: the value
-    without each group of texts, in files of before version 2; later ones have it beside the values of each text.
+    the human texts. `system`: that a control was matched to; `reason`: why a system has none.
     `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`.
     `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).
     """
@@ -52,7 +50,6 @@ class Details(BaseModel):
     features: str = ""
     max_length: int = 0
     other_variance: float = 0.0
-    without: list[float] | None = None
     without_tokens: int = 0
     empty: int = 0
     continuations: int = 0
@@ -122,17 +119,12 @@ class Measurement(Number):
 
 
 class Metrics(BaseModel):
-    """The content of metrics.json; a file of before version 2 is converted."""
+    """The content of metrics.json."""
 
     model_config = ConfigDict(extra="forbid")
 
     version: Literal[2] = VERSION
     measurements: list[Measurement] = []
-
-    @model_validator(mode="before")
-    @classmethod
-    def _converted(cls, content: Any) -> Any:
-        return content if not isinstance(content, dict) or "version" in content else converted(content)
 
     @property
     def texts(self) -> dict[str, dict[str, Measurement]]:
@@ -204,7 +196,7 @@ def read_metrics(run: RunDirectory, whole: bool = False) -> Metrics:
 
 def recorded_hashes(run: RunDirectory) -> dict[tuple[str, str], dict[str, str]]:
     """By part and system that were measured, SHA-256 of their `numbers` in metrics.json and, if they have `values` of
-    each text, of that file. Runs of earlier versions have none.
+    each text, of that file.
     """
     if not (run.folder / "manifest.json").is_file():
         return {}

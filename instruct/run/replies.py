@@ -14,42 +14,13 @@ from typing import Any, NamedTuple, Self
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.replies import Completion, Failure, Reply
 
-VERSION = 7
+VERSION = 8
 # Attempts at a request that keeps failing: the first, and two by reruns.
 _MOST_ATTEMPTS = 3
 # Keys in one statement: fewer than SQLite's limit on variables.
 _CHUNK = 500
 
-_ATTEMPTS = """
-CREATE TABLE attempts (
-    key TEXT PRIMARY KEY,
-    attempts INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    permanent INTEGER NOT NULL
-) STRICT;
-"""
-# What stands beside the texts of some completions.
-_BESIDE = """
-CREATE TABLE IF NOT EXISTS beside (
-    key TEXT PRIMARY KEY,
-    reasoning TEXT,
-    tool_calls TEXT
-) STRICT;
-"""
-_THINKING = """
-CREATE TABLE IF NOT EXISTS thinking (
-    key TEXT PRIMARY KEY,
-    tokens INTEGER NOT NULL
-) STRICT;
-"""
-# How the requests of some differed from what was meant to be sent.
-_CHANGES = """
-CREATE TABLE IF NOT EXISTS changes (
-    key TEXT PRIMARY KEY,
-    changes TEXT NOT NULL
-) STRICT;
-"""
-_SCHEMA = f"""
+_SCHEMA = """
 CREATE TABLE completions (
     key TEXT PRIMARY KEY,
     text TEXT NOT NULL,
@@ -59,6 +30,10 @@ CREATE TABLE completions (
     completion_tokens INTEGER,
     choice TEXT,
     model TEXT,
+    reasoning TEXT,
+    tool_calls TEXT,
+    reasoning_tokens INTEGER,
+    changes TEXT,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 CREATE TABLE spending (
@@ -67,7 +42,13 @@ CREATE TABLE spending (
     usd REAL NOT NULL,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
-{_ATTEMPTS}{_BESIDE}{_THINKING}{_CHANGES}"""
+CREATE TABLE attempts (
+    key TEXT PRIMARY KEY,
+    attempts INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    permanent INTEGER NOT NULL
+) STRICT;
+"""
 _BATCHES = """
 CREATE TABLE batches (
     batch INTEGER PRIMARY KEY,
@@ -76,17 +57,12 @@ CREATE TABLE batches (
     seconds REAL NOT NULL
 ) STRICT;
 """
-# From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
-_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE, 5: _THINKING, 6: _CHANGES}
-# What a store keeps of a completion, of which the last four stand in tables of their own, and what fits as JSON.
+# What a store keeps of a completion, and what fits as JSON.
 _FIELDS = [
     *("text", "label_logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "choice", "model"),
     *("reasoning", "tool_calls", "reasoning_tokens", "changes"),
 ]
-_SELECT = f"""
-SELECT key, {", ".join(_FIELDS[:-2])}, tokens, changes
-FROM completions LEFT JOIN beside USING (key) LEFT JOIN thinking USING (key) LEFT JOIN changes USING (key)
-"""
+_COLUMNS = ", ".join(["key", *_FIELDS])
 _JSON: dict[str, Callable[[Any], bool]] = {
     "label_logprobs": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
     "choice": lambda value: isinstance(value, dict),
@@ -111,8 +87,7 @@ class Attempts(NamedTuple):
 class ReplyStore:
     """Completions by their keys, what they cost, and requests that failed.
 
-    synchronous=FULL: neither a killed process nor a power cut loses what was committed. A store of an earlier version
-    is migrated; with `migrate` False, a copy of it in memory is, and the file stays as it is.
+    synchronous=FULL: neither a killed process nor a power cut loses what was committed.
 
     Raises:
         InputError: the file is not a store, is damaged, or has another version.
@@ -121,10 +96,9 @@ class ReplyStore:
     kind = "store of replies"
     instead = "restore it from a copy, or give another run"
     schema = _SCHEMA
-    migrations = _MIGRATIONS
     shared = True  # other processes may read while one writes
 
-    def __init__(self, path: str | Path, migrate: bool = True) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
@@ -134,12 +108,9 @@ class ReplyStore:
             if not self.shared:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._check_pages()
-            if not migrate and self._version()[0] in self.migrations:
-                file, self._db = self._db, sqlite3.connect(":memory:", isolation_level=None)
-                with contextlib.closing(file):
-                    file.backup(self._db)
-                migrate = True
-            version = self._migrated() if migrate else self._version()[0]
+            if self._version() == (0, 0):
+                self._create()
+            version = self._version()[0]
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
             self._db.close()
@@ -171,21 +142,15 @@ class ReplyStore:
             raise self._damaged(one_line(problems[0], 100))
         _checked.add(place)
 
-    def _migrated(self) -> int:
-        """The store's version, after creating its tables or migrating them."""
-        if self._version() == (0, 0) and self.shared:
+    def _create(self) -> None:
+        if self.shared:
             self._db.execute("PRAGMA journal_mode = WAL")
-        if self._version()[0] in self.migrations or self._version() == (0, 0):
-            self._db.execute("BEGIN IMMEDIATE")
-            with self._db:
-                version, tables = self._version()  # another process may have done it by now
-                script = "" if tables else self.schema
-                for earlier in range(version, VERSION) if tables else ():
-                    script += self.migrations[earlier]
-                for statement in script.split(";\n"):
+        self._db.execute("BEGIN IMMEDIATE")
+        with self._db:
+            if self._version() == (0, 0):  # another process may have done it by now
+                for statement in self.schema.split(";\n"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {VERSION}")
-        return self._version()[0]
 
     def _version(self) -> tuple[int, int]:
         """The version and the number of tables; in one statement, so that both are of the same moment."""
@@ -205,7 +170,7 @@ class ReplyStore:
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """The stored completions among `keys`."""
         completions = {}
-        for key, *values in self._by_key(_SELECT, keys):
+        for key, *values in self._by_key(f"SELECT {_COLUMNS} FROM completions", keys):
             fields = dict(zip(_FIELDS, values, strict=True))
             for name, fits in _JSON.items():
                 fields[name] = self._loaded(fields[name], name, fits)
@@ -241,18 +206,10 @@ class ReplyStore:
             if isinstance(reply, Completion):
                 row = {name: getattr(reply, name) for name in _FIELDS}
                 row |= {name: json.dumps(row[name]) for name in _JSON if row[name] is not None}
-                values = [row[name] for name in _FIELDS]
+                marks = ", ".join("?" * (1 + len(_FIELDS)))
                 self._db.execute(
-                    "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
-                    "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    [key, *values[:7]],
+                    f"INSERT OR IGNORE INTO completions ({_COLUMNS}) VALUES ({marks})", [key, *row.values()]
                 )
-                if values[7:9] != [None, None]:
-                    self._db.execute("INSERT OR IGNORE INTO beside VALUES (?, ?, ?)", [key, *values[7:9]])
-                if values[9] is not None:
-                    self._db.execute("INSERT OR IGNORE INTO thinking VALUES (?, ?)", [key, values[9]])
-                if values[10] is not None:
-                    self._db.execute("INSERT OR IGNORE INTO changes VALUES (?, ?)", [key, values[10]])
             elif reply.tried:
                 self._db.execute(
                     "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
@@ -264,34 +221,6 @@ class ReplyStore:
         """What the replies in this store cost, in US dollars: all of them, or one judge's."""
         where, values = ("", ()) if judge is None else (" WHERE judge = ?", (judge,))
         return float(self._read(f"SELECT TOTAL(usd) FROM spending{where}", values)[0][0])
-
-    def take_from(self, rows_of: Callable[[str, list[str]], Iterable[tuple[Any, ...]]]) -> dict[str, int]:
-        """Fill a new store with rows of a damaged one, but for those that are not what was stored there.
-
-        Args:
-            rows_of: the rows of a table, with these columns.
-
-        Returns:
-            How many rows of each table were taken.
-        """
-        tables = [name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        self._db.execute("BEGIN")
-        for table in tables:
-            columns = [column for _, column, *_ in self._read(f"PRAGMA table_info({table})")]
-            insert = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(columns))})"
-            for row in rows_of(table, columns):
-                with contextlib.suppress(sqlite3.Error):  # a value of another type
-                    self._db.execute(insert, row)
-        self._drop_unreadable()
-        self._db.execute("COMMIT")
-        return {table: self._read(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables}
-
-    def _drop_unreadable(self) -> None:
-        for (key,) in self._read("SELECT key FROM completions"):
-            try:
-                self.completions([key])
-            except InputError:
-                self._db.execute("DELETE FROM completions WHERE key = ?", [key])
 
     def _by_key(self, select: str, keys: Iterable[str]) -> list[tuple[Any, ...]]:
         """The rows of a table that have one of `keys`."""
@@ -312,13 +241,8 @@ class ReplyStore:
                 f"{self.path}: cannot be read ({_words(error)}); end the process that locks it"
             ) from None
 
-    @property
-    def repair(self) -> str:
-        """What to do about a damaged file."""
-        return f"keep what can be read with `instruct doctor {self.path.parent} --repair`, or restore it from a copy"
-
     def _damaged(self, problem: str) -> InputError:
-        return InputError(f"{self.path}: is damaged ({problem}); {self.repair}")
+        return InputError(f"{self.path}: is damaged ({problem}); {self.instead}")
 
     def _loaded(self, text: str | None, column: str, fits: Callable[[Any], bool]) -> Any:
         if text is None:
@@ -353,7 +277,7 @@ class BatchStore(ReplyStore):
     """
 
     kind = "store of answers"
-    instead = repair = "delete it, and its prompts are asked again"
+    instead = "delete it, and its prompts are asked again"
     schema = ReplyStore.schema + _BATCHES
     shared = False
 
@@ -420,7 +344,7 @@ class BatchStore(ReplyStore):
     def remove_batches(self) -> None:
         """Remove everything."""
         with self._transaction():
-            for table in ("completions", "attempts", "beside", "thinking", "changes", "batches"):
+            for table in ("completions", "attempts", "batches"):
                 self._db.execute(f"DELETE FROM {table}")
 
 

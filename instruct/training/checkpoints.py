@@ -91,7 +91,7 @@ def _is_complete(checkpoint: Path, processes: int) -> bool:
 def _damage(checkpoint: Path) -> str:
     """What is wrong with a checkpoint whose files were all written, "" if nothing is.
 
-    Earlier versions recorded no hashes; nor did a process that was killed before it could.
+    A process that was killed may have recorded no hashes.
     """
     file = checkpoint / HASHES
     if not file.is_file():

@@ -205,7 +205,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
-    with open_store(run, migrate=False) as store:
+    with open_store(run) as store:
         rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
@@ -229,7 +229,7 @@ def _take_replies(human: HumanSet, judge: str, run: RunDirectory) -> None:
     labeled = RunDirectory(human.path.parent)
     if human.path != labeled.labels or not was_judged(labeled):
         return
-    with open_store(labeled, migrate=False) as theirs:
+    with open_store(labeled) as theirs:
         made = [judged for key in theirs.comparisons() if key.judge == judge for judged in theirs.judgments(key)]
         replies = theirs.completions(key for judged in made for key in judged.key.split())
     if replies:

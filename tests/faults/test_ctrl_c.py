@@ -21,7 +21,7 @@ from instruct.base.interrupts import INTERRUPTED
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "tests" / "runs_of_today"
+RECORDED = ROOT / "tests" / "recorded_runs"
 LINE = "instruct: interrupted; rerun the command to resume"
 MODEL = {"name": "smollm2-135m-instruct", "dtype": "float32"}
 # Five seconds are promised; a busy machine gets ten more.

@@ -1,7 +1,4 @@
-"""Files of a finished run, damaged at random: no verb ends in a traceback, or with other results and exit code 0.
-
-Runs of earlier versions, which have fewer hashes, are damaged in tests/fuzzing.
-"""
+"""Files of a finished run, damaged at random: no verb ends in a traceback, or with other results and exit code 0."""
 
 from __future__ import annotations
 

@@ -11,14 +11,13 @@ from works import VERBS, Started, call_of, in_one_line, products
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 CALLS = {verb: call_of(verb) for verb in VERBS} | {
     "doctor": ["doctor", "runs/mine"],
-    "repair": ["doctor", "runs/mine", "--repair"],
 }
 BESIDE = {
     "export": ["export", "runs/mine", "--judge", "in_words", "--format", "jsonl", "--output", "x.jsonl"],
     "list": ["list", "runs"],
     "labels": ["sample", "runs/mine", "-n", "4"],
 }
-OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report"), ("judge", "doctor"), ("train", "repair")]
+OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report"), ("judge", "doctor")]
 OFTEN += [("judge", name) for name in BESIDE]
 PAIRS = [
     pytest.param(first, second, id=f"{first}-{second}", marks=[] if (first, second) in OFTEN else pytest.mark.full)

@@ -23,7 +23,7 @@ import yaml
 from instruct.base import machine
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "tests" / "runs_of_today"
+RECORDED = ROOT / "tests" / "recorded_runs"
 VERBS = ("train", "generate", "evaluate", "judge", "report")  # in this order
 PROMPTS = 16
 TASK = """

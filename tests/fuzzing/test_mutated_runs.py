@@ -14,7 +14,7 @@ import pytest
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
 
-RECORDED = Path(__file__).resolve().parents[1] / "runs_of_today"
+RECORDED = Path(__file__).resolve().parents[1] / "recorded_runs"
 RUNS = ("two_judges", "mixture_and_task", "texts")
 
 

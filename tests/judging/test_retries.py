@@ -78,15 +78,6 @@ def test_what_a_server_refuses_for_good_is_asked_again_on_demand_alone(judge, ru
     assert (len(requests()), failed(run)) == (128, 0)
 
 
-def test_failures_in_a_store_of_version_3_are_asked_again_unless_refused(judge, run, fake_server):
-    url, requests = fake_server({"Question 3?": ["500"] * 8, "Question 5?": "400", "Question 7?": "filter"})
-    assert judge(url)[0] == 0
-    before = len(requests())
-    with closing(sqlite3.connect(run.store)) as database:
-        database.executescript("DROP TABLE attempts; PRAGMA user_version = 3")
-    assert (judge(url)[0], len(requests()), failed(run)) == (0, before + 1, 2)
-
-
 def test_a_comparison_that_is_refused_does_not_keep_the_judge_from_the_next(instruct, run, fake_server, make_answers):
     rows = [{**row, "instruction": f"Other {row['instruction']}"} for row in make_answers("x", 8, "x to").rows]
     for side in ("refused", "base"):
@@ -131,17 +122,13 @@ def test_all_judges_that_are_refused_are_named(instruct, run, monkeypatch):
     assert "judge autoj" in error
 
 
-def test_a_report_reads_a_store_of_version_3_as_it_is(judge, instruct, run, fake_server):
+def test_a_report_reads_a_store_that_another_process_writes(judge, instruct, run, fake_server):
     url, _ = fake_server({})
     assert judge(url)[0] == 0
-    with closing(sqlite3.connect(run.store)) as database:
-        database.executescript("DROP TABLE attempts; PRAGMA user_version = 3")
     with closing(sqlite3.connect(run.store, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")  # another process writes
         code, _, error = instruct("report", str(run.folder))
     assert code == 0, error
-    with closing(sqlite3.connect(run.store)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 def verdicts(run: RunDirectory) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The judgment store: what was committed is kept, earlier versions are migrated, other files are refused."""
+"""The judgment store: what was committed is kept, other files are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.run.replies import VERSION, Attempts
+from instruct.run.replies import VERSION
 
 
 def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
@@ -158,66 +158,9 @@ def test_two_processes_can_write_to_one_store(tmp_path):
         assert set(store.completions(wanted)) == set(wanted)
 
 
-VERSION_2 = Path(__file__).parent.parent / "golden" / "store_v2.sql"
-
-
 def select(path: Path, query: str) -> list[tuple]:
     with contextlib.closing(sqlite3.connect(path)) as database:
         return database.execute(query).fetchall()
-
-
-def version_2(path: Path) -> None:
-    """A store of version 2, with a key that a process had reserved when it was killed."""
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.executescript(VERSION_2.read_text(encoding="utf-8"))
-        database.execute("INSERT INTO leases VALUES ('a key', 'gpu-box:4711:0a1b2c3d', 2e9, 0.75)")
-        database.commit()
-
-
-def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
-    path = tmp_path / "s.sqlite"
-    version_2(path)
-    tables = ("completions", "judgments", "spending")
-    before = {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables}
-    assert min(map(len, before.values())) > 20
-    with JudgmentStore(path) as store:
-        assert set(store.completions(row[0] for row in before["completions"])) == {r[0] for r in before["completions"]}
-        assert sum(len(store.judgments(each)) for each in store.comparisons()) == len(before["judgments"])
-        assert store.spent_usd() == pytest.approx(sum(row[2] for row in before["spending"]))
-    assert {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables} == before
-    assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
-        *tables,
-        "attempts",
-        "beside",
-        "thinking",
-        "changes",
-    }
-    assert select(path, "PRAGMA user_version") == [(VERSION,)]
-    with JudgmentStore(path) as store:  # and it works like any other store
-        add(store, "new", Completion("x"))
-    assert select(path, "SELECT COUNT(*) FROM completions") == [(len(before["completions"]) + 1,)]
-
-
-def test_a_store_of_version_3_counts_attempts_after_it_is_migrated(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with JudgmentStore(path) as store:
-        add(store, "a", Completion("kept"))
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE attempts; PRAGMA user_version = 3;")
-    with JudgmentStore(path) as store:
-        assert stored(store, "a") == Completion("kept")
-        store.add_replies("j", [("b", Failure("timed out"), 0.0)])
-        assert store.attempts(["a", "b"]) == {"b": Attempts(1, "timed out", False)}
-
-
-def test_several_processes_can_migrate_one_store(tmp_path):
-    path = tmp_path / "s.sqlite"
-    version_2(path)
-    program = "import sys; from instruct.judging.store import JudgmentStore\nwith JudgmentStore(sys.argv[1]): pass"
-    processes = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(4)]
-    assert [process.wait(60) for process in processes] == [0] * 4
-    assert select(path, "PRAGMA user_version") == [(VERSION,)]
 
 
 def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
@@ -279,17 +222,11 @@ def read_all(path: Path) -> None:
         store.completions(["k"])
 
 
-def test_thinking_and_calls_are_kept_beside_a_text_also_after_a_migration(tmp_path):
-    path = tmp_path / "s.sqlite"
+def test_thinking_and_calls_are_kept_beside_a_text(tmp_path):
     calls = [{"type": "function", "function": {"name": "add", "arguments": "{}"}}]
     thought = Completion("4", reasoning="2 + 2", tool_calls=calls)
-    with JudgmentStore(path) as store:
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
         add(store, "a", Completion("kept"))
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE beside; PRAGMA user_version = 4;")
-    with JudgmentStore(path, migrate=False) as store:
-        assert stored(store, "a") == Completion("kept")
-    with JudgmentStore(path) as store:
         add(store, "b", thought)
         assert (stored(store, "a"), stored(store, "b")) == (Completion("kept"), thought)
     assert "reasoning" not in Completion("kept").record()

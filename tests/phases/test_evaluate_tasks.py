@@ -207,27 +207,6 @@ def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     assert not trained.manifest()["steps"]
 
 
-def test_what_an_earlier_version_measured_is_kept_unless_something_else_is_asked_for(evaluated, instruct):
-    trained, flags = evaluated, FLAGS
-    manifest = trained.manifest()
-    for step in manifest["steps"].values():
-        step["inputs"] = {key: step["inputs"][key] for key in ("weights", "dtype")} | {"task": "a hash"}
-    (trained.folder / "manifest.json").write_text(json.dumps(manifest))
-    Path("data/tasks/mood.yaml").write_text("name: mood\ntemplate: '{text} It is {label}.'\n")
-    code, out, err = instruct(*flags)
-    assert code == 0, err
-    assert "tasks kept as an earlier version measured them: mood" in out + err
-    assert trained.manifest()["steps"] == manifest["steps"]
-    refusal = "data/tasks/mood.yaml: is a card of the former format"
-    for change in (["--limit", "3"], ["--evaluation.tasks.shots", "0"], ["--evaluation.tasks.variant", "short"]):
-        code, _, err = instruct(*flags, *change)
-        assert (code, refusal in err) == (2, True)
-    weights = next((trained.adapters / "emo").glob("*.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:-1] + b"x")  # another training
-    code, _, err = instruct(*flags)
-    assert (code, refusal in err) == (2, True)
-
-
 def test_tasks_of_forgetting_are_put_to_the_untrained_base_too(trained, instruct):
     content = yaml.safe_load(Path("runs/mine/config.yaml").read_text())
     content["systems"].pop("base")

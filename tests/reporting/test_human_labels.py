@@ -106,7 +106,7 @@ def test_several_annotators_are_averaged_and_one_may_not_label_twice(folder, ins
 
 def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None:
     """The labels by people are the judge's agreement with people, and say so if the finding does not survive them."""
-    with JudgmentStore(folder / "judgments.sqlite", migrate=False) as store:
+    with JudgmentStore(folder / "judgments.sqlite") as store:
         said = {each.pair: each.verdict for each in store.judgments(store.comparisons()[0])}
     right = {n: "candidate" if said[n] == "first" else "baseline" for n in range(20)}
     labels = right | dict.fromkeys(range(20, 40), "tie")

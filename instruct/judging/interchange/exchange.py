@@ -121,7 +121,7 @@ def export_from_run(
         InputError: the run has no such comparison, or several.
     """
     wanted = [judge, *(name and system_name(name) for name in (candidate, baseline))]
-    with open_store(run, migrate=False) as store:
+    with open_store(run) as store:
         made = store.comparisons()
         if candidate or baseline:  # either side can be asked for
             made += [key.mirrored for key in made if key.mirrored not in made]

@@ -72,11 +72,6 @@ def read_task(name: str, trusted: bool = False) -> TaskFile:
     """
     path = find_card("data/tasks", name)
     content = _content(path, trusted)
-    if "task" not in content and {"name", "template"} <= content.keys():
-        raise InputError(
-            f"{path}: is a card of the former format; write it as a task of lm-eval, see 'Cards of the former format' "
-            "in docs/tasks.md"
-        )
     if not isinstance(content.get("task"), str):
         raise InputError(f"{path}: is no task of lm-eval; it needs the key task")
     if not re.fullmatch(r"\w[\w.-]*", content["task"]):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from instruct.base.errors import InputError
 from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, model_path
-from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.base import Decoding, Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
@@ -30,7 +29,7 @@ from instruct.engines.weights import is_adapter
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measurement, PartResult, measure, metric_step, read_metrics
+from instruct.run.measurements import PartResult, measure
 
 if TYPE_CHECKING:
     from instruct.measuring.tasks.lm import EngineLM
@@ -65,9 +64,6 @@ def evaluate_tasks(
     rendering = dataclasses.replace(rendering, remedy="set --no-chat")
     everyone = _with_base(options, systems)
     with contextlib.closing(AskedSystems(options, base, everyone, rendering, cluster)) as asked:
-        options = _left(options, run, asked, systems)
-        if not options.named:
-            return
         harness = Harness(options, rendering, asked.engine)
         harness.load_all()
         for system, folder in everyone.items():
@@ -106,39 +102,6 @@ def _evaluated(
         for number in result.numbers:
             number.details = number.details.model_copy(update={"forgetting": when})
     return result
-
-
-def _left(
-    options: TaskOptions, run: RunDirectory, asked: AskedSystems, systems: Mapping[str, Path | None]
-) -> TaskOptions:
-    """The options without the cards that every system answered before cards were tasks of lm-eval, as asked for now."""
-    steps = run.manifest()["steps"]
-    answered = set()
-    for row in read_metrics(run).measurements:
-        recorded = steps.get(metric_step(row.part, row.system), {}).get("inputs", {})
-        if row.system not in systems or "task" not in recorded:
-            continue
-        cards = [card for card in options.cards if _is_of(row, card, options)]
-        if cards and recorded.items() >= asked.made_from(row.system).items():
-            answered |= {(card, row.system) for card in cards}
-    kept = [card for card in options.cards if all((card, system) in answered for system in systems)]
-    if kept:
-        say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; a new run measures them")
-    return options.model_copy(update={"cards": [card for card in options.cards if card not in kept]})
-
-
-def _is_of(row: Measurement, card: str, options: TaskOptions) -> bool:
-    """Whether a row is a card's accuracy with these options."""
-    about = row.details
-    extra = about.model_extra or {}
-    return (
-        (row.kind, row.metric, about.task) == ("tasks", "accuracy", Path(card).stem)
-        and about.rule == options.rule
-        and options.shots in (None, about.shots)
-        and row.n == min(options.limit or about.of, about.of)
-        and extra.get("variant") == options.variant
-        and extra.get("retriever") in (None, options.retriever)
-    )
 
 
 def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:

@@ -128,10 +128,6 @@ def test_a_wrong_card_is_refused_in_one_line(change, message, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "name: mood\ntemplate: '{text}'\n",
-            "is a card of the former format; write it as a task of lm-eval, see 'Cards",
-        ),
         ("group: x\n", "is no task of lm-eval; it needs the key task"),
         ("[]", "is no task of lm-eval; it needs the key task"),
         ("task: [\n", "is not valid YAML (expected the node content"),
