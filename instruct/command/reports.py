@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from instruct.base.errors import GateError, InputError, counted
-from instruct.base.output import Result, say
+from instruct.base.output import Result
 from instruct.command import call, flags
 
 
@@ -34,8 +34,6 @@ def _add_report(verb: flags.AddVerb) -> None:
         metavar="FILE",
         help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
     )
-    text = "also write report/receipt.md and .html: what the claims survive, check by check"
-    sub.add_argument("--receipt", action="store_true", help=text)
     sub.add_argument(
         "--for",
         dest="purpose",
@@ -131,10 +129,6 @@ def report(arguments: argparse.Namespace) -> Result:
         comment = (built.to_slack if arguments.purpose == "slack" else built.to_comment)(str(page))
     else:
         print_written(built, folder)
-    if arguments.receipt:
-        from instruct.reporting.receipt import write_receipt
-
-        say(f"receipt: {write_receipt(built, RunDirectory(folder).report)}")
     if arguments.fail_under is None:
         return call.reported(built, text=comment)
     names = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
