@@ -314,7 +314,7 @@ def test_a_checkpoint_of_a_different_number_of_processes_is_discarded(tmp_path):
     for step, files in [(2, ["rng_state.pth"]), (4, ["rng_state_0.pth", "rng_state_1.pth"])]:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
-        for name in (*files, "optimizer.pt"):
+        for name in (*files, "optimizer.pt", "scheduler.pt"):
             (folder / name).touch()
         (folder / "trainer_state.json").write_text("{}")
     assert last_complete_checkpoint(tmp_path, 2) == str(tmp_path / "checkpoint-4")

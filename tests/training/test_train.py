@@ -264,7 +264,8 @@ def test_an_incomplete_checkpoint_is_discarded(tmp_path):
     for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
-        (folder / "optimizer.pt").write_bytes(b"")
+        for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+            (folder / name).touch()
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
