@@ -17,6 +17,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.output import warn
 from instruct.training.head import evaluating
 from instruct.training.processes import from_main
+from instruct.training.trained import reached_by_text
 
 _PICTURES = {"image", "images", "video", "videos", "pixel_values"}  # columns
 _PROBE = 16  # tokens of each of the rows that are packed to see whether a model keeps them apart
@@ -60,9 +61,7 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
             refused.add(name)
     unseen: set[str] = set()
     if not _PICTURES.intersection(getattr(dataset, "column_names", None) or next(iter(dataset or ()), {})):
-        head, decoder = network.get_output_embeddings(), network.get_decoder()
-        whole = network if decoder is head else decoder  # ModernBERT calls its head a decoder
-        reached = {id(module) for module in whole.modules()} | {id(head)}
+        reached = reached_by_text(network)
         unseen = {".".join(name.split(".")[:2]) for name, module in linear.items() if id(module) not in reached}
     patterns = [rf"(.*\.)?{re.escape(name)}" for name in sorted(refused)]
     patterns += [rf"{re.escape(name)}(\..*)?" for name in sorted(unseen)]

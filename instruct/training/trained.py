@@ -55,7 +55,7 @@ def trained_matrices(network: Any) -> dict[str, Matrices]:
         base, prefix = network.get_base_model(), getattr(network.base_model, "prefix", None)
     modules = {_WRAPPED.sub("", name): module for name, module in base.named_modules()}  # the innermost of a name
     head = {id(module) for module in base.get_output_embeddings().modules()}  # with PEFT's wrapper
-    reached = {id(module) for module in base.get_decoder().modules()} | head
+    reached = reached_by_text(base)
     changed = _changed(base)
     counted: dict[str, Matrices] = {kind: Matrices(0, 0, []) for kind in KINDS}
     for full_name, parameter in base.named_parameters():
@@ -68,6 +68,13 @@ def trained_matrices(network: Any) -> dict[str, Matrices]:
         counted[kind].trained += number if id(parameter) in changed else 0
         counted[kind].parameters.append(name)
     return {kind: matrices for kind, matrices in counted.items() if matrices.number}
+
+
+def reached_by_text(network: Any) -> set[int]:
+    """The ids of a network's modules that text passes, with its head."""
+    head, decoder = network.get_output_embeddings(), network.get_decoder()
+    whole = network if decoder is head else decoder  # ModernBERT calls its head a decoder
+    return {id(module) for module in (*whole.modules(), *(head.modules() if head is not None else ()))}
 
 
 def adapted_matrix(layer: Any) -> Any:
@@ -100,7 +107,7 @@ def _kind(name: str, modules: dict[str, Any], reached: set[int], head: set[int])
     """
     parts = name.split(".")[:-1]
     paths = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]  # from the innermost module
-    owner = modules[paths[0]]
+    owner = modules[".".join(parts)]
     if id(owner) not in reached:
         return SEES
     if isinstance(owner, nn.Embedding) or id(owner) in head:

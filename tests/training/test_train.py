@@ -310,6 +310,7 @@ def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, r
     ("kind", "line"),
     [
         ("blip-2", r"^blip-2: transformers cannot compute it from text alone \(TypeError: .*'pixel_values'\); use"),
+        ("blip", "^BlipForConditionalGeneration has no lm_head to compute the objective from; name a causal"),
         ("diffusion_gemma", r"^model\.name: .*: transformers, TRL or PEFT does not take it \(AttributeError: .*; use"),
         pytest.param(
             "gemma3n",
