@@ -144,8 +144,11 @@ def rank_judged(compared: Iterable[tuple[Judged, ComparisonReport]]) -> list[Ran
         if not comparison.spread:
             judge, *names = judged.key
             groups.setdefault((judge, judged.leading), []).append((names[0], names[1], judged.scores()))
-    ranked = [rank_systems(*group, games) for group, games in groups.items()]
-    return [each for each in ranked if len(each.systems) > 2]
+    return [
+        rank_systems(*group, games)
+        for group, games in groups.items()
+        if len({name for *names, scores in games if any(s is not None for s in scores.values()) for name in names}) > 2
+    ]
 
 
 def _with_one_baseline(entries: Sequence[Entry]) -> list[list[Entry]]:
