@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from instruct.analysis.outcomes import candidate_is_second, outcome_of
 from instruct.base.replies import Completion
-from instruct.judging.cards import JudgeCard
+from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.store import Judgment
 from instruct.judging.verdicts import (
     CUT_OFF,
@@ -91,6 +91,18 @@ def rating_of(
         return read_rating(judge, Completion(text, finish_reason=finish_reason), shown), None
     except Unreadable as error:
         return None, str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("Feedback: A is right, B is not. So the better one is [RESULT] A", "first"),
+        ("Both cite the rule. [RESULT: B]", "second"),
+        ("The answer says [RESULT] A, which is odd.", "unparsed"),
+    ],
+)
+def test_prometheus_reads_its_authors_ends(text, verdict):
+    assert read_verdict(load_judge_card("prometheus"), Completion(text, finish_reason="stop"), ()).verdict == verdict
 
 
 def read(verdict: dict[str, object], text: str, *shown: str, finish_reason: str = "stop", **changes: object) -> Reading:
