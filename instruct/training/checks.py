@@ -76,7 +76,10 @@ def _returns_a_tensor(layer: nn.Linear) -> bool:
     """Whether a linear layer of transformers, which may have a forward of its own (Falcon), has the usual outcome."""
     if type(layer).forward is nn.Linear.forward or not type(layer).__module__.startswith("transformers.models."):
         return True
-    return isinstance(layer(layer.weight.new_zeros(1, layer.in_features)), torch.Tensor)
+    try:
+        return isinstance(layer(layer.weight.new_zeros(1, layer.in_features)), torch.Tensor)
+    except RuntimeError:  # DeepSeek V4's takes groups of states
+        return False
 
 
 def check_dataset(dataset: Any, args: SFTConfig) -> None:

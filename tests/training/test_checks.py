@@ -151,6 +151,7 @@ def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
         ("llama", None),
         ("falcon", None),
         ("modernbert-decoder", None),
+        ("deepseek_v4", "o_a_proj"),
         ("mamba", "out_proj"),
         ("qwen3_5", r"model\.visual"),
         ("llama4_text", "router"),
