@@ -142,7 +142,7 @@ def test_cards_and_options_that_need_a_server_are_refused(wide_model, make_card)
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: an annotator of alpaca-eval needs a server"):
         Judge(JudgeOptions(card="alpaca_eval_gpt4", engine="transformers")).check()
     card = make_card("autoj", wide_model, {"extra": {"tools": []}})
-    with pytest.raises(InputError, match=r"judge autoj: decoding\.extra needs a server"):
+    with pytest.raises(InputError, match=r"judge autoj: decoding with extra, null or \{\} needs a server"):
         Judge(JudgeOptions(card="autoj", engine="transformers"), card).check()
     with pytest.raises(
         InputError, match=r"engine transformers asks no server at http://x; leave --engine or --base-url"

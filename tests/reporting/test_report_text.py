@@ -185,17 +185,3 @@ def test_what_changes_a_claim_is_said_everywhere(doubtful, instruct):
         assert all(text[1:] in form for form in written), text
     quiet = instruct("report", doubtful.folder, "--quiet")[1].splitlines()
     assert quiet == [*report.headlines(), "WARNING: 4 warnings in report.md"]
-
-
-def test_a_report_of_version_4_is_read_with_the_warnings_that_its_figures_give(doubtful):
-    report, path = write_report(doubtful.folder)
-    file = path.with_suffix(".json")
-    content = json.loads(file.read_text())
-    content["schema_version"] = 4
-    content["judges"][0]["comparisons"][0]["warnings"] = ["the answers have changed"]
-    file.write_text(json.dumps(content))
-    read = Report.read(file)
-    warnings = read.judges[0].comparisons[0].warnings
-    assert warnings[:-1] == report.judges[0].comparisons[0].warnings
-    assert (str(warnings[-1]), warnings[-1].severity) == ("the answers have changed", "claim")
-    assert read.schema_version == report.schema_version

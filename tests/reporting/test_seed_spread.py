@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 
@@ -114,23 +112,3 @@ def test_compare_has_the_mean_over_seeds(judged):
     (table,) = [table for table in compared.tables() if table.title.startswith("Training seeds")]
     assert {row[header] for row in table.cells() for header in (2,)} == {"emo"}
     assert [spread["mean"] for spread in compared.content()["seeds"]["small"]] == [75.0, 60.0]
-
-
-def test_a_report_of_version_5_is_read_with_claims_that_its_tests_support(judged):
-    report, path = write_report(judged.folder)
-    content = json.loads(path.with_suffix(".json").read_text())
-    content["schema_version"] = 5
-    for spread in content["seeds"]:
-        for key in ("interval_prompts", "p", "adjusted_p", "claims", "finding"):
-            del spread[key]
-    for comparison in content["judges"][0]["comparisons"]:
-        for key in ("p", "adjusted_p", "claims"):
-            del comparison["significance"][key]
-        for figures in comparison["policies"].values():
-            figures |= {"second_interval": None, "interval_method": "wilson", "finding": "candidate"}
-    path.with_suffix(".json").write_text(json.dumps(content))
-    read = Report.read(path.with_suffix(".json"))
-    assert read.schema_version == 6
-    assert [spread.finding for spread in read.seeds] == ["too few", "no difference"]
-    found = [each.leading_figures.finding for each in read.judges[0].comparisons]
-    assert found == [each.leading_figures.finding for each in report.judges[0].comparisons]

@@ -25,7 +25,6 @@ from instruct.run.measurements import (
     metrics_path,
     numbers,
     read_metrics,
-    read_values,
     write_numbers,
     write_values,
 )
@@ -198,13 +197,6 @@ def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
     (system,) = build_report(other.folder).texts.systems
     assert system.figure("rougeL").interval is None
     assert system.figure("mauve").interval is None
-    without = read_values(run, "mauve", "emo")["without"]["mauve"]
-    texts = {"mauve": {"mauve": {"value": 0.5, "interval": [0.4, 0.6], "without": without, "other_variance": 0.001}}}
-    figures = {"by_draw": {}, "by_kmeans_seed": [], "star": 1.0, "frontier_integral": 0.0, "curve": []}
-    texts["mauve"] |= {**figures, "texts": 200, "clusters": 2, "features": "tiny", "max_length": 16}
-    metrics_path(other).write_text(json.dumps({"texts": {"emo": texts}}))  # before version 2 they were in this file
-    (system,) = build_report(other.folder).texts.systems
-    assert system.figure("mauve").interval is not None
 
 
 def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path):
