@@ -227,7 +227,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
 def _take_replies(human: HumanSet, judge: str, run: RunDirectory) -> None:
     """Take the judge's replies from the run that has the labels, so that none is asked for twice."""
     labeled = RunDirectory(human.path.parent)
-    if human.path != labeled.labels or not was_judged(labeled):
+    if human.path != labeled.labels or not labeled.manifest_path.is_file() or not was_judged(labeled):
         return
     with open_store(labeled) as theirs:
         made = [judged for key in theirs.comparisons() if key.judge == judge for judged in theirs.judgments(key)]

@@ -24,7 +24,7 @@ def test_three_files_are_compared_by_an_own_judge_and_told_to_colleagues(user, s
     printed = user.types(*judge, "--output", "runs/three", "--common-prompts")
     for pair in ("a with b", "between a and c", "b with c"):
         says(printed, pair)
-    says(printed, "corrected for 3 claims", "1 of 12 prompts of a", "agreement with people: not measured")
+    says(printed, "corrected for 3 claims", "a.json: 1 of 12 prompts left out", "agreement with people: not measured")
     assert len(requests()) == 3 * 2 * 11  # each pair in both orders
 
     ranked = user.types("compare", "runs/three")

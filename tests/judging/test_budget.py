@@ -160,7 +160,7 @@ def test_a_local_server_without_a_price_is_free(folder, fake_server):
         ),
         (
             ["--budget-usd", "5"],
-            "--budget-usd: the price of WeOpenML/PandaLM-7B-v1 at http://gpu-box.invalid:8000/v1 is unknown",
+            "--budget-usd: the price of gpt-4 at http://gpu-box.invalid:8000/v1 is unknown",
         ),
     ],
 )
