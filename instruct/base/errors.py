@@ -78,10 +78,23 @@ class GateError(InstructError):
     exit_code = 4
 
 
-def is_from_library(error: Exception) -> bool:
-    """Whether another package's line raised it, for want of something else than memory."""
-    (*_, last) = traceback.extract_tb(error.__traceback__)
-    return "OutOfMemory" not in type(error).__name__ and _PACKAGE not in Path(last.filename).parents
+@contextlib.contextmanager
+def refused_by_library(problem: str, remedy: str, kind: type[InstructError] = InputError) -> Iterator[None]:
+    """Turn what another package raises meanwhile into one line; our own errors and a lack of memory go through.
+
+    Args:
+        problem: what failed; the error follows in parentheses, and then the remedy.
+
+    Raises:
+        InstructError: of this `kind`.
+    """
+    try:
+        yield
+    except Exception as error:
+        (*_, last) = traceback.extract_tb(error.__traceback__)
+        if "OutOfMemory" in type(error).__name__ or _PACKAGE in Path(last.filename).parents:
+            raise
+        raise kind(f"{problem} ({type(error).__name__}: {one_line(error, 200)}); {remedy}") from error
 
 
 def first_problem(error: ValidationError) -> str:

@@ -140,7 +140,7 @@ def wrong_references() -> dict[str, str]:
 def wrong_reference(reference: Sequence[str]) -> str | None:
     """The question's id if one of the turns' references is among those; else None."""
     digests = (hashlib.sha256(text.strip().encode()).hexdigest()[:16] for text in reference)
-    return next((wrong_references()[digest] for digest in digests if digest in wrong_references()), None)
+    return next(filter(None, map(wrong_references().get, digests)), None)
 
 
 def _check_distinct(raw: Iterable[RawRow], prompts: Iterable[EvalPrompt]) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, InstructError, is_from_library, one_line
+from instruct.base.errors import InputError, InstructError, one_line, refused_by_library
 from instruct.base.networks import load_adapter
 from instruct.base.replies import Reply
 from instruct.base.thinking import ThinkingBudget
@@ -117,15 +117,10 @@ class TransformersEngine(NetworkEngine):
         for kind in sorted({_kind(row) for row in rows}):
             alike = {place: row for place, row in enumerate(rows) if _kind(row) == kind}
             answered = self._scored if kind[-1] else self._generate
-            try:
+            problem = f"{self.options.subject}: transformers cannot answer with it"
+            # A model's own code may not know what answering takes.
+            with refused_by_library(problem, "use another engine or model", InstructError):
                 replies |= dict(zip(alike, answered(list(alike.values())), strict=True))
-            except Exception as error:  # a model's own code may not know what answering takes
-                if not is_from_library(error):
-                    raise
-                raise InstructError(
-                    f"{self.options.subject}: transformers cannot answer with it ({type(error).__name__}: "
-                    f"{one_line(error, 200)}); use another engine or model"
-                ) from error
         return [reply for _, reply in sorted(replies.items())]
 
     def _generate(self, rows: list[Request]) -> list[Reply]:

@@ -126,11 +126,10 @@ class JudgmentStore(ReplyStore):
 
     def seen_judgments(self, comparison: ComparisonKey) -> list[Judgment]:
         """The same, from whichever side the comparison was made."""
-        swapped = [
+        return self.judgments(comparison) or [
             replace(made, candidate=made.baseline, baseline=made.candidate, position=EXCHANGED[made.position])
             for made in self.judgments(comparison.mirrored)
         ]
-        return self.judgments(comparison) or swapped
 
     def check(self) -> None:
         """Read everything.

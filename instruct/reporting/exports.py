@@ -27,7 +27,7 @@ from instruct.reporting.model import (
 )
 from instruct.reporting.rankings import matrix_table, system_tables
 from instruct.reporting.render.lines import escape_markdown, markdown_table
-from instruct.reporting.sides import about, against, baselines, candidates
+from instruct.reporting.sides import about, baselines, candidates
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import headline, number, span, trust
 from instruct.run.directory import RunDirectory
@@ -246,7 +246,8 @@ def latex_content(report: ReportData) -> list[Table]:
 
 def _against_each(judge: JudgeReport) -> JudgeReport:
     """A judge with the comparisons that are shown against each baseline."""
-    seen = [each for baseline in baselines(judge.comparisons) for each in against(judge.comparisons, baseline)]
+    made = judge.comparisons
+    seen = [each for baseline in baselines(made) for each in about(made, baseline, "baseline")]
     return judge.model_copy(update={"comparisons": seen})
 
 

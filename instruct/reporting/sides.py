@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from instruct.analysis.results import LengthBin, Record, SeedSpread, rounded
 from instruct.reporting.model import ComparisonReport, Panel, Unjudged
@@ -51,21 +51,14 @@ def _mirrored(name: str, value: Any) -> Any:
     return _SIDES.get(value, value) if name == "finding" else value
 
 
-def about(claims: Iterable[Claim], system: str) -> Iterator[Claim]:
-    """The claims about a system, which is the candidate of each."""
+def about(
+    claims: Iterable[Claim], system: str, side: Literal["candidate", "baseline"] = "candidate"
+) -> Iterator[Claim]:
+    """The claims about a system, which is on this side of each."""
     for claim in claims:
-        if claim.candidate == system:
+        if getattr(claim, side) == system:
             yield claim
-        elif claim.baseline == system:
-            yield mirrored(claim)
-
-
-def against(claims: Iterable[Claim], system: str) -> Iterator[Claim]:
-    """The claims about a system, which is the baseline of each."""
-    for claim in claims:
-        if claim.baseline == system:
-            yield claim
-        elif claim.candidate == system:
+        elif getattr(claim, _SIDES[side]) == system:
             yield mirrored(claim)
 
 

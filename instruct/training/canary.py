@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from instruct.base.errors import InputError, is_from_library, one_line
+from instruct.base.errors import refused_by_library
 from instruct.base.files import write_atomically
 from instruct.data.tokens import EncodedRows
 from instruct.engines.canary import FILE, Canary
@@ -51,15 +51,10 @@ class KeepCanary(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == 0:
-            try:
+            kind = self._trainer.model.config.model_type
+            # The first forward, and some need more than tokens.
+            with refused_by_library(f"{kind}: transformers cannot compute it from text alone", "use another model"):
                 scores = self._scores()
-            except Exception as error:  # the first forward, and some need more than tokens
-                if not is_from_library(error):
-                    raise
-                raise InputError(
-                    f"{self._trainer.model.config.model_type}: transformers cannot compute it from text alone "
-                    f"({type(error).__name__}: {one_line(error, 200)}); use another model"
-                ) from error
             self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
             if args.should_save:
                 self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, is_from_library, one_line
+from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
@@ -167,31 +167,26 @@ def make_trainer(
 
         quantization = BitsAndBytesConfig(**quantization_arguments(config))
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
-    try:
-        return EMOTrainer(
-            random_model(config, arguments) if config.from_scratch else model_path(config.model.name),
-            arguments,
-            train_dataset=rows,
-            eval_dataset=evaluation.dataset() if evaluation else None,
-            processing_class=tokenizer,
-            peft_config=_peft_config(config),
-            quantization_config=quantization,
-        )
-    except OSError as error:
-        raise unreachable_model(config.model.name, error) from None
-    except SafetensorError as error:
-        raise InputError(
-            f"model.name: {config.model.name}: its weights are damaged ({one_line(error, 200)}); copy the model again"
-        ) from error
-    except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
-        raise InputError(f"train: {one_line(error)}") from error
-    except Exception as error:  # transformers, TRL and PEFT have as many words for models that they do not take
-        if not is_from_library(error):
-            raise
-        raise InputError(
-            f"model.name: {config.model.name}: transformers, TRL or PEFT does not take it ({type(error).__name__}: "
-            f"{one_line(error, 200)}); use another model"
-        ) from error
+    model = f"model.name: {config.model.name}"
+    with refused_by_library(f"{model}: transformers, TRL or PEFT does not take it", "use another model"):
+        try:
+            return EMOTrainer(
+                random_model(config, arguments) if config.from_scratch else model_path(config.model.name),
+                arguments,
+                train_dataset=rows,
+                eval_dataset=evaluation.dataset() if evaluation else None,
+                processing_class=tokenizer,
+                peft_config=_peft_config(config),
+                quantization_config=quantization,
+            )
+        except OSError as error:
+            raise unreachable_model(config.model.name, error) from None
+        except SafetensorError as error:
+            raise InputError(
+                f"{model}: its weights are damaged ({one_line(error, 200)}); copy the model again"
+            ) from error
+        except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
+            raise InputError(f"train: {one_line(error)}") from error
 
 
 def _peft_config(config: TrainingOptions) -> Any:
