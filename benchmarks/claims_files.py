@@ -4,7 +4,7 @@ checks against the functions whose error it measures."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,11 +114,11 @@ def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
         return _same(report["judges"][0], of_stop(drawn[0][order[:at]], n))
     if headline == "panel":
         (panel,) = _report(folder, dict(zip(judges, drawn, strict=True)))["panels"]
-        return _agrees(panel["majority"]["finding"], panel["majority"]["interval"], of_panel(drawn))
+        return _agrees(panel["majority"]["claim"], of_panel(drawn))
     if headline == "seeds":
         names = [("judge", f"new-seed{k}", f"base-seed{k}") for k in range(3)]
-        (spread,) = _report(folder, dict(zip(names, drawn, strict=True)), seeds=True)["seeds"]
-        return _agrees(spread["finding"], spread["interval_both"], of_seeds(drawn))
+        (spread,) = _report(folder, dict(zip(names, drawn, strict=True)), seeds=True)["claims"]
+        return _agrees(spread, of_seeds(drawn))
     if headline == "labels":
         given = int(rng.integers(2, n))
         (judge,) = _report(folder, {judges[0]: drawn[0]}, labels=drawn[1][:given])["judges"]
@@ -135,10 +135,11 @@ def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
 def _same(judge: Mapping[str, Any], claim: Claim) -> bool:
     (comparison,) = judge["comparisons"]
     figures = comparison["policies"][comparison["leading"]]
-    return _agrees(figures["finding"], figures["interval"], claim)
+    return _agrees(figures["claim"], claim)
 
 
-def _agrees(finding: str, interval: Sequence[float] | None, claim: Claim) -> bool:
+def _agrees(reported: Mapping[str, Any], claim: Claim) -> bool:
+    finding, interval = reported["finding"], reported["interval"]
     if interval is None or claim[1] is None:
         return finding == claim[0] and interval is claim[1]
     return finding == claim[0] and bool(np.allclose(interval, claim[1], atol=2e-6))

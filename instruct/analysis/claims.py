@@ -1,9 +1,10 @@
-"""May the headline say that one system beats the other: the one rule, which every output follows."""
+"""The rule for claiming that one system beats another, which every output follows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+
+from instruct.analysis.results import Claim, Finding
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
 ALPHA = 0.05
@@ -13,8 +14,6 @@ LEAST_DECIDED = 6
 LEAST_SEEDS = 3
 # The smallest step of report.json: an interval that ends here does not include 50.
 _BESIDE = 1e-6
-
-Finding = Literal["candidate", "baseline", "no difference", "too few"]
 
 
 def finding_of(
@@ -74,3 +73,30 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(known) - rank) * p))
         corrected[place] = largest
     return corrected
+
+
+def settle(claims: Iterable[Claim]) -> None:
+    """Correct the p-values of the claims of each family that were made together, and set what may be said.
+
+    Claims without a family are not corrected. The interval of a win rate is made to agree with the finding.
+    """
+    families: dict[str, list[Claim]] = {}
+    for claim in claims:
+        if claim.family:
+            families.setdefault(claim.family, []).append(claim)
+        else:
+            _decide(claim, claim.p)
+    for together in families.values():
+        tested = sum(claim.p is not None for claim in together)
+        for claim, adjusted in zip(together, holm([claim.p for claim in together]), strict=True):
+            claim.adjusted_p, claim.claims = adjusted, tested
+            _decide(claim, adjusted)
+
+
+def _decide(claim: Claim, p: float | None) -> None:
+    if claim.enough is None:
+        return
+    graded = claim.interval if claim.params.get("graded") else None
+    claim.finding = finding_of(p, None if claim.gain is None else 50 + claim.gain, claim.enough, graded)
+    if claim.is_rate:
+        claim.interval = agreeing_interval(claim.interval, claim.finding)

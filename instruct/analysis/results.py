@@ -6,12 +6,13 @@ Rates and intervals are percentages, differences percentage points, lengths char
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from instruct.analysis.claims import Finding
-
+# The measure of claims that judges' verdicts make, in percent; other claims are differences.
+WIN_RATE = "win rate"
+Finding = Literal["candidate", "baseline", "no difference", "too few"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -29,32 +30,51 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-class SignTest(Record):
-    """The exact sign test over the `n` pairs that are not ties."""
+class Claim(Record):
+    """A candidate against a baseline in one measure: the form of every comparison that a report makes.
 
-    p: float | None
-    n: int
-
-
-class PermutationTest(Record):
-    """The sign-flip test that the mean score is 1/2; exact where `resamples` is a power of two."""
-
-    p: float | None
-    resamples: int
-
-
-class Significance(Record):
-    """Two-sided p-values under the leading policy. The hypothesis: the judge sees no difference.
-
-    `p`: of the claim, by the sign test of counted verdicts, the permutation test of graded ones, or judging's early
-    stop. `adjusted_p`: corrected by Holm's method for the `claims` that are made together; the finding follows it.
+    `value`: the candidate's win rate, or its figure minus the baseline's in the unit of the measure, over `n` prompts,
+    texts or rows and so many `trainings` of each. `interval` and the two-sided `p` are those of `test`; `adjusted_p` is
+    corrected by Holm's method for the `claims` of the same `family` that have a p, and None where a report does not
+    correct. `better`: which values are; empty where a measure has no better side, or nobody knows it. `enough`: whether
+    there are LEAST_DECIDED decided pairs, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding`
+    follows `adjusted_p`. `through`: the third system that both were compared with. `params`: what one test alone has,
+    see docs/statistics.md.
     """
 
-    sign_test: SignTest
-    permutation_test: PermutationTest
+    measure: str
+    candidate: str
+    baseline: str
+    test: str
+    n: int
+    value: float | None
+    interval: Interval | None = None
     p: float | None = None
     adjusted_p: float | None = None
     claims: int = 1
+    family: str = ""
+    better: Literal["higher", "lower", ""] = "higher"
+    enough: bool | None = None
+    finding: Finding | None = None
+    judge: str | None = None
+    policy: str | None = None
+    task: str | None = None
+    through: str | None = None
+    trainings: int = 1
+    params: dict[str, Any] = {}
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether the value is a win rate in percent, not a difference."""
+        return self.measure == WIN_RATE
+
+    @property
+    def gain(self) -> float | None:
+        """By how much the candidate is better, in the measure's unit."""
+        if self.value is None:
+            return None
+        gain = self.value - 50 if self.is_rate else self.value
+        return -gain if self.better == "lower" else gain
 
 
 class LengthBin(Record):
@@ -152,51 +172,6 @@ class Power(Record):
     smallest_difference: float | None
     pairs_needed: int | None
     note: str
-
-
-class Paired(Record):
-    """Two candidates against one `baseline`, by one judge under one `policy`, on the `n` prompts judged for both.
-
-    `difference`: the first's win rate minus the second's, in points, with its bootstrap interval.
-    """
-
-    judge: str
-    policy: str
-    first: str
-    second: str
-    baseline: str
-    n: int
-    difference: float | None
-    interval: Interval | None
-    p: float | None
-
-
-class SeedSpread(Record):
-    """A comparison repeated with systems trained with different seeds, by one judge under one `policy`.
-
-    `win_rates` in the order of `seeds`, and the `standard_deviation` between them. `interval_seeds` covers other seeds
-    on these prompts; `interval_both` covers other seeds and other prompts like the `n` with a verdict for every seed.
-    `interval_prompts` covers other prompts for these seeds: the difference in width is what the seeds cost.
-    Without any variation there is nothing to estimate them from, and they are null. The `finding` follows the two-way
-    analysis, whose p-value `adjusted_p` corrects for the `claims` that are made together.
-    """
-
-    judge: str
-    policy: str
-    candidate: str
-    baseline: str
-    seeds: list[int]
-    win_rates: list[float]
-    mean: float
-    standard_deviation: float
-    interval_seeds: Interval | None
-    n: int
-    interval_both: Interval | None
-    interval_prompts: Interval | None = None
-    p: float | None = None
-    adjusted_p: float | None = None
-    claims: int = 1
-    finding: Finding = "no difference"
 
 
 class RankedSystem(Record):

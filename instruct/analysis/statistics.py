@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import Finding, enough_decided, finding_of
+from instruct.analysis.claims import enough_decided, finding_of
 from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
 from instruct.analysis.outcomes import (
     PREFERENCES,
@@ -23,6 +23,7 @@ from instruct.analysis.outcomes import (
     unit_scores,
     weighted_scores,
 )
+from instruct.analysis.results import Finding
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What `instruct bench` finds, and its tables: figures of objectives over seeds, and paired differences from MLE."""
+"""What `instruct bench` finds, and its tables: objectives over seeds, and claims of each beside MLE."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from instruct.analysis.claims import LEAST_SEEDS, finding_of, holm
-from instruct.analysis.measured_results import JUDGED, Bench, BenchDifference, BenchSystem
+from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.results import Claim
 from instruct.analysis.seeds import score_difference
 from instruct.data.prompts import identity
 from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
-from instruct.reporting.model import ReportData
+from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
-from instruct.reporting.text import capital, signed
+from instruct.reporting.text import capital, finding, signed
+from instruct.run.measurements import Details, Measurement
 from instruct.training.options import without_seed
 
 # Score by prompt.
 Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L", "ROUGE-L of samples", "cross-entropy"
+RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
 
@@ -42,10 +44,22 @@ class _Measured:
 
 
 STEP = "bench"  # of the manifest: which learning rates were tried, and how many rows there were
+# The family of the claims, and the part of the measurements.
+OBJECTIVES = "objectives"
 
 
-def bench_of(contents: RunContents, report: ReportData) -> Bench | None:
-    """What a run of `instruct bench` found; None of other runs. `report`: the run's, with what judges found."""
+class BenchResults(NamedTuple):
+    """What a report says about objectives. Of a system: its figures, the mean over its trainings, with the `deviation`
+    between them; the learning rate, with the cross-entropy that chose it among the `rates`; minutes and GiB of one
+    training, the means of what was measured."""
+
+    measurements: list[Measurement]
+    claims: list[Claim]
+    bench: Bench
+
+
+def bench_results(contents: RunContents) -> BenchResults | None:
+    """What a run of `instruct bench` found; None of other runs."""
     record = contents.manifest["steps"].get(STEP)
     if record is None or record["status"] != "done":
         return None
@@ -58,15 +72,18 @@ def bench_of(contents: RunContents, report: ReportData) -> Bench | None:
     for name, seed in seeds_of(contents.config).items():
         names.setdefault(without_seed(name, seed), {})[seed] = name
     measured = _Measured(contents, names, _scores(contents))
-    systems = [_system(measured, key, list(own.values()), rates.get(key, {})) for key, own in names.items()]
-    others = {_at_entropy(key): [control_name(name) for name in own.values()] for key, own in names.items()}
+    measurements: list[Measurement] = []
+    for key, by_seed in names.items():
+        figures, about = _figures(measured, key, list(by_seed.values()), rates.get(key, {}))
+        measurements += [*figures, *about]
+    others = {control_name(key): [control_name(name) for name in by_seed.values()] for key, by_seed in names.items()}
     others |= {name: [name] for name, system in contents.config["systems"].items() if system["objective"] == "none"}
-    systems += [system for label, own in others.items() if (system := _system(measured, label, own, {})).figures]
-    differences = _differences(measured)
-    for difference, p in zip(differences, holm([difference.p for difference in differences]), strict=True):
-        difference.p_holm, difference.finding = p, _finding(difference, p)
-    notes = _notes(measured, report, rates, rows)
-    return Bench(rows=rows, systems=systems, differences=differences + _verdicts(report), notes=notes)
+    for name, systems in others.items():
+        figures, about = _figures(measured, name, systems, {})
+        if figures:
+            measurements += [*figures, *about]
+    bench = Bench(rows=rows, notes=_notes(measured, rates, rows))
+    return BenchResults(measurements, _claims(measured), bench)
 
 
 def _at_entropy(key: str) -> str:
@@ -106,16 +123,19 @@ def _answers(contents: RunContents) -> dict[str, Scores]:
     }
 
 
-def _system(measured: _Measured, label: str, names: Sequence[str], rates: Mapping[float, float]) -> BenchSystem:
+def _figures(
+    measured: _Measured, system: str, names: Sequence[str], rates: Mapping[float, float]
+) -> tuple[list[Measurement], list[Measurement]]:
+    """A system's figures, and what its trainings took."""
     contents = measured.contents
     figures: dict[str, list[float]] = {}
     for measure in measured.scores:
         for scores in measured.of(measure, names):
             figures.setdefault(measure, []).append(statistics.fmean(one for one in scores.values() if one is not None))
-    for metric, shown in _OTHER_FIGURES.items():
-        known = [contents.metrics.value(name, metric) for name in names]
-        if all(value is not None for value in known):
-            figures[shown] = [value for value in known if value is not None]
+    for metric, title in _OTHER_FIGURES.items():
+        values = [value for name in names if (value := contents.metrics.value(name, metric)) is not None]
+        if len(values) == len(names):
+            figures[title] = values
     finished = contents.manifest["steps"].get("answers", {}).get("results", {})
     for name in names:
         if name in finished and name in contents.answers:
@@ -126,76 +146,63 @@ def _system(measured: _Measured, label: str, names: Sequence[str], rates: Mappin
     minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
     peaks = [peak for record in records if (peak := (record.get("results") or {}).get("peak_gib")) is not None]
     chosen = {contents.config["systems"].get(name, {}).get("learning_rate") for name in names}
-    return BenchSystem(
-        name=label,
-        trainings=len(names),
-        learning_rate=chosen.pop() if len(chosen) == 1 else None,
-        rates={f"{rate:g}": score for rate, score in rates.items()},
-        figures={measure: statistics.fmean(values) for measure, values in figures.items()},
-        deviations={measure: statistics.stdev(values) for measure, values in figures.items() if len(values) > 1},
-        minutes=statistics.fmean(minutes) if minutes else None,
-        gib=statistics.fmean(peaks) if peaks else None,
-    )
 
+    def row(metric: str, value: float | None, **details: Any) -> Measurement:
+        about = Details(trainings=len(names), **details)
+        return Measurement(system=system, part=OBJECTIVES, metric=metric, value=value, details=about)
 
-def _differences(measured: _Measured) -> list[BenchDifference]:
-    """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
-    mle, differences = measured.names["mle"], []
-    for key, own in measured.names.items():
-        if key == "mle":
-            continue
-        ours, standard = list(own.values()), {"mle": [mle[seed] for seed in own]}
-        for measure in measured.scores:
-            controls = {_at_entropy(key): list(map(control_name, ours))} if measure == SAMPLED else {}
-            for second, theirs in (standard | controls).items():
-                scores = measured.of(measure, ours), measured.of(measure, theirs)
-                if all(scores):
-                    names: dict[str, Any] = {"measure": measure, "first": key, "second": second}
-                    difference = score_difference(*scores)._asdict()
-                    row = BenchDifference(**names, trainings=len(ours), **difference, p_holm=None, finding="")
-                    differences.append(row)
-    return differences
-
-
-def _verdicts(report: ReportData) -> list[BenchDifference]:
-    """What judges found, over seeds and prompts: the win rate's distance from one half, corrected as the claim is."""
-    return [
-        BenchDifference(
-            measure=f"{JUDGED} ({spread.judge})",
-            first=spread.candidate,
-            second=spread.baseline,
-            trainings=len(spread.seeds),
-            n=spread.n,
-            difference=spread.mean / 100 - 0.5,
-            interval=spread.interval_both and [end / 100 - 0.5 for end in spread.interval_both],
-            p=spread.p,
-            p_holm=spread.adjusted_p,
-            finding=_FINDINGS.get(spread.finding, _FEW),
-        )
-        for spread in report.seeds
+    means = [
+        row(measure, statistics.fmean(values), deviation=statistics.stdev(values) if len(values) > 1 else None)
+        for measure, values in figures.items()
+    ]
+    tried = {f"{rate:g}": None if math.isinf(score) else score for rate, score in rates.items()}
+    return means, [
+        row(RATE, chosen.pop() if len(chosen) == 1 else None, rates=tried),
+        *(row(MINUTES, statistics.fmean(minutes)) for _ in minutes[:1]),
+        *(row(GIB, statistics.fmean(peaks)) for _ in peaks[:1]),
     ]
 
 
-_FEW = f"fewer than {LEAST_SEEDS} seeds"
-_FINDINGS = {"candidate": "better", "baseline": "worse", "no difference": "no difference shown"}
-# Of a metric of lm-eval's, which may be one of those where less is better.
-_DIRECTIONS = {**_FINDINGS, "candidate": "higher", "baseline": "lower"}
+def _claims(measured: _Measured) -> list[Claim]:
+    """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
+    mle, claims = measured.names["mle"], []
+    for key, systems in measured.names.items():
+        if key == "mle":
+            continue
+        ours, standard = list(systems.values()), {"mle": [mle[seed] for seed in systems]}
+        for measure in measured.scores:
+            controls = {_at_entropy(key): list(map(control_name, ours))} if measure == SAMPLED else {}
+            for baseline, theirs in (standard | controls).items():
+                scores = measured.of(measure, ours), measured.of(measure, theirs)
+                if all(scores):
+                    n, value, interval, p = score_difference(*scores)
+                    claims.append(
+                        Claim(
+                            measure=measure,
+                            candidate=key,
+                            baseline=baseline,
+                            family=OBJECTIVES,
+                            test="two-way",
+                            n=n,
+                            trainings=len(ours),
+                            value=value,
+                            interval=interval,
+                            p=p,
+                            better=_better(measure),
+                            enough=len(ours) >= LEAST_SEEDS,
+                        )
+                    )
+    return claims
 
 
-def _finding(difference: BenchDifference, p: float | None) -> str:
-    """By the rule of every claim: LEAST_SEEDS trainings, and a corrected p of at most 5 %."""
-    value = difference.difference or 0.0
-    gain = -value if difference.measure == ENTROPY else value
-    finding = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
-    measure = difference.measure
-    known = measure in (ENTROPY, GREEDY, SAMPLED) or measure.endswith("(accuracy)")
-    words = _FINDINGS if known else _DIRECTIONS
-    return words.get(finding, _FEW)
+def _better(measure: str) -> Literal["higher", "lower", ""]:
+    """Of a metric of lm-eval's other than accuracy nobody here knows."""
+    if measure == ENTROPY:
+        return "lower"
+    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(accuracy)") else ""
 
 
-def _notes(
-    measured: _Measured, report: ReportData, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
-) -> list[str]:
+def _notes(measured: _Measured, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]) -> list[str]:
     contents = measured.contents
     chosen = "learning rates: one was given for all, and none was chosen; another may suit each objective"
     if rates:
@@ -219,7 +226,7 @@ def _notes(
         notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
     if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
         notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
-    if not report.judges:
+    if not contents.judged:
         notes.append("no judge compared the answers (--judge)")
     if failed := sum(bool(row.get("failed")) for answers in contents.answers.values() for row in answers.rows):
         notes.append(f"{failed:,} answers failed; their prompts are left out of ROUGE-L's differences")
@@ -230,41 +237,69 @@ def _notes(
     return [*notes, f"minutes and {peaks}"]
 
 
-def bench_tables(bench: Bench) -> list[Table]:
-    """Every objective's figures, and their differences from those of MLE."""
-    names = list(dict.fromkeys(name for system in bench.systems for name in system.figures))
+def bench_tables(report: ReportData) -> list[Table]:
+    """Every objective's figures, and its claims beside MLE, those of judges among them; of other runs none."""
+    if report.bench is None:
+        return []
+    systems: dict[str, dict[str, Measurement]] = {}
+    for row in report.measurements:
+        if row.part == OBJECTIVES:
+            systems.setdefault(row.system, {})[row.metric] = row
+    figures = dict.fromkeys(metric for rows in systems.values() for metric in rows)
     columns = [
-        Column("system", "name", text=True),
-        Column("learning rate", "learning_rate", form="g"),
-        Column("trainings"),
-        *(Column(name, _cell(name)) for name in names),
-        Column("minutes", form=".1f"),
-        Column("GiB", "gib", form=".1f"),
+        Column("system", _label, text=True),
+        Column("learning rate", lambda name: systems[name][RATE].value, form="g"),
+        Column("trainings", lambda name: systems[name][RATE].details.trainings),
+        *(Column(metric, _cells(systems, metric)) for metric in figures if metric not in (RATE, MINUTES, GIB)),
+        *(Column(metric, _values(systems, metric), form=".1f") for metric in (MINUTES, GIB)),
     ]
     tests = [
-        Column("difference", lambda row: f"{row.first} − {row.second}", text=True),
-        Column("of", "measure", text=True),
+        Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
+        Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.is_rate else claim.measure, text=True),
         Column("seeds", "trainings"),
         Column("n"),
-        Column("mean", "difference", form=signed),
-        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(signed, ends))),
-        Column("p (Holm)", "p_holm", form=".3g"),
-        Column("finding"),
+        Column("mean", lambda claim: _from_half(claim, claim.value), form=signed),
+        Column("95 % CI", lambda claim: _ends(claim)),
+        Column("p (Holm)", "adjusted_p", form=".3g"),
+        Column("finding", finding),
     ]
-    parts = ", ".join(f"{count:,} rows to {part}" for part, count in bench.rows.items())
+    claims = [claim for claim in report.claims if claim.family == OBJECTIVES] + report.seeds
+    parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
+    notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
-        columns_table("Objectives", bench.systems, columns, f"{parts}, with different prompts."),
-        columns_table(
-            "Objectives beside MLE", bench.differences, tests, " ".join(f"{capital(note)}." for note in bench.notes)
-        ),
+        columns_table("Objectives", list(systems), columns, f"{parts}, with different prompts."),
+        columns_table("Objectives beside MLE", claims, tests, notes),
     ]
 
 
-def _cell(name: str) -> Callable[[BenchSystem], str | None]:
-    def cell(row: BenchSystem) -> str | None:
-        if name not in row.figures:
+def _label(system: str) -> str:
+    key = system.removeprefix(control_name(""))
+    return system if key == system else _at_entropy(key)
+
+
+def _values(systems: Mapping[str, Mapping[str, Measurement]], metric: str) -> Callable[[str], float | None]:
+    return lambda name: systems[name][metric].value if metric in systems[name] else None
+
+
+def _cells(systems: Mapping[str, Mapping[str, Measurement]], metric: str) -> Callable[[str], str | None]:
+    """A figure with its standard deviation between trainings."""
+
+    def cell(name: str) -> str | None:
+        if metric not in systems[name]:
             return None
-        spread = f" ± {row.deviations[name]:.4f}" if name in row.deviations else ""
-        return f"{row.figures[name]:.4f}{spread}"
+        row = systems[name][metric]
+        deviation = (row.details.model_extra or {}).get("deviation")
+        return f"{row.value:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}")
 
     return cell
+
+
+def _from_half(claim: Claim, value: float | None) -> float | None:
+    """A win rate as its distance from one half, as a share; a difference as it is."""
+    return value / 100 - 0.5 if claim.is_rate and value is not None else value
+
+
+def _ends(claim: Claim) -> str | None:
+    if claim.interval is None:
+        return None
+    return " to ".join(signed(_from_half(claim, end) or 0.0) for end in claim.interval)

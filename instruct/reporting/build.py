@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from instruct.analysis.claims import settle
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting import model, provenance
-from instruct.reporting.bench import bench_of
-from instruct.reporting.cautions import comparison_warnings
-from instruct.reporting.comparison import comparison_figures, paired, panels_of, seed_spreads, settle
+from instruct.reporting.bench import bench_results
+from instruct.reporting.cautions import comparison_warnings, task_warnings
+from instruct.reporting.comparison import comparison_figures, paired, panels_of, put_into_families, seed_claims
 from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.rankings import rank_judged
 from instruct.reporting.read import Judged, RunContents, seeds_of
-from instruct.reporting.tasks import task_report
+from instruct.reporting.tasks import forgetting, task_claims, task_measurements
 from instruct.reporting.text import leads
-from instruct.reporting.texts import text_report
+from instruct.reporting.texts import text_results
 
 
 def build(contents: RunContents, difficulty: Difficulty | None = None) -> ReportData:
@@ -37,6 +38,10 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         difficulty.check_used(comparison for _, comparison in compared)
     systems = provenance.system_reports(manifest, contents.answers)
     seeds = seeds_of(config)
+    texts = text_results(contents.metrics, contents.values, config, manifest["steps"])
+    kept, lost = forgetting(contents.metrics, contents.values)
+    objectives = bench_results(contents)
+    tasks = task_measurements(contents.metrics, contents.values)
     data = ReportData(
         schema_version=model.SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
@@ -44,14 +49,21 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         usd=contents.total_usd,
         judges=_judges(contents, compared),
         panels=panels_of(contents.judged),
-        paired=paired(contents.judged, seeds),
-        seeds=seed_spreads(compared, seeds),
+        measurements=[*texts.measurements, *tasks, *kept, *(objectives.measurements if objectives else ())],
+        claims=[
+            *seed_claims(compared, seeds),
+            *paired(contents.judged, seeds),
+            *texts.claims,
+            *task_claims(contents.values),
+            *lost,
+            *(objectives.claims if objectives else ()),
+        ],
+        cautions=[*map(claim_warning, texts.warnings), *task_warnings(tasks)],
+        bench=objectives and objectives.bench,
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
         trainings=provenance.trainings(manifest, config, contents.run.adapters),
         overlap=provenance.recorded_overlap(manifest),
-        texts=text_report(contents.metrics, contents.values, config, manifest["steps"]),
-        tasks=task_report(contents.metrics, contents.values),
         figures=[],
         config=provenance.config_summary(config, manifest),
         phases=provenance.phases(manifest),
@@ -59,9 +71,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         versions=manifest["versions"],
         sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
-    settle(data)
+    settle(put_into_families(data))
     data.ranked = rank_judged(compared)
-    data.bench = bench_of(contents, data)
     for judged, comparison in compared:
         about = systems
         if judged.eval_sets:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.lengths import length_warning
-from instruct.analysis.measured_results import TaskReport
 from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.analysis.statistics import tally_pairs
 from instruct.base.errors import InputError, counted, one_line
@@ -30,8 +29,10 @@ from instruct.reporting.model import (
     note_warning,
 )
 from instruct.reporting.read import Judged, RunContents
+from instruct.reporting.tasks import accuracies
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Measurement
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
@@ -64,7 +65,7 @@ def comparison_warnings(
         *left_out_warnings(manifest, *names),
         *training_warnings(manifest, *names),
         *overlap_warnings(manifest, overlap, *names),
-        *health_warnings(*names, comparison.leading_figures.finding, systems),
+        *health_warnings(*names, comparison.leading_figures.claim.finding, systems),
     ]
     return [
         *figure_warnings(comparison),
@@ -78,7 +79,7 @@ def comparison_warnings(
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     """What a comparison's figures say about themselves."""
     figures, texts = comparison.leading_figures, []
-    if figures.finding == "too few":
+    if figures.claim.finding == "too few":
         decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
         if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
             decided += f", all of them turns of {counted(figures.conversations, 'conversation')}"
@@ -286,13 +287,13 @@ def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
     return [f"compared on the common prompts{others}: {parts} left out"]
 
 
-def task_warnings(tasks: TaskReport) -> list[ReportWarning]:
+def task_warnings(measurements: Iterable[Measurement]) -> list[ReportWarning]:
     """The tasks whose test rows a model has seen among the demonstrations."""
     seen = {
-        f"{figure.task}: {figure.in_training:,} of {counted(figure.rows, 'test row')} stand word for word among the "
+        f"{row.task}: {row.details.in_training:,} of {counted(row.n or 0, 'test row')} stand word for word among the "
         "demonstrations' rows, so its accuracy is not of unseen text"
-        for figure in tasks.figures
-        if 100 * figure.in_training > MOST_IN_TRAINING * figure.rows
+        for row in accuracies(measurements)
+        if 100 * row.details.in_training > MOST_IN_TRAINING * (row.n or 0)
     }
     return [claim_warning(text) for text in sorted(seen)]
 
@@ -309,13 +310,15 @@ def overlap_warnings(
     return [f"{overlap_text(overlap.model_dump())}, on which {' and '.join(trained)} trained"]
 
 
-def health_warnings(candidate: str, baseline: str, finding: str, systems: Mapping[str, SystemReport]) -> list[str]:
+def health_warnings(
+    candidate: str, baseline: str, finding: str | None, systems: Mapping[str, SystemReport]
+) -> list[str]:
     """What a reader must know about two systems' answers before believing a verdict on them.
 
-    `systems`: those whose answers are available, by name; `finding` as in TallyFigures.
+    `systems`: those whose answers are available, by name; `finding` as in Claim.
     """
     both = [systems[name] for name in (candidate, baseline) if name in systems]
-    winner = {"candidate": candidate, "baseline": baseline}.get(finding)
+    winner = {"candidate": candidate, "baseline": baseline}.get(finding or "")
     warnings = [warning for system in both for warning in _faults(system)]
     return warnings + (_longer(both, winner) if len(both) == 2 else [])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.inference import Difference, paired_difference
-from instruct.analysis.results import Ranked, SeedSpread, rounded
+from instruct.analysis.results import Claim, Ranked, rounded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
 from instruct.judging.interchange.exchange import import_into_run
@@ -63,9 +63,9 @@ class ComparedRow:
             "baseline": comparison.baseline,
             "policy": comparison.leading,
             **{key: getattr(figures, key) for key in _FIGURES},
-            **ends("interval", figures.interval),
-            "finding": figures.finding,
-            "adjusted_p": comparison.significance.adjusted_p,
+            **ends("interval", figures.claim.interval),
+            "finding": figures.claim.finding,
+            "adjusted_p": figures.claim.adjusted_p,
             "compared_with": _label(self.against) if self.against else "",
             "difference": rounded(difference),
             **ends("difference", rounded(interval)),
@@ -91,8 +91,8 @@ _COLUMNS = [
     Column("n", "figures.n_judged"),
     Column("win rate %", "figures.win_rate"),
     Column("std. error", "figures.standard_error"),
-    Column("95 % CI", "figures.interval"),
-    Column("adjusted p", "entry.comparison.significance.adjusted_p", form=probability),
+    Column("95 % CI", "figures.claim.interval"),
+    Column("adjusted p", "figures.claim.adjusted_p", form=probability),
     Column("diff.", _shown_difference),
     Column("p", "difference.p", form=probability),
 ]
@@ -116,8 +116,8 @@ _PANELS = [
     Column("judges", lambda it: ", ".join(it.panel.policies), text=True),
     Column("n", "panel.majority.n_judged"),
     Column("win rate %", "panel.majority.win_rate"),
-    Column("95 % CI", "panel.majority.interval"),
-    Column("adjusted p", "panel.significance.adjusted_p", form=probability),
+    Column("95 % CI", "panel.majority.claim.interval"),
+    Column("adjusted p", "panel.majority.claim.adjusted_p", form=probability),
 ]
 
 
@@ -140,9 +140,9 @@ class Compared:
             *ranking_tables(self.rankings, self.strengths),
         ]
 
-    def _seeds(self) -> dict[str, list[SeedSpread]]:
+    def _seeds(self) -> dict[str, list[Claim]]:
         """The comparisons over training seeds, by run."""
-        spreads: dict[str, list[SeedSpread]] = {}
+        spreads: dict[str, list[Claim]] = {}
         for row in self.rows:
             spread = row.entry.comparison.spread
             if spread and spread not in spreads.setdefault(row.entry.run, []):

@@ -7,11 +7,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of, holm
+from instruct.analysis.claims import LEAST_SEEDS, enough_decided
 from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
 from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
@@ -27,7 +28,16 @@ from instruct.reporting import model
 from instruct.reporting.cautions import identical_warnings
 from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, length_control
-from instruct.reporting.model import ComparisonReport, Panel, ReportData, TallyFigures, claim_warning, recorded
+from instruct.reporting.model import (
+    EARLY,
+    MAJORITY,
+    ComparisonReport,
+    Panel,
+    ReportData,
+    TallyFigures,
+    claim_warning,
+    recorded,
+)
 from instruct.reporting.read import Judged, RunContents, in_conversations
 from instruct.training.options import without_seed
 
@@ -48,6 +58,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     others = {policy: pairs for policy, pairs in judged.by_policy.items() if policy != judged.leading}
+    names = dict(zip(("judge", "candidate", "baseline"), judged.key, strict=True))
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
     people, cautions = with_labels(judged, contents.labels)
@@ -56,8 +67,8 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         baseline=judged.key.baseline,
         leading=judged.leading,
         policies={
-            judged.leading: leading_figures(counts, looked),
-            **{policy: tally_figures(tally_pairs(pairs)) for policy, pairs in others.items()},
+            judged.leading: tally_figures(counts, names, judged.leading, looked),
+            **{policy: tally_figures(tally_pairs(pairs), names, policy) for policy, pairs in others.items()},
         },
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
@@ -71,7 +82,6 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         ratings=ratings,
         reasons=_reasons(judgments),
         trimmed=len({judgment.instruction for judgment in judgments if judgment.trimmed}),
-        significance=significance(counts, looked),
         length=length,
         length_control=controlled,
         style=style,
@@ -99,39 +109,42 @@ def stop_rule(judged: Judged) -> StopRule | None:
     return StopRule.parse(rule) if rule else None
 
 
-def leading_figures(counts: Tally, looked: results.Sequential | None) -> TallyFigures:
-    """The figures that lead, whose finding and interval are settled together with the judge's other claims.
+def tally_figures(
+    counts: Tally, names: Mapping[str, Any], policy: str, looked: results.Sequential | None = None
+) -> TallyFigures:
+    """A tally as report.json holds it, with its claim.
 
-    If the verdicts decided when to stop, with the interval that is valid at every look.
+    Args:
+        names: of the claim: judge, candidate, baseline.
+        looked: if the verdicts decided when to stop: the interval is then valid at every look.
     """
-    figures = tally_figures(counts).model_copy(update={"interval": results.rounded(counts.interval)})
-    if looked and looked.judged < looked.pairs:
-        return figures.model_copy(update={"interval": looked.interval, "interval_method": "confidence sequence"})
-    return figures
-
-
-def tally_figures(counts: Tally) -> TallyFigures:
-    """A tally as report.json holds it, its finding by its own test."""
-    return recorded(
-        TallyFigures,
-        counts,
-        kind="counted" if counts.scores is None else "weighted",
-        conversations=None if counts.conversations is None else len(counts.conversations),
-        interval=results.rounded(agreeing_interval(counts.interval, counts.finding)),
-        interval_method="score",
-    )
-
-
-def significance(counts: Tally, looked: results.Sequential | None) -> results.Significance:
-    """The tests of a claim, which is not yet corrected for the others; `looked` as in leading_figures."""
     flip, resamples = sign_flip_test(counts.values - 0.5)
     sign = None if counts.conversations is not None else sign_test(counts.win, counts.loss)
-    p = flip if counts.graded else sign
-    return results.Significance(
-        sign_test=results.SignTest(p=sign, n=counts.win + counts.loss),
-        permutation_test=results.PermutationTest(p=flip, resamples=resamples),
+    test, p = ("permutation", flip) if counts.graded else ("sign", sign)
+    interval = results.rounded(counts.interval)
+    if looked and looked.judged < looked.pairs:
+        test, interval = EARLY, looked.interval
+    claim = results.Claim(
+        **names,
+        policy=policy,
+        measure=results.WIN_RATE,
+        test=test,
+        n=counts.n_judged,
+        value=results.rounded(counts.win_rate),
+        interval=interval,
         p=claim_p(looked, p) if looked else p,
+        enough=enough_decided(counts.win, counts.loss, len(counts.values)),
+        params={
+            "graded": counts.graded,
+            "sign_p": sign,
+            "decided": counts.win + counts.loss,
+            "permutation_p": flip,
+            "resamples": resamples,
+        },
     )
+    conversations = None if counts.conversations is None else len(counts.conversations)
+    kind = "counted" if counts.scores is None else "weighted"
+    return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim)
 
 
 def _length_and_style(judged: Judged) -> tuple[results.LengthFigures | None, results.StyleControl | None]:
@@ -202,10 +215,8 @@ def _reasons(judgments: Iterable[Judgment]) -> list[model.ReasonCount]:
     ]
 
 
-def seed_spreads(
-    compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]
-) -> list[results.SeedSpread]:
-    """For every comparison that a judge made with several seeds, the win rates and their spread.
+def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]) -> list[results.Claim]:
+    """For every comparison that a judge made with several seeds, the mean of the win rates.
 
     Seed is paired with seed: a comparison of systems with different seeds belongs to none. Nor does one without any
     verdict, or one that a different policy leads.
@@ -224,27 +235,47 @@ def seed_spreads(
             if (judge, judged.leading, *reversed(systems)) in groups:
                 rate, by_pair, systems = 100 - rate, mirrored_scores(by_pair), systems[::-1]
             groups.setdefault((judge, judged.leading, *systems), {})[seed] = rate, by_pair
-    spreads = []
+    claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
-        if len(by_seed) > 1:
-            ordered = sorted(by_seed)
-            rates, scores = zip(*(by_seed[seed] for seed in ordered), strict=True)
-            spread = seed_spread(rates, scores)
-            about = {"judge": judge, "policy": policy, "candidate": candidate, "baseline": baseline}
-            spreads.append(
-                recorded(results.SeedSpread, spread, **about, seeds=ordered, win_rates=list(rates), p=spread.p)
+        if len(by_seed) < 2:
+            continue
+        ordered = sorted(by_seed)
+        rates, scores = zip(*(by_seed[seed] for seed in ordered), strict=True)
+        spread = seed_spread(rates, scores)
+        claims.append(
+            results.Claim(
+                measure=results.WIN_RATE,
+                candidate=candidate,
+                baseline=baseline,
+                judge=judge,
+                policy=policy,
+                test="two-way",
+                n=spread.n,
+                trainings=len(ordered),
+                value=results.rounded(spread.mean),
+                interval=results.rounded(spread.interval_both),
+                p=spread.p,
+                enough=len(ordered) >= LEAST_SEEDS,
+                params={
+                    "seeds": ordered,
+                    "win_rates": list(rates),
+                    "standard_deviation": results.rounded(spread.standard_deviation),
+                    "interval_seeds": results.rounded(spread.interval_seeds),
+                    "interval_prompts": results.rounded(spread.interval_prompts),
+                },
             )
-    return spreads
+        )
+    return claims
 
 
-def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Paired]:
+def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Claim]:
     """For every two systems that a judge compared with a third, not with each other, the difference of their win rates.
 
     The third one is a baseline, or any system if one of them stands on both sides. Under the policy that leads for
-    both, or `single` if different policies lead. Systems trained with different seeds are not paired: seed_spreads
+    both, or `single` if different policies lead. Systems trained with different seeds are not paired: seed_claims
     shows what a seed changes.
     """
-    rows = []
+    claims = []
     directly = {(judged.key.judge, frozenset(judged.key[1:])) for judged in comparisons}
     candidates, baselines = ({(judged.key.judge, judged.key[side]) for judged in comparisons} for side in (1, 2))
     crossing = {judge for judge, _ in candidates & baselines}
@@ -255,19 +286,32 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
             common &= {one.key.baseline, other.key.baseline}
         if judge != other.key.judge or len(common) != 1:
             continue
-        (baseline,) = common
-        first, second = (next(iter({*judged.key[1:]} - common), baseline) for judged in (one, other))
+        (through,) = common
+        first, second = (next(iter({*judged.key[1:]} - common), through) for judged in (one, other))
         if (judge, frozenset((first, second))) in directly or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
             continue
         policy: Policy = one.leading if one.leading == other.leading else "single"
         scores = [
-            judged.scores(policy) if judged.key.baseline == baseline else mirrored_scores(judged.scores(policy))
+            judged.scores(policy) if judged.key.baseline == through else mirrored_scores(judged.scores(policy))
             for judged in (one, other)
         ]
-        difference = paired_difference(*scores)
-        names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
-        rows.append(recorded(results.Paired, difference, **names, p=difference.p))
-    return rows
+        n, value, interval, p = paired_difference(*scores)
+        claims.append(
+            results.Claim(
+                measure="difference of win rates",
+                candidate=first,
+                baseline=second,
+                through=through,
+                judge=judge,
+                policy=policy,
+                test="permutation",
+                n=n,
+                value=results.rounded(value),
+                interval=results.rounded(interval),
+                p=p,
+            )
+        )
+    return claims
 
 
 def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
@@ -301,8 +345,9 @@ def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
                 policies={judged.key.judge: judged.leading for judged in panel},
                 votes=voted,
                 agreements=agreements({name: outcomes[name] for name in voted if voted[name]}, identical),
-                majority=leading_figures(counts, looked),
-                significance=significance(counts, looked),
+                majority=tally_figures(
+                    counts, {"judge": MAJORITY, "candidate": candidate, "baseline": baseline}, MAJORITY, looked
+                ),
             )
         )
     return panels
@@ -322,33 +367,21 @@ def _sequential(panel: Sequence[Judged], most: Sequence[PairResult]) -> results.
     return sequential([pair for pair in most if pair.instruction in seen], pairs, early[0][1])
 
 
-def settle(report: ReportData) -> None:
-    """Set every finding by its test, corrected for all claims of the judge, and make the interval agree with it.
+def put_into_families(report: ReportData) -> Iterator[results.Claim]:
+    """All claims of a report, those of judges and panels with the family that they are corrected in.
 
     Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
-    among themselves. The majorities of panels are corrected like the claims of one judge.
+    among themselves. The majorities of panels are corrected like the claims of one judge. Figures under a policy that
+    does not lead belong to no family.
     """
+    for claim in report.seeds:
+        claim.family = f"verdicts of {claim.judge}"
+    yield from report.claims
     for judge in report.judges:
-        alone = [comparison for comparison in judge.comparisons if not comparison.spread]
-        _settle_together([*(spread for spread in report.seeds if spread.judge == judge.name), *alone])
-        _settle_together([comparison for comparison in judge.comparisons if comparison.spread])
-    for one_seed in (False, True):
-        _settle_together([panel for panel in report.panels if panel.one_seed == one_seed])
-
-
-def _settle_together(claims: Sequence[results.SeedSpread | ComparisonReport | Panel]) -> None:
-    tests = [(claim, claim if isinstance(claim, results.SeedSpread) else claim.significance) for claim in claims]
-    tested = [(claim, test) for claim, test in tests if test]  # a majority of an older report has no test
-    made = sum(test.p is not None for _, test in tested)
-    for (claim, test), adjusted in zip(tested, holm([test.p for _, test in tested]), strict=True):
-        test.adjusted_p, test.claims = adjusted, made
-        if isinstance(claim, results.SeedSpread):
-            claim.finding = finding_of(adjusted, claim.mean, len(claim.seeds) >= LEAST_SEEDS)
-            claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
-        else:
-            figures = claim.leading_figures
-            graded = figures.interval if figures.graded else None
-            units = figures.n_judged if figures.conversations is None else figures.conversations
-            enough = enough_decided(figures.win, figures.loss, units)
-            figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
-            figures.interval = agreeing_interval(figures.interval, figures.finding)
+        for comparison in judge.comparisons:
+            made_by = "single seeds" if comparison.one_seed else "verdicts"
+            comparison.leading_figures.claim.family = f"{made_by} of {judge.name}"
+            yield from (figures.claim for figures in comparison.policies.values())
+    for panel in report.panels:
+        panel.majority.claim.family = "majorities of single seeds" if panel.one_seed else "majorities"
+        yield panel.majority.claim

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import SeedSpread, StyleControl
+from instruct.analysis.results import Claim, StyleControl
 from instruct.analysis.style import STYLE_TERMS
-from instruct.reporting.model import ComparisonReport, Panel, Ratings, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
 from instruct.reporting.tables import RATE, Column, Table, columns_table, text_columns
 from instruct.reporting.text import POLICIES, number, probability
 
@@ -107,7 +107,7 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
         *(Column(key, f"figures.{key}") for key in ("n", "win", "tie", "loss")),
         Column("unread", "figures.unread", when="known"),
         Column("win rate", "figures.win_rate"),
-        Column("95 % CI", "figures.interval"),
+        Column("95 % CI", "figures.claim.interval"),
     ]
     columns = [column.within(itemgetter(part)) for part, own in enumerate((names, figures)) for column in own]
     return columns_table("Verdicts by policy", rows, columns)
@@ -122,7 +122,7 @@ def _tally_columns(every: Sequence[TallyFigures]) -> list[Column]:
         Column("win rate %", "figures.win_rate"),
         Column("discrete %", "figures.discrete_win_rate", when=any(figures.kind == "weighted" for figures in every)),
         Column("std. error", "figures.standard_error"),
-        Column("95 % CI", "figures.interval"),
+        Column("95 % CI", "figures.claim.interval"),
         Column("bounds %", "figures.bounds"),
     ]
 
@@ -148,12 +148,12 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
 
 def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
-        Column("sign test p", "significance.sign_test.p", form=probability),
-        Column("pairs without ties", "significance.sign_test.n"),
-        Column("permutation p", "significance.permutation_test.p", form=probability),
-        Column("resamples", "significance.permutation_test.resamples"),
-        Column("adjusted p", "significance.adjusted_p", form=probability),
-        Column("claims", "significance.claims"),
+        Column("sign test p", _param("sign_p"), form=probability),
+        Column("pairs without ties", _param("decided")),
+        Column("permutation p", _param("permutation_p"), form=probability),
+        Column("resamples", _param("resamples")),
+        Column("adjusted p", "leading_figures.claim.adjusted_p", form=probability),
+        Column("claims", "leading_figures.claim.claims"),
         Column("min. detectable", "power.smallest_difference"),
         Column("pairs needed", "power.pairs_needed", form=","),
     ]
@@ -163,6 +163,11 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         "of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference observed."
     )
     return _table("Significance and power", [(it, it) for it in comparisons], columns, named, note)
+
+
+def _param(name: str) -> Callable[[ComparisonReport], Any]:
+    """Of the claim that leads."""
+    return lambda comparison: comparison.leading_figures.claim.params[name]
 
 
 def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
@@ -348,28 +353,31 @@ def panel_tables(panel: Panel) -> list[Table]:
     ]
 
 
-def seeds_table(spreads: Sequence[SeedSpread], run: str = "") -> Table:
+def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
     """Comparisons made with several training seeds, over all of them; `run`: which run's, if there are several."""
     columns = [
         *text_columns("judge", "policy", "candidate", "baseline"),
-        Column("seeds", lambda spread: ", ".join(map(str, spread.seeds)), text=True),
-        Column("win rates", lambda spread: ", ".join(map(number, spread.win_rates)), text=True),
-        Column("mean"),
-        Column("standard deviation", "standard_deviation"),
-        Column("95 % CI over seeds", "interval_seeds"),
-        Column("over seeds and prompts", "interval_both"),
+        Column("seeds", lambda claim: ", ".join(map(str, claim.params["seeds"])), text=True),
+        Column("win rates", lambda claim: ", ".join(map(number, claim.params["win_rates"])), text=True),
+        Column("mean", "value"),
+        Column("standard deviation", lambda claim: claim.params["standard_deviation"]),
+        Column("95 % CI over seeds", lambda claim: claim.params["interval_seeds"]),
+        Column("over seeds and prompts", "interval"),
         Column("adjusted p", "adjusted_p", form=probability),
     ]
-    return columns_table(f"Training seeds of {run}" if run else "Training seeds", spreads, columns, _SEEDS)
+    return columns_table(f"Training seeds of {run}" if run else "Training seeds", claims, columns, _SEEDS)
 
 
-def paired_table(report: ReportData) -> Table:
+def paired_table(claims: Sequence[Claim]) -> Table:
     """Systems that a judge compared with the same baseline."""
     columns = [
-        *text_columns("judge", "policy", "first", "second", "baseline"),
+        *text_columns("judge", "policy"),
+        Column("first", "candidate", text=True),
+        Column("second", "baseline", text=True),
+        Column("baseline", "through", text=True),
         Column("prompts", "n"),
-        Column("difference"),
+        Column("difference", "value"),
         Column("95 % CI", "interval"),
         Column("p", form=probability),
     ]
-    return columns_table("Systems with the same baseline", report.paired, columns, _PAIRED)
+    return columns_table("Systems with the same baseline", claims, columns, _PAIRED)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from instruct.base.errors import counted, one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
-from instruct.reporting.bench import bench_tables
-from instruct.reporting.cautions import judge_warnings, task_warnings
+from instruct.reporting.bench import OBJECTIVES, bench_tables
+from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import (
     brief_table,
     comparison_tables,
@@ -29,12 +29,11 @@ from instruct.reporting.model import (
     ReportData,
     ReportWarning,
     TallyFigures,
-    claim_warning,
 )
 from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
 from instruct.reporting.rankings import system_tables
 from instruct.reporting.tables import Table
-from instruct.reporting.tasks import task_tables
+from instruct.reporting.tasks import FORGETTING, task_tables
 from instruct.reporting.text import name
 from instruct.reporting.texts import text_tables
 
@@ -173,7 +172,8 @@ def document(report: ReportData) -> Document:
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
-        differences = [(line, ()) for line in sentences.bench_headlines(report.bench)]
+        objectives = [claim for claim in report.claims if claim.family == OBJECTIVES]
+        differences = [(line, ()) for line in sentences.bench_headlines(objectives)]
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
@@ -209,13 +209,13 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         claim=sentences.claim(comparison),
         leads=comparison.leads,
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
-        seeds=f"One of {len(spread.seeds)} training seeds; over all of them: {sentences.over_seeds(spread)}."
+        seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.over_seeds(spread)}."
         if spread
         else None,
         facts=_facts(judge, comparison, figures),
         parts=_parts(figures, name(comparison.candidate), name(comparison.baseline)),
         rate=figures.win_rate,
-        interval=figures.interval,
+        interval=figures.claim.interval,
         judge_warnings=judge_warnings(judge),
         warnings=comparison.warnings,
         missing=_missing(comparison),
@@ -264,7 +264,7 @@ def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     title = "Weighted win rate of" if figures.kind == "weighted" else "Win rate of"
     if figures.win_rate is None:
         return Fact(title, names[0], "none", "no pair has a verdict")
-    lost = figures.finding == "baseline"
+    lost = figures.claim.finding == "baseline"
     words = sentences.rate_details(figures) or ["no interval"]
     words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
     return Fact(title, names[lost], f"{sentences.number(sentences.claimed_rate(figures))} %", "; ".join(words))
@@ -323,16 +323,15 @@ def _together(report: ReportData) -> Iterator[Block]:
             for panel in report.panels
         ]
         yield Listing("Panel of judges", majorities)
-    if differences := [sentences.paired_difference(pair) for pair in report.paired if pair.difference is not None]:
+    if differences := [sentences.paired_difference(claim) for claim in report.paired if claim.value is not None]:
         yield Brief(differences)
-    for text in report.texts.warnings if report.texts else ():
-        yield Caution(claim_warning(text))
-    for warning in task_warnings(report.tasks) if report.tasks else ():
-        yield Caution(warning)
-    for table in (*text_tables(report.texts)[:1], *task_tables(report.tasks)[:1]):
-        yield Brief(table)
-    if report.tasks and report.tasks.forgetting:
-        yield Paragraph(sentences.forgetting(report.tasks.forgetting))
+    yield from map(Caution, report.cautions)
+    for tables in (text_tables, task_tables):
+        for table in tables(report.measurements, report.claims)[:1]:
+            yield Brief(table)
+    if means := [row for row in report.measurements if row.part == FORGETTING]:
+        lost = [claim for claim in report.claims if claim.family == FORGETTING]
+        yield Paragraph(sentences.forgetting(means, lost))
     if cost := sentences.spent(report):
         yield Paragraph(cost)
     if report.not_judged:
@@ -347,14 +346,20 @@ def _numbers(report: ReportData) -> list[Block]:
         return [figures[name] for name in names if name in figures]
 
     names = outcome_names(report.judges)
-    blocks = [*(bench_tables(report.bench) if report.bench else []), *shown("win_rates", "stopping")]
+    blocks = [*bench_tables(report), *shown("win_rates", "stopping")]
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
     blocks += [*shown("length_difference"), *(table for panel in report.panels for table in panel_tables(panel))]
     blocks += shown(*TEXT_FIGURES)
-    blocks += [*text_tables(report.texts), *task_tables(report.tasks)]
-    for table in (seeds_table(report.seeds), paired_table(report), answers_table(report), trainings_table(report)):
+    for tables in (text_tables, task_tables):
+        blocks += tables(report.measurements, report.claims)
+    for table in (
+        seeds_table(report.seeds),
+        paired_table(report.paired),
+        answers_table(report),
+        trainings_table(report),
+    ):
         if table.rows:
             blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
     return [*blocks, *shown("training", "perplexity", "task_curves")]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from yaml import YAMLError
 
-from instruct.analysis.measured_results import TaskReport
-from instruct.analysis.results import Significance
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.model import (
+    EARLY,
+    MAJORITY,
     ComparisonReport,
     JudgeReport,
     Panel,
@@ -29,15 +29,17 @@ from instruct.reporting.rankings import matrix_table, system_tables
 from instruct.reporting.render.lines import escape_markdown, markdown_table
 from instruct.reporting.sides import about, baselines, candidates
 from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tasks import accuracies, macro_f1
 from instruct.reporting.text import headline, number, span, trust
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Measurement
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 Row = dict[str, Any]
 _COUNTS = ("kind", "n", "n_judged", "win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
-_RATES = ("win_rate", "discrete_win_rate", "standard_error", "interval_method")
+_RATES = ("win_rate", "discrete_win_rate", "standard_error")
 _COMPARED = ("pairs_judged", "pairs_expected", "partial", "consistency", "first_position_rate")
 # AlpacaEval's names of what this package calls otherwise.
 _LEADERBOARD = {
@@ -79,7 +81,7 @@ _CARD_COLUMNS = [
     Column("no verdict", "figures.unread"),
     Column("win rate %", "figures.win_rate"),
     Column("std. error", "figures.standard_error"),
-    Column("95 % CI", "figures.interval"),
+    Column("95 % CI", "figures.claim.interval"),
 ]
 # The section, up to the next of its level.
 _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -97,12 +99,12 @@ def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
     """
     folder = run.report / "exports"
     texts = {"figures.csv": csv_text(figures_rows(report)), "tables.tex": latex_tables(latex_content(report))}
-    if report.tasks and report.tasks.figures:
-        texts["tasks.csv"] = csv_text(task_rows(report.tasks))
+    if rows := task_rows(report.measurements):
+        texts["tasks.csv"] = csv_text(rows)
     for ranked in report.ranked:
         matrix = matrix_table(report, ranked)
-        rows = [dict(zip(matrix.header, row, strict=True)) for row in matrix.rows]
-        texts[_unique(f"matrix-{_stem(ranked.judge)}", ".csv", texts)] = csv_text(rows)
+        cells = [dict(zip(matrix.header, row, strict=True)) for row in matrix.rows]
+        texts[_unique(f"matrix-{_stem(ranked.judge)}", ".csv", texts)] = csv_text(cells)
     for (judge, baseline), board in leaderboards(report).items():
         texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
     for system, text in evaluated_model_cards(run, report).items():
@@ -134,8 +136,7 @@ def figures_rows(report: ReportData) -> list[Row]:
     rows: list[Row] = [{"run": report.run} | _of_policy(row) for row in policy_rows(report.judges)]
     for panel in report.panels:
         known = {"run": report.run, "judge": f"majority of {', '.join(panel.policies)}"}
-        leads, majority = not panel.one_seed, panel.majority
-        rows.append(dict.fromkeys(rows[0]) | known | _claim(panel, "majority", leads, majority, panel.significance))
+        rows.append(dict.fromkeys(rows[0]) | known | _claim(panel, MAJORITY, not panel.one_seed, panel.majority, True))
     return rows
 
 
@@ -145,7 +146,7 @@ def _of_policy(row: PolicyRow) -> Row:
     return {
         "judge": judge.name,
         "judge_model": judge.model,
-        **_claim(comparison, row.policy, leads, row.figures, comparison.significance if leads else None),
+        **_claim(comparison, row.policy, leads, row.figures, leads),
         "length_adjusted_win_rate": length.adjusted.win_rate if length and leads else None,
         "style_controlled_win_rate": style.win_rate if style and leads else None,
         "length_controlled_win_rate": controlled.win_rate if controlled else None,
@@ -156,22 +157,22 @@ def _of_policy(row: PolicyRow) -> Row:
     }
 
 
-def _claim(
-    of: ComparisonReport | Panel, policy: str, leads: bool, figures: TallyFigures, tests: Significance | None
-) -> Row:
+def _claim(of: ComparisonReport | Panel, policy: str, leads: bool, figures: TallyFigures, tested: bool) -> Row:
+    claim = figures.claim
     return {
         "candidate": of.candidate,
         "baseline": of.baseline,
         "policy": policy,
         "leading": leads,
         **{key: getattr(figures, key) for key in (*_COUNTS, *_RATES)},
-        **ends("interval", figures.interval),
+        "interval_method": EARLY if claim.test == EARLY else "score",
+        **ends("interval", claim.interval),
         **ends("bound", figures.bounds),
-        "finding": figures.finding,
-        "sign_test_p": tests and tests.sign_test.p,
-        "permutation_test_p": tests and tests.permutation_test.p,
-        "adjusted_p": tests and tests.adjusted_p,
-        "claims": tests and tests.claims,
+        "finding": claim.finding,
+        "sign_test_p": claim.params["sign_p"] if tested else None,
+        "permutation_test_p": claim.params["permutation_p"] if tested else None,
+        "adjusted_p": claim.adjusted_p if tested else None,
+        "claims": claim.claims if tested else None,
     }
 
 
@@ -181,9 +182,27 @@ def ends(name: str, interval: Sequence[float] | None) -> Row:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def task_rows(report: TaskReport) -> list[Row]:
-    """Every figure of the tasks, a row for each task and system."""
-    return [figure.model_dump(exclude={"interval"}) | ends("interval", figure.interval) for figure in report.figures]
+def task_rows(measurements: Sequence[Measurement]) -> list[Row]:
+    """Every figure of the tasks of cards, a row for each task and system."""
+    f1 = macro_f1(measurements)
+    return [
+        {
+            "task": row.task,
+            "system": row.system,
+            "rule": row.details.rule,
+            "shots": row.details.shots or 0,
+            "rows": row.n or 0,
+            "of": row.details.of,
+            "accuracy": row.value,
+            "macro_f1": f1.get((row.part, row.system)),
+            "floor": row.details.floor,
+            "most_frequent": row.details.most_frequent,
+            "in_training": row.details.in_training,
+            "shortened": row.details.shortened,
+            **ends("interval", row.interval or [0.0, 100.0]),
+        }
+        for row in accuracies(measurements)
+    ]
 
 
 def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
@@ -285,7 +304,7 @@ def _rate(figures: TallyFigures) -> str | None:
         return None
     # Verdicts that are all the same have no standard error to speak of.
     error = figures.standard_error
-    return number(figures.win_rate) + (f" ± {number(error)}" if error else f" ({span(figures.interval)})")
+    return number(figures.win_rate) + (f" ± {number(error)}" if error else f" ({span(figures.claim.interval)})")
 
 
 def escape_latex(text: object, limit: int = 100) -> str:
@@ -392,7 +411,7 @@ def _results(report: ReportData, candidate: str) -> list[EvalResult]:
                 "n": figures.n_judged,
                 "without_verdict": figures.unread,
                 "standard_error": figures.standard_error,
-                "interval_95": figures.interval,
+                "interval_95": figures.claim.interval,
             },
         )
         for judge, comparison, policy in _leading(report, candidate)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
-from instruct.analysis.results import SeedSpread
+from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import ComparisonReport, Panel, ReportData
-from instruct.reporting.sides import Claim, about
+from instruct.reporting.model import MAJORITY, ComparisonReport, Panel, ReportData
+from instruct.reporting.sides import Claimed, about
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
 Metric = Literal["win_rate", "win_rate_low", "bound_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
-# What a panel's verdict is by, where a judge has its name.
-MAJORITY = "majority"
 
 
-_Claim = ComparisonReport | SeedSpread | Panel
+_Claim = ComparisonReport | Claim | Panel
 
 
 def check_gate(
@@ -100,20 +98,19 @@ def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[str, st
             yield MAJORITY, None, panel
 
 
-def _of(claims: Iterable[Claim], candidate: str | None) -> Iterable[Claim]:
+def _of(claims: Iterable[Claimed], candidate: str | None) -> Iterable[Claimed]:
     """The claims, or those about one system."""
     return claims if candidate is None else about(claims, candidate)
 
 
 def _figure(claim: _Claim, metric: str) -> float | None:
     """The metric; a worst case over seeds is not defined."""
-    if isinstance(claim, SeedSpread):
-        ends = {"win_rate": [claim.mean], "win_rate_low": claim.interval_both, "bound_low": None}[metric]
-        return ends[0] if ends else None
-    figures = claim.leading_figures
-    if figures.win_rate is None:
+    made, bounds = (
+        (claim, None) if isinstance(claim, Claim) else (claim.leading_figures.claim, claim.leading_figures.bounds)
+    )
+    if made.value is None:
         return None
-    ends = {"win_rate": [figures.win_rate], "win_rate_low": figures.interval, "bound_low": figures.bounds}[metric]
+    ends = {"win_rate": [made.value], "win_rate_low": made.interval, "bound_low": bounds}[metric]
     return ends[0] if ends else None
 
 
@@ -126,8 +123,8 @@ def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
         return "judging has not finished"
     if value < fail_under:
         return f"{metric} is {value:.2f}"
-    claimed = claim if isinstance(claim, SeedSpread) else claim.leading_figures
-    if metric == "win_rate_low" and fail_under >= 50 and claimed.finding != "candidate":
+    made = claim if isinstance(claim, Claim) else claim.leading_figures.claim
+    if metric == "win_rate_low" and fail_under >= 50 and made.finding != "candidate":
         return f"{metric} is {value:.2f}, but no difference is shown"
     return None
 

@@ -19,14 +19,15 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from instruct.analysis import results
-from instruct.analysis.claims import Finding
-from instruct.analysis.measured_results import Bench, TaskReport, TextReport
-from instruct.analysis.results import Interval, Record, rounded
+from instruct.analysis.results import Claim, Interval, Record, rounded
 from instruct.judging.human_agreement import HumanAgreement
+from instruct.run.measurements import Measurement
 from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
+# What a panel's verdict is by, where a judge has its name; and the test of a judge that stopped early.
+MAJORITY, EARLY = "majority", "confidence sequence"
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
 Kind = TypeVar("Kind", bound=Record)
 
@@ -91,8 +92,7 @@ class TallyFigures(Record):
 
     `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
     come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
-    `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, and agrees with the
-    finding. The ties:
+    `counted`, and both rates are the same. `claim`: what is said of the win rate, with its interval. The ties:
     `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
     about, and ties that the judge called.
 
@@ -113,17 +113,10 @@ class TallyFigures(Record):
     win_rate: float | None
     discrete_win_rate: float | None
     standard_error: float | None
-    interval: Interval | None
-    interval_method: Literal["score", "confidence sequence"]
     bounds: Interval | None
-    finding: Finding
     reversible: bool
+    claim: Claim
     conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
-
-    @property
-    def graded(self) -> bool:
-        """Whether the permutation test decides, and not the sign test of wins and losses."""
-        return self.kind == "weighted" or self.conversations is not None
 
     @property
     def called(self) -> int:
@@ -213,7 +206,6 @@ class ComparisonReport(Record):
     ratings: Ratings | None
     reasons: list[ReasonCount]
     trimmed: int
-    significance: results.Significance
     length: results.LengthFigures | None
     length_control: LengthControl | None
     style: results.StyleControl | None = None
@@ -226,7 +218,7 @@ class ComparisonReport(Record):
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
-    spread: Annotated[results.SeedSpread | None, SkipJsonSchema(), Field(exclude=True)] = None
+    spread: Annotated[Claim | None, SkipJsonSchema(), Field(exclude=True)] = None
 
     @model_validator(mode="after")
     def _has_its_leading_policy(self) -> ComparisonReport:
@@ -308,7 +300,6 @@ class Panel(Record):
     votes: dict[str, int]
     agreements: list[results.PairAgreement]
     majority: TallyFigures
-    significance: results.Significance
     one_seed: bool = False
 
     @property
@@ -405,12 +396,21 @@ class Figure(Record):
     svg: str
 
 
+class Bench(Record):
+    """What `instruct bench` tried: the `rows` of each part, and `notes` on what was not measured, and why."""
+
+    rows: dict[str, int]
+    notes: list[str]
+
+
 class ReportData(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
-    these prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none, `bench` if
-    `instruct bench` did not make the run. `ranked`: by judge with more than two systems; left out without one.
+    these prompts and these training rows. `measurements`: numbers that need no judge, of texts, tasks and `instruct
+    bench`, whose notes are `bench`, None of other runs; `claims`: all but those of single comparisons and panels, which
+    stand beside their counts; `cautions`: what a reader must know about texts and tasks. `ranked`: by judge with more
+    than two systems; left out without one.
     """
 
     model_config = ConfigDict(title="Report")
@@ -422,14 +422,13 @@ class ReportData(Record):
     judges: list[JudgeReport]
     ranked: list[results.Ranked] = Field(default=[], exclude_if=lambda ranked: not ranked)
     panels: list[Panel]
-    paired: list[results.Paired]
-    seeds: list[results.SeedSpread]
+    measurements: list[Measurement]
+    claims: list[Claim]
+    cautions: list[ReportWarning]
     not_judged: list[Unjudged]
     systems: list[SystemReport]
     trainings: list[Training]
     overlap: OverlapReport | None
-    texts: TextReport | None = None
-    tasks: TaskReport | None = None
     bench: Bench | None = Field(default=None, exclude_if=lambda bench: bench is None)
     figures: list[Figure]
     config: dict[str, str]
@@ -437,6 +436,16 @@ class ReportData(Record):
     machine: dict[str, Any]
     versions: dict[str, str]
     sha256: dict[str, str]
+
+    @property
+    def seeds(self) -> list[Claim]:
+        """The claims over several training seeds."""
+        return [claim for claim in self.claims if "seeds" in claim.params]
+
+    @property
+    def paired(self) -> list[Claim]:
+        """Systems that a judge compared with a third one."""
+        return [claim for claim in self.claims if claim.through]
 
     @model_validator(mode="after")
     def _puts_seeds_together(self) -> ReportData:
@@ -451,11 +460,11 @@ class ReportData(Record):
         return self
 
 
-def _is_one_of(spread: results.SeedSpread, comparison: ComparisonReport) -> bool:
+def _is_one_of(spread: Claim, comparison: ComparisonReport) -> bool:
     return any(
         comparison.candidate in (spread.candidate, seed_name(spread.candidate, seed))
         and comparison.baseline in (spread.baseline, seed_name(spread.baseline, seed))
-        for seed in spread.seeds
+        for seed in spread.params["seeds"]
     )
 
 
@@ -466,7 +475,7 @@ def report_schema() -> dict[str, Any]:
     # All of these are written; those with a default are absent from old reports.
     for part in (
         schema,
-        *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel", "ComparisonReport")),
+        *(schema["$defs"][name] for name in ("Claim", "Sequential", "Panel", "ComparisonReport")),
     ):
         part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, write_atomically
 from instruct.base.output import say
+from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
 from instruct.reporting.document import document, summary
 from instruct.reporting.exports import figures_rows, write_exports
@@ -107,7 +108,7 @@ class Report(ReportData):
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
         return [
-            *(bench_headlines(self.bench) if self.bench else []),
+            *bench_headlines([claim for claim in self.claims if claim.family == OBJECTIVES]),
             *map(seeds_headline, self.seeds),
             *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
         ]

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
-from instruct.analysis.results import LengthBin, Record, SeedSpread, rounded
+from instruct.analysis.results import Claim, LengthBin, Record, rounded
 from instruct.reporting.model import ComparisonReport, Panel, Unjudged
 from instruct.reporting.text import leads
 
-Compared = ComparisonReport | Panel | SeedSpread | Unjudged
+Compared = ComparisonReport | Panel | Claim | Unjudged
 Kind = TypeVar("Kind", bound=Record)
-Claim = TypeVar("Claim", ComparisonReport, Panel, SeedSpread, Unjudged, Compared)
+Claimed = TypeVar("Claimed", ComparisonReport, Panel, Claim, Unjudged, Compared)
 
 _SIDES = {"candidate": "baseline", "win": "loss", "candidate_mean": "baseline_mean"}
 _SIDES |= {theirs: ours for ours, theirs in _SIDES.items()}
-RATES = {"win_rate", "discrete_win_rate", "win_rates", "mean", "labels_only", "judge_only", "score"}
-INTERVALS = {"interval", "bounds", "labels_only_interval", "score_interval"}
-INTERVALS |= {"interval_seeds", "interval_both", "interval_prompts"}
+RATES = {"win_rate", "discrete_win_rate", "win_rates", "value", "labels_only", "judge_only", "score"}
+INTERVALS = {"interval", "bounds", "labels_only_interval", "score_interval", "interval_seeds", "interval_prompts"}
 
 
 def mirrored(record: Kind) -> Kind:
-    """A comparison, or a part of one, as the other side sees it."""
+    """A comparison or the claim of a win rate, or a part of one, as the other side sees it."""
     values = {name: _mirrored(name, getattr(record, name)) for name in type(record).model_fields}
     changed = {_SIDES.get(name, name): value for name, value in values.items()}
     if isinstance(record, LengthBin):
@@ -40,7 +39,7 @@ def _mirrored(name: str, value: Any) -> Any:
     if isinstance(value, Record):
         return mirrored(value)
     if isinstance(value, dict):
-        return {key: _mirrored("", part) for key, part in value.items()}
+        return {key: _mirrored(key, part) for key, part in value.items()}
     if name in INTERVALS and value is not None:
         return [rounded(100 - end) for end in reversed(value)]
     if isinstance(value, list) and name != "terms":
@@ -52,8 +51,8 @@ def _mirrored(name: str, value: Any) -> Any:
 
 
 def about(
-    claims: Iterable[Claim], system: str, side: Literal["candidate", "baseline"] = "candidate"
-) -> Iterator[Claim]:
+    claims: Iterable[Claimed], system: str, side: Literal["candidate", "baseline"] = "candidate"
+) -> Iterator[Claimed]:
     """The claims about a system, which is on this side of each."""
     for claim in claims:
         if getattr(claim, side) == system:

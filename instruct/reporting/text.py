@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
-from instruct.analysis.measured_results import JUDGED, Bench, Forgetting
+from instruct.analysis.results import Claim
 from instruct.base.errors import counted, one_line
-from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures, Unjudged
+from instruct.reporting.model import (
+    EARLY,
+    ComparisonReport,
+    JudgeReport,
+    Panel,
+    ReportData,
+    TallyFigures,
+    Unjudged,
+)
+from instruct.run.measurements import Measurement
 
 POLICIES = {
     "single": "one order per pair",
@@ -32,14 +41,14 @@ def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
 def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) -> str:
     """A claim with its figures, further sentences, and its p-value if it is one of several."""
     said = ": ".join(filter(None, [by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
-    tests = claimed.significance
-    correction = adjusted(tests) if tests and tests.claims > 1 and tests.adjusted_p is not None else None
+    made = claimed.leading_figures.claim
+    correction = adjusted(made) if made.claims > 1 and made.adjusted_p is not None else None
     return ". ".join(filter(None, [said, *further, correction]))
 
 
-def adjusted(tests: results.Significance | results.SeedSpread) -> str:
+def adjusted(made: Claim) -> str:
     """The p-value that the finding follows."""
-    return f"p {_equals(tests.adjusted_p)}, corrected for {counted(tests.claims, 'claim')}"
+    return f"p {_equals(made.adjusted_p)}, corrected for {counted(made.claims, 'claim')}"
 
 
 def leads(figures: TallyFigures) -> str | None:
@@ -56,7 +65,7 @@ def leads(figures: TallyFigures) -> str | None:
 
 def contradicted(comparison: ComparisonReport) -> bool:
     """Whether the win rate with people's labels is on the other side of 50 than the finding."""
-    people, finding = comparison.with_labels, comparison.leading_figures.finding
+    people, finding = comparison.with_labels, comparison.leading_figures.claim.finding
     if people is None or finding not in ("candidate", "baseline"):
         return False
     return people.win_rate < 50 if finding == "candidate" else people.win_rate > 50
@@ -80,30 +89,41 @@ def majority_headline(panel: Panel) -> str:
     return _headline(by, panel)
 
 
-def seeds_headline(spread: results.SeedSpread) -> str:
+def seeds_headline(claim: Claim) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
-    candidate, baseline, seeds = name(spread.candidate), name(spread.baseline), len(spread.seeds)
+    candidate, baseline, seeds = name(claim.candidate), name(claim.baseline), claim.trainings
     said = {
         "candidate": f"{candidate} beats {baseline} over {seeds} training seeds",
         "baseline": f"{baseline} beats {candidate} over {seeds} training seeds",
         "no difference": f"no difference shown between {candidate} and {baseline} over {seeds} training seeds",
         "too few": f"too few training seeds to compare {candidate} with {baseline} ({seeds}, not {LEAST_SEEDS})",
-    }[spread.finding]
-    text = f"{name(spread.judge)}: {said}; for {candidate}: {over_seeds(spread)}"
-    return text if spread.adjusted_p is None else f"{text}. {capital(adjusted(spread))}"
+    }[str(claim.finding)]
+    text = f"{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}"
+    return text if claim.adjusted_p is None else f"{text}. {capital(adjusted(claim))}"
 
 
-def bench_headlines(bench: Bench) -> list[str]:
-    """Each objective beside MLE, by each measure but a judge's, which has sentences of its own."""
+def bench_headlines(claims: Sequence[Claim]) -> list[str]:
+    """Each objective beside MLE, by each measure that needs no judge."""
     lines = []
-    for row in bench.differences:
-        if row.difference is None or row.measure.startswith(JUDGED):
+    for claim in claims:
+        if claim.value is None:
             continue
-        ends = f", 95 % CI {' to '.join(map(signed, row.interval))}" if row.interval else ""
-        counts = f"n = {row.n}, {counted(row.trainings, 'seed')}"
-        said = f"{name(row.first)} against {name(row.second)}, {one_line(row.measure, 60)}: {row.finding}"
-        lines.append(f"{said} ({signed(row.difference)}{ends}; {counts})")
+        ends = f", 95 % CI {' to '.join(map(signed, claim.interval))}" if claim.interval else ""
+        counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
+        said = (
+            f"{name(claim.candidate)} against {name(claim.baseline)}, {one_line(claim.measure, 60)}: {finding(claim)}"
+        )
+        lines.append(f"{said} ({signed(claim.value)}{ends}; {counts})")
     return lines
+
+
+def finding(claim: Claim) -> str:
+    """What an objective's claim says of it beside another; of a measure without a better side, where it is higher."""
+    words = (
+        {"candidate": "better", "baseline": "worse"} if claim.better else {"candidate": "higher", "baseline": "lower"}
+    )
+    words |= {"no difference": "no difference shown", "too few": f"fewer than {LEAST_SEEDS} seeds"}
+    return words[str(claim.finding)]
 
 
 def signed(value: float) -> str:
@@ -111,43 +131,49 @@ def signed(value: float) -> str:
     return f"{value:+.4f}"
 
 
-def seeds_cost(spread: results.SeedSpread) -> list[str]:
+def seeds_cost(claim: Claim) -> list[str]:
     """How much wider the interval is because the trainings differ."""
-    if spread.interval_both is None or spread.interval_prompts is None:
+    if claim.interval is None or claim.params["interval_prompts"] is None:
         return []
-    both, prompts = ((high - low) / 2 for low, high in (spread.interval_both, spread.interval_prompts))
+    both, prompts = ((high - low) / 2 for low, high in (claim.interval, claim.params["interval_prompts"]))
     return [f"what the seeds cost: ±{prompts:.1f} points over prompts alone, ±{both:.1f} over prompts and seeds"]
 
 
-def over_seeds(spread: results.SeedSpread) -> str:
+def over_seeds(claim: Claim) -> str:
     """The mean win rate of several training seeds, their standard deviation and the intervals."""
-    parts = [f"standard deviation {spread.standard_deviation:.1f}"]
-    if spread.interval_seeds:
-        parts.append(f"95 % CI over seeds {span(spread.interval_seeds)}")
-    if spread.interval_both:
-        parts.append(f"95 % CI over seeds and prompts {span(spread.interval_both)}")
-    return f"mean win rate {spread.mean:.1f} % ({'; '.join(parts)})"
+    parts = [f"standard deviation {claim.params['standard_deviation']:.1f}"]
+    if claim.params["interval_seeds"]:
+        parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'])}")
+    if claim.interval:
+        parts.append(f"95 % CI over seeds and prompts {span(claim.interval)}")
+    return f"mean win rate {claim.value:.1f} % ({'; '.join(parts)})"
 
 
-def paired_difference(paired: results.Paired) -> str:
+def paired_difference(claim: Claim) -> str:
     """Two systems with the same baseline."""
-    judge, first, second, baseline = map(name, (paired.judge, paired.first, paired.second, paired.baseline))
-    interval = f"95 % CI {span(paired.interval)}, " if paired.interval else ""
+    judge, first, second, through = map(name, (claim.judge, claim.candidate, claim.baseline, claim.through))
+    interval = f"95 % CI {span(claim.interval)}, " if claim.interval else ""
     return (
-        f"{judge}: {first} minus {second}: {paired.difference:+.1f} points ({interval}"
-        f"p {probability(paired.p)}) over {counted(paired.n, 'prompt')}, both against {baseline}"
+        f"{judge}: {first} minus {second}: {claim.value:+.1f} points ({interval}"
+        f"p {probability(claim.p)}) over {counted(claim.n, 'prompt')}, both against {through}"
     )
 
 
-def forgetting(forgotten: Forgetting) -> str:
-    """What the untrained base could do, and what each system lost or gained of it."""
-    parts = [f"{name(forgotten.base)} {number(forgotten.value)} %"]
-    for loss in forgotten.losses:
-        change = f"{loss.difference:+.1f} points"
-        if loss.interval:
-            change += f", 95 % CI {span(loss.interval)}, p (Holm) {_equals(loss.p_holm)}"
-        parts.append(f"{name(loss.system)} {number(loss.value)} % ({change})")
-    over = f"mean of {counted(len(forgotten.tasks), 'task')}, {counted(forgotten.n, 'row')}"
+def forgetting(means: Sequence[Measurement], claims: Sequence[Claim]) -> str:
+    """What the untrained base could do, and what each system lost or gained of it.
+
+    Args:
+        means: over the tasks, the base's first.
+    """
+    base, *trained = means
+    parts = [f"{name(base.system)} {number(base.value)} %"]
+    for mean, claim in zip(trained, claims, strict=True):
+        change = f"{claim.value:+.1f} points"
+        if claim.interval:
+            change += f", 95 % CI {span(claim.interval)}, p (Holm) {_equals(claim.adjusted_p)}"
+        parts.append(f"{name(mean.system)} {number(mean.value)} % ({change})")
+    tasks = (base.details.model_extra or {})["tasks"]
+    over = f"mean of {counted(len(tasks), 'task')}, {counted(base.n or 0, 'row')}"
     return f"Before and after training ({over}): {'; '.join(parts)}"
 
 
@@ -161,7 +187,7 @@ def claim(claimed: ComparisonReport | Panel) -> list[str]:
         "baseline": ["", theirs, " beats ", ours],
         "no difference": ["no difference shown between ", ours, " and ", theirs],
         "too few": ["too few pairs to compare ", ours, " with ", theirs],
-    }[figures.finding]
+    }[str(figures.claim.finding)]
     return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
 
 
@@ -173,9 +199,9 @@ def claim_figures(figures: TallyFigures) -> str:
     details = [*rate_details(figures), f"n = {figures.n_judged}{turns}"]
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
-    weighted += "early-stopped " * (figures.interval_method == "confidence sequence")
+    weighted += "early-stopped " * (figures.claim.test == EARLY)
     said = f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
-    if figures.reversible and figures.finding in ("candidate", "baseline"):
+    if figures.reversible and figures.claim.finding in ("candidate", "baseline"):
         said += f". The pairs without a verdict ({unread(figures)}) could reverse this"
     return said
 
@@ -187,8 +213,8 @@ def claimed_rate(figures: TallyFigures) -> float | None:
 
 def rate_details(figures: TallyFigures) -> list[str]:
     """What follows the claimed rate: its interval and, of a weighted judge, the discrete rate."""
-    ends = [_claimed(figures, end) for end in figures.interval or ()]
-    kind = "95 % confidence sequence" if figures.interval_method == "confidence sequence" else "95 % CI"
+    ends = [_claimed(figures, end) for end in figures.claim.interval or ()]
+    kind = "95 % confidence sequence" if figures.claim.test == EARLY else "95 % CI"
     details = [f"{kind} {span(sorted(end for end in ends if end is not None))}"] if ends else []
     if figures.kind == "weighted":
         details.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
@@ -196,7 +222,7 @@ def rate_details(figures: TallyFigures) -> list[str]:
 
 
 def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
-    return rate if rate is None or figures.finding != "baseline" else 100 - rate
+    return rate if rate is None or figures.claim.finding != "baseline" else 100 - rate
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
@@ -204,14 +230,14 @@ def evidence(comparison: ComparisonReport) -> str | None:
 
     For counted verdicts the sign test is named, for graded preferences and conversations the permutation test.
     """
-    tests, length, power = comparison.significance, comparison.length, comparison.power
+    tests, length, power = comparison.leading_figures.claim.params, comparison.length, comparison.power
     parts = [sequence] if (sequence := _stopping(comparison)) else []
-    if tests.permutation_test.p is not None:
-        if comparison.leading_figures.graded:
-            parts.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
-        elif tests.sign_test.p is not None:
-            pairs = counted(tests.sign_test.n, "pair")
-            parts.append(f"Sign test: p {_equals(tests.sign_test.p)} ({pairs} without ties).")
+    if tests["permutation_p"] is not None:
+        if tests["graded"]:
+            parts.append(f"Permutation test: p {_equals(tests['permutation_p'])}.")
+        elif tests["sign_p"] is not None:
+            pairs = counted(tests["decided"], "pair")
+            parts.append(f"Sign test: p {_equals(tests['sign_p'])} ({pairs} without ties).")
     ours = one_line(comparison.candidate, 60)
     if length is not None and length.adjusted.win_rate is not None:
         parts.append(f"Win rate of {ours} at equal length: {rate_and_interval(length.adjusted)}.")

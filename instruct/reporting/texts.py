@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import holm
 from instruct.analysis.inference import Estimate, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
-from instruct.analysis.measured_results import (
-    SampledMetricName,
-    TextFigure,
-    TextMetricName,
-    TextReport,
-    TextSystem,
-    TextTest,
-    TextTestName,
-)
+from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.read import seeds_of
-from instruct.reporting.tables import Column, Table, columns_table, text_columns
+from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability
-from instruct.run.measurements import Measurement, Metrics, metric_step
+from instruct.run.measurements import Details, Measurement, Metrics, metric_step
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Mapping[str, Any]]]
+# The part of a report's measurements about texts, of its measurements of human texts, and the family of claims.
+TEXTS, HUMAN = "texts", "texts/human"
 # What a metric is measured from that is a system's own (instruct.measuring).
 _OWN = {"weights", "at", "temperatures", "continuations"}
 _UNSEEN_PERCENT = _EMPTY_PERCENT = 5
@@ -51,21 +43,29 @@ _ABOUT_TESTS = (
 
 
 class MetricTraits(NamedTuple):
-    """`label` for people. `better`: what is better, or how to read it. `most`: its largest value; the smallest is 0."""
+    """`label` for people. `reading`: what is better, or how to read it. `most`: its largest value; the smallest is 0.
+    `sampled`: of texts that a system writes, not of how it predicts human texts.
+    """
 
     label: str
-    better: str
+    reading: str
     most: float = 1.0
+    sampled: bool = True
+
+    @property
+    def better(self) -> Literal["higher", "lower", ""]:
+        """Which values are better; empty: neither side is."""
+        return "lower" if self.reading == _LOWER else "higher" if self.reading == _HIGHER else ""
 
 
 _LOWER, _HIGHER, _HUMAN = "lower is better", "higher is better", "near human"
-METRICS: Mapping[TextMetricName, MetricTraits] = {
-    "perplexity": MetricTraits("perplexity", _LOWER, math.inf),
-    "entropy": MetricTraits("entropy (nats)", "how sharp", math.inf),
-    "forward_cross_entropy": MetricTraits("forward cross-entropy", _LOWER, math.inf),
-    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", _LOWER, math.inf),
-    "total_variation": MetricTraits("total variation", _LOWER),
-    "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER),
+METRICS = {
+    "perplexity": MetricTraits("perplexity", _LOWER, math.inf, sampled=False),
+    "entropy": MetricTraits("entropy (nats)", "how sharp", math.inf, sampled=False),
+    "forward_cross_entropy": MetricTraits("forward cross-entropy", _LOWER, math.inf, sampled=False),
+    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", _LOWER, math.inf, sampled=False),
+    "total_variation": MetricTraits("total variation", _LOWER, sampled=False),
+    "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER, sampled=False),
     "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", math.inf),
     "mauve": MetricTraits("MAUVE", _HIGHER),
     "rouge1": MetricTraits("ROUGE-1", _HIGHER),
@@ -89,7 +89,7 @@ class _Group:
     control_of: str | None
     objective: str | None
     rows: dict[str, Mapping[str, Measurement]] = field(default_factory=dict)
-    samples: dict[TextMetricName, dict[int | None, Sample]] = field(default_factory=dict)
+    samples: dict[str, dict[int | None, Sample]] = field(default_factory=dict)
 
     def measured(self, metric: str) -> list[Measurement]:
         """The rows of a metric that have a value."""
@@ -98,13 +98,19 @@ class _Group:
     @property
     def sampled(self) -> bool:
         """Whether a metric is of texts that the systems wrote."""
-        return any(metric in get_args(SampledMetricName) for metric in self.samples)
+        return any(METRICS[metric].sampled for metric in self.samples)
 
 
-def text_report(
-    metrics: Metrics, values: Values, config: Mapping[str, Any], steps: Mapping[str, Any]
-) -> TextReport | None:
-    """The report of metrics.json; None: it has nothing about texts.
+class TextResults(NamedTuple):
+    """What a report says about texts."""
+
+    measurements: list[Measurement]
+    claims: list[Claim]
+    warnings: list[str]
+
+
+def text_results(metrics: Metrics, values: Values, config: Mapping[str, Any], steps: Mapping[str, Any]) -> TextResults:
+    """The report of metrics.json about texts.
 
     Args:
         values: those of each text by part and system; what is missing has no interval and no test.
@@ -113,14 +119,28 @@ def text_report(
     """
     groups = [group for group in _groups(metrics, values, config) if group.samples]
     if not groups:
-        return None
+        return TextResults([], [], [])
     warnings = steps.get("texts", {}).get("results", {}).get("warnings", [])
-    return TextReport(
-        systems=list(map(_system, groups)),
-        tests=_tests(groups),
-        human=_human(metrics),
-        warnings=[*warnings, *_warnings(groups), *_measured_differently(metrics, steps)],
+    return TextResults(
+        [*(row for group in groups for row in _measurements(group)), *_human(metrics)],
+        _claims(groups),
+        [*warnings, *_warnings(groups), *_measured_differently(metrics, steps)],
     )
+
+
+def text_systems(measurements: Iterable[Measurement], part: str = TEXTS) -> dict[str, dict[str, Measurement]]:
+    """A report's measurements about texts, by system and metric."""
+    systems: dict[str, dict[str, Measurement]] = {}
+    for row in measurements:
+        if row.part == part:
+            systems.setdefault(row.system, {})[row.metric] = row
+    return systems
+
+
+def control_of(rows: Mapping[str, Measurement]) -> str | None:
+    """The system whose entropy this one, a control, was matched to; None: it is no control."""
+    matched = rows.get("matched_temperature")
+    return matched.details.system if matched else None
 
 
 def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list[_Group]:
@@ -188,22 +208,35 @@ def _by_id(columns: Mapping[str, Any], name: str) -> dict[str, list[float]]:
     return by_id
 
 
-def _system(group: _Group) -> TextSystem:
-    figures = []
+def _measurements(group: _Group) -> Iterator[Measurement]:
+    """The mean of each metric over the group's trainings, with an interval for other texts and other trainings.
+
+    MAUVE has its divergence curve; forward cross-entropy, of MLE, `by_temperature`.
+    """
+    about: dict[str, Any] = {"trainings": len(group.rows)}
+    if group.control_of:
+        temperatures = [row.value for row in group.measured("matched_temperature") if row.value is not None]
+        mean = float(np.mean(temperatures)) if temperatures else None
+        matched = Details(system=group.control_of, **about)
+        yield Measurement(system=group.name, part=TEXTS, metric="matched_temperature", value=mean, details=matched)
     for metric, traits in METRICS.items():
-        if metric in group.samples:
-            mean = estimate(list(group.samples[metric].values()))
-            interval = mean.interval and np.clip(mean.interval, 0, traits.most).tolist()
-            figures.append(TextFigure(metric=metric, value=mean.value, interval=interval))
-    return TextSystem(
-        name=group.name,
-        names=list(group.rows),
-        control_of=group.control_of,
-        temperatures=[row.value for row in group.measured("matched_temperature") if row.value is not None],
-        figures=figures,
-        curve=_mean_points([row.details.curve for row in group.measured("mauve")]),
-        by_temperature=_by_temperature(group),
-    )
+        if metric not in group.samples:
+            continue
+        mean_of_trainings = estimate(list(group.samples[metric].values()))
+        curves: dict[str, Any] = {}
+        if metric == "mauve":
+            curves["curve"] = _mean_points([row.details.curve for row in group.measured("mauve")])
+        if metric == "forward_cross_entropy":
+            curves["by_temperature"] = _by_temperature(group)
+        interval = mean_of_trainings.interval
+        yield Measurement(
+            system=group.name,
+            part=TEXTS,
+            metric=metric,
+            value=mean_of_trainings.value,
+            interval=interval and np.clip(interval, 0, traits.most).tolist(),
+            details=Details(**about, **curves),
+        )
 
 
 def _by_temperature(group: _Group) -> list[list[float]]:
@@ -226,7 +259,7 @@ def _mean_points(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]
     return means
 
 
-def _tests(groups: Sequence[_Group]) -> list[TextTest]:
+def _claims(groups: Sequence[_Group]) -> list[Claim]:
     """Every system against MLE (or the first system) and against its control, by every metric of both."""
     by_name = {group.name: group for group in groups}
     systems = [group for group in groups if group.control_of is None]
@@ -235,18 +268,15 @@ def _tests(groups: Sequence[_Group]) -> list[TextTest]:
     standard = next((group for group in systems if group.objective == "mle"), systems[0])
     pairs = [(group, standard) for group in systems if group is not standard]
     pairs += [(by_name[group.control_of], group) for group in groups if group.control_of in by_name]
-    tests = [
-        test
-        for metric in METRICS
-        for first, second in pairs
-        if metric in first.samples and metric in second.samples and (test := _test(metric, first, second))
-    ]
-    for test, corrected in zip(tests, holm([test.p for test in tests]), strict=True):
-        test.p_holm = corrected
-    return tests
+    claims = []
+    for metric in METRICS:
+        for first, second in pairs:
+            if metric in first.samples and metric in second.samples and (claim := _claim(metric, first, second)):
+                claims.append(claim)
+    return claims
 
 
-def _test(metric: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
+def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     """None: the systems share no text."""
     ours, theirs = first.samples[metric], second.samples[metric]
     pairs = [(sample, theirs[seed]) for seed, sample in ours.items() if seed in theirs]
@@ -257,20 +287,22 @@ def _test(metric: TextMetricName, first: _Group, second: _Group) -> TextTest | N
     if compared is None:
         return None
     (value, interval, p), test = compared
-    return TextTest(
-        metric=metric,
-        first=first.name,
-        second=second.name,
+    return Claim(
+        measure=metric,
+        candidate=first.name,
+        baseline=second.name,
+        family=TEXTS,
+        test=test,
+        better=METRICS[metric].better,
+        n=len(pairs[0][0].by_text or ()),
         trainings=len(pairs),
-        difference=value,
+        value=value,
         interval=interval,
         p=p,
-        p_holm=None,
-        test=test,
     )
 
 
-def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, TextTestName] | None:
+def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, str] | None:
     """The mean difference over trainings, and how it is tested; None: they have different texts."""
     if any((ours.by_text or {}).keys() != (theirs.by_text or {}).keys() for ours, theirs in pairs):
         return None
@@ -286,10 +318,14 @@ def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, TextTes
     return difference(ours, theirs), "jackknife"
 
 
-def _human(metrics: Metrics) -> list[TextFigure]:
+def _human(metrics: Metrics) -> list[Measurement]:
     """Of the first system's prefixes; all systems continue the same ones."""
     human = {row.metric: row.details.human for row in reversed(metrics.measurements) if row.details.human is not None}
-    return [TextFigure(metric=metric, value=human[metric], interval=None) for metric in METRICS if metric in human]
+    return [
+        Measurement(system="human", part=HUMAN, metric=metric, value=human[metric])
+        for metric in METRICS
+        if metric in human
+    ]
 
 
 def _warnings(groups: Sequence[_Group]) -> list[str]:
@@ -348,56 +384,57 @@ def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[st
     return warnings
 
 
-def text_tables(texts: TextReport | None) -> list[Table]:
-    """The metrics of every system, the tests between them; [] without metrics of texts."""
-    return [table for table in (_metrics_table(texts), _tests_table(texts)) if table.rows] if texts else []
-
-
-def _metrics_table(texts: TextReport) -> Table:
-    keys = [key for key in METRICS if any(system.figure(key) for system in texts.systems)]
-    human = {figure.metric: figure for figure in texts.human}
+def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) -> list[Table]:
+    """The metrics of every system, the tests between them; tables without rows are left out."""
+    systems = text_systems(measurements)
+    human = text_systems(measurements, HUMAN).get("human", {})
+    metrics = [metric for metric in METRICS if any(metric in rows for rows in systems.values())]
     columns = [
-        Column("metric", lambda key: METRICS[key].label, text=True),
-        Column("read as", lambda key: METRICS[key].better, text=True),
-        *(Column(_heading(system), partial(_of_system, system)) for system in texts.systems),
-        Column("human", lambda key: _cell(human.get(key)), when=bool(human.keys() & set(keys))),
+        Column("metric", lambda metric: METRICS[metric].label, text=True),
+        Column("read as", lambda metric: METRICS[metric].reading, text=True),
     ]
-    return columns_table("Texts", keys, columns, _ABOUT_METRICS)
+    columns += [Column(_heading(name, rows), _cells(rows)) for name, rows in systems.items()]
+    columns += [Column("human", _cells(human), when=any(metric in human for metric in metrics))]
+    tests = [
+        Column("metric", lambda claim: METRICS[claim.measure].label, text=True),
+        Column("first", "candidate", text=True),
+        Column("second", "baseline", text=True),
+        Column("difference", lambda claim: f"{'+' * (claim.value > 0)}{decimal(claim.value)}"),
+        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(decimal, ends))),
+        Column("p", form=probability),
+        Column("p (Holm)", "adjusted_p", form=probability),
+        Column("test", form=_TESTED.__getitem__),
+        Column("trainings"),
+    ]
+    rows = [claim for claim in claims if claim.family == TEXTS]
+    tables = [
+        columns_table("Texts", metrics, columns, _ABOUT_METRICS),
+        columns_table("Texts: differences", rows, tests, _ABOUT_TESTS),
+    ]
+    return [table for table in tables if table.rows]
 
 
-def _of_system(system: TextSystem, key: str) -> str | None:
-    return _cell(system.figure(key))
+def _heading(name: str, rows: Mapping[str, Measurement]) -> str:
+    """The system, the temperature of a control, and the number of trainings if there are several."""
+    trainings = next(iter(rows.values())).details.trainings
+    about = [f"{trainings} seeds"] if trainings > 1 else []
+    matched = rows.get("matched_temperature")
+    if matched and matched.value is not None:
+        about.insert(0, f"T {matched.value:.3f}")
+    return f"{name} ({', '.join(about)})" if about else name
 
 
-def _heading(system: TextSystem) -> str:
-    trainings = f", {len(system.names)} seeds" if len(system.names) > 1 else ""
-    if system.temperatures:
-        mean = sum(system.temperatures) / len(system.temperatures)
-        return f"{system.name} (T {mean:.3f}{trainings})"
-    return system.name + (f" ({trainings.removeprefix(', ')})" if trainings else "")
+def _cells(rows: Mapping[str, Measurement]) -> Callable[[str], str | None]:
+    def cell(metric: str) -> str | None:
+        if metric not in rows:
+            return None
+        row = rows[metric]
+        interval = f" ({' to '.join(map(decimal, row.interval))})" if row.interval else ""
+        return f"{decimal(row.value or 0.0)}{interval}"
 
-
-def _cell(figure: TextFigure | None) -> str | None:
-    if figure is None:
-        return None
-    text = decimal(figure.value)
-    return text if figure.interval is None else f"{text} ({' to '.join(decimal(end) for end in figure.interval)})"
+    return cell
 
 
 def decimal(value: float) -> str:
     """Four digits, or three decimals: metrics are between 0 and 1, or perplexities."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
-
-
-def _tests_table(texts: TextReport) -> Table:
-    columns = [
-        Column("metric", lambda test: METRICS[test.metric].label, text=True),
-        *text_columns("first", "second"),
-        Column("difference", lambda test: f"{'+' * (test.difference > 0)}{decimal(test.difference)}"),
-        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(decimal, ends))),
-        Column("p", form=probability),
-        Column("p (Holm)", "p_holm", form=probability),
-        Column("test", form=_TESTED.__getitem__),
-        Column("trainings"),
-    ]
-    return columns_table("Texts: differences", texts.tests, columns, _ABOUT_TESTS)

@@ -18,6 +18,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -37,7 +38,8 @@ class Details(BaseModel):
 
     `curve`: of a distance, temperatures and values there; of MAUVE, the divergence curve. `human`: the same metric of
     the human texts. `system`: that a control was matched to; `reason`: why a system has none.
-    `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`.
+    `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`. `trainings` that it is the
+    mean of.
     `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).
     """
 
@@ -66,6 +68,7 @@ class Details(BaseModel):
     standard_error: float | None = None
     chat: bool = False
     draws: int = 1
+    trainings: int = 1
     lowest: float | None = None
     highest: float | None = None
     forgetting: Literal["before", "after"] | None = None
@@ -112,10 +115,13 @@ class Measurement(Number):
         """A task's name in results: with its settings, or of a group of lm-eval's tasks one of these."""
         return self.part.partition("/")[2] if self.kind == "tasks" else self.details.task
 
+    @model_serializer
     def content(self) -> dict[str, Any]:
-        """As metrics.json has it: without what is not set."""
-        own = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        return {"system": self.system, "part": self.part, **own}
+        """As metrics.json and report.json have it: without what is not set."""
+        fields = {name: getattr(self, name) for name in Number.model_fields if name in self.model_fields_set}
+        if "details" in fields:
+            fields["details"] = self.details.model_dump(mode="json", exclude_unset=True)
+        return {"system": self.system, "part": self.part, **fields}
 
 
 class Metrics(BaseModel):

@@ -58,11 +58,11 @@ def files_of(run: Path) -> list[Path]:
 def figures_of(folder: Path) -> dict[str, Any]:
     """What a report states: verdicts, win rates, figures of texts and tasks, and curves of trainings."""
     told = json.loads((folder / RUN / "report" / "report.json").read_text())
-    figures = {name: told[name] for name in ("texts", "tasks", "trainings", "not_judged")}
+    figures = {name: told[name] for name in ("measurements", "claims", "trainings", "not_judged")}
     for judge in told["judges"]:
         for comparison in judge["comparisons"]:
             for policy, found in comparison["policies"].items():
-                names = ("win_rate", "interval", "n", "wins", "losses", "ties", "failed", "unparsed")
+                names = ("win_rate", "claim", "n", "wins", "losses", "ties", "failed", "unparsed")
                 figures[f"{judge['name']}/{comparison['candidate']}/{policy}"] = [found.get(name) for name in names]
     return figures
 

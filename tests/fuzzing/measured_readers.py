@@ -11,8 +11,8 @@ from typing import Any
 from reading import Reader
 
 from instruct.reporting.report import Report, build_report
-from instruct.reporting.tasks import task_report
-from instruct.reporting.texts import text_report
+from instruct.reporting.tasks import accuracies, task_claims, task_measurements
+from instruct.reporting.texts import text_results, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
     Measurement,
@@ -24,6 +24,7 @@ from instruct.run.measurements import (
     write_numbers,
     write_values,
 )
+from instruct.training.options import without_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,12 +118,13 @@ def read_run_metrics(path: Path) -> None:
             write_values(run, "tasks/trec", system, TASK_VALUES)
         report = build_report(run.folder)
         rows = [row for row in Metrics.model_validate_json(path.read_bytes()).measurements if row.value is not None]
-        accuracies = [row.system for row in rows if (row.kind, row.metric) == ("tasks", "accuracy")]
-        assert Counter(accuracies) == Counter(each.system for each in (report.tasks.figures if report.tasks else []))
+        right = [row.system for row in rows if (row.kind, row.metric) == ("tasks", "accuracy")]
+        assert Counter(right) == Counter(row.system for row in accuracies(report.measurements))
         theirs = [row.system for row in rows if row.kind == "lm_eval"]
-        assert Counter(theirs) == Counter(each.system for each in (report.tasks.harness if report.tasks else []))
-        shown = {name for each in (report.texts.systems if report.texts else []) for name in each.names}
-        assert {row.system for row in rows if (row.kind, row.metric) == ("perplexity", "perplexity")} <= shown
+        assert Counter(theirs) == Counter(row.system for row in report.measurements if row.kind == "lm_eval")
+        measured = {row.system for row in rows if (row.kind, row.metric) == ("perplexity", "perplexity")}
+        shown = text_systems(report.measurements).keys()
+        assert {without_seed(name, TRAININGS.get(name, {}).get("seed")) for name in measured} <= shown
         write_numbers(run, "matched", "emo", numbers({"matched_temperature": None}, None, reason="not measured"))
         report.to_markdown()
     finally:
@@ -146,15 +148,16 @@ def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
 
 
 def plain(row: Measurement) -> dict[str, Any]:
-    return row.model_dump(exclude={"system", "part"})
+    return {name: value for name, value in row.model_dump().items() if name not in ("system", "part")}
 
 
 def read_text_values(path: Path) -> None:
-    assert len(read_values_of(path, "perplexity", PERPLEXITY_VALUES).texts.systems) == len(SYSTEMS)
+    report = read_values_of(path, "perplexity", PERPLEXITY_VALUES)
+    assert text_systems(report.measurements).keys() == SYSTEMS.keys()
 
 
 def read_task_values(path: Path) -> None:
-    (difference,) = read_values_of(path, "tasks/trec", TASK_VALUES).tasks.differences
+    (difference,) = [claim for claim in read_values_of(path, "tasks/trec", TASK_VALUES).claims if claim.task]
     ids = [each for each in json.loads(path.read_bytes())["id"] if each in TASK_VALUES["id"]]
     assert difference.n == len({*ids})
 
@@ -164,9 +167,11 @@ REPORT = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_
 REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
 REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
 MEASURED = Metrics.model_validate(METRICS)
+ANSWERS = {"tasks/trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}
+ABOUT_TEXTS = text_results(MEASURED, {}, {"systems": TRAININGS}, {})
 MEASURED_REPORT = REPORT | {
-    "texts": text_report(MEASURED, {}, {"systems": TRAININGS}, {}).model_dump(mode="json"),
-    "tasks": task_report(MEASURED, {"tasks/trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
+    "measurements": [row.model_dump() for row in (*ABOUT_TEXTS.measurements, *task_measurements(MEASURED, ANSWERS))],
+    "claims": [claim.model_dump(mode="json") for claim in (*ABOUT_TEXTS.claims, *task_claims(ANSWERS))],
 }
 MEASURED_READERS = {
     "report": Reader((".json",), (REPORT, MEASURED_REPORT), read_report),

@@ -54,9 +54,9 @@ def test_judging_stops_when_the_interval_is_narrow_enough(run, instruct, fake_se
     assert not found["partial"]
     assert not any("PARTIAL" in warning["text"] for warning in found["warnings"])
     figures = found["policies"][found["leading"]]
-    assert figures["interval_method"] == "confidence sequence"
-    assert figures["interval"] == looked["interval"]
-    assert figures["interval"][1] - figures["interval"][0] <= 40
+    assert figures["claim"]["test"] == "confidence sequence"
+    assert figures["claim"]["interval"] == looked["interval"]
+    assert figures["claim"]["interval"][1] - figures["claim"]["interval"][0] <= 40
     assert f"{looked['judged']} of {PAIRS} pairs, {PAIRS - looked['judged']} saved" in out
     assert "95 % confidence sequence" in out
     # The first pairs of the random order, both orders of each, and what was under way when the rule was met.
@@ -79,7 +79,7 @@ def test_judging_the_rest_later_asks_nothing_twice(run, instruct, fake_server) -
     found = comparison(run)
     assert found["sequential"] is None
     assert found["pairs_judged"] == PAIRS
-    assert found["policies"][found["leading"]]["interval_method"] == "score"
+    assert found["policies"][found["leading"]]["claim"]["test"] == "sign"
 
 
 def test_a_rule_that_is_never_met_judges_all_pairs(run, instruct, fake_server) -> None:
@@ -88,7 +88,7 @@ def test_a_rule_that_is_never_met_judges_all_pairs(run, instruct, fake_server) -
     assert code == 0
     assert len(requests()) == 2 * PAIRS
     assert f"it took all {PAIRS} pairs" in out
-    assert comparison(run)["policies"]["strict"]["interval_method"] == "score"
+    assert comparison(run)["policies"]["strict"]["claim"]["test"] == "sign"
 
 
 def test_an_unknown_rule_is_refused(run: RunDirectory, instruct, tmp_path: Path) -> None:

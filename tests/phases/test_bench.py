@@ -11,10 +11,12 @@ from pathlib import Path
 import forked
 import pytest
 
+from instruct import Report
 from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
+from instruct.reporting.bench import GIB, OBJECTIVES
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,20 +140,18 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     assert "6 trainings: mle-seed1" in plan
     assert not (tmp_path / "runs" / "bench").exists()
     table = instruct(*call, "-q")
-    content = json.loads((tmp_path / "runs" / "bench" / "report" / "report.json").read_text())["bench"]
-    assert content["rows"] == {"train": 18, "choose": 2, "test": 4}
-    systems = {system["name"]: system for system in content["systems"]}
-    assert set(systems) == {"mle", "EntropyBonus", "MLE at the entropy of EntropyBonus"}
-    assert systems["mle"]["trainings"] == 3
-    assert systems["mle"]["gib"] > 0.2
-    measures = [(each["measure"], each["second"]) for each in content["differences"]]
-    assert measures == [
+    report = Report.read(tmp_path / "runs" / "bench")
+    assert report.bench.rows == {"train": 18, "choose": 2, "test": 4}
+    systems = {row.system: row.details.trainings for row in report.measurements if row.part == OBJECTIVES}
+    assert systems == {"mle": 3, "EntropyBonus": 3, "mle-matched-EntropyBonus": 3}
+    assert next(row.value for row in report.measurements if row.metric == GIB) > 0.2
+    assert [(claim.measure, claim.baseline) for claim in report.claims if claim.family == OBJECTIVES] == [
         ("cross-entropy", "mle"),
         ("ROUGE-L", "mle"),
         ("ROUGE-L of samples", "mle"),
         ("ROUGE-L of samples", "MLE at the entropy of EntropyBonus"),
     ]
-    assert all((each["trainings"], each["n"]) == (3, 4) for each in content["differences"])
+    assert all((claim.trainings, claim.n) == (3, 4) for claim in report.claims if claim.family == OBJECTIVES)
     assert "EntropyBonus against MLE at the entropy of EntropyBonus, ROUGE-L of samples: " in table
     for name in ("report.html", "report.md"):
         page = (tmp_path / "runs" / "bench" / "report" / name).read_text()

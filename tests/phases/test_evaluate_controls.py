@@ -150,7 +150,7 @@ def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(con
     control, mle = (found[name]["perplexity"] for name in ("mle-matched-emo", "mle"))
     assert control.details.tokens == mle.details.tokens
     assert control.value != mle.value
-    assert not any("different" in warning for warning in build_report(run.folder).texts.warnings)
+    assert not any("different" in warning for warning in map(str, build_report(run.folder).cautions))
 
 
 @pytest.fixture

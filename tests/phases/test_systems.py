@@ -154,12 +154,12 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
         ("emo", "mle"), ("emo", "base"), ("mle", "baseline"),
     ]  # fmt: skip
     for each in report.seeds:
-        assert each.seeds == [1, 2]
-        paired = [(f"{each.candidate}-seed{seed}", each.baseline) for seed in each.seeds]
+        assert each.params["seeds"] == [1, 2]
+        paired = [(f"{each.candidate}-seed{seed}", each.baseline) for seed in each.params["seeds"]]
         if each.baseline == "mle":
-            paired = [(name, f"mle-seed{seed}") for (name, _), seed in zip(paired, each.seeds, strict=True)]
-        assert each.win_rates == [rates[pair] for pair in paired]
-        assert each.mean == pytest.approx(sum(each.win_rates) / 2, abs=1e-6)
+            paired = [(name, f"mle-seed{seed}") for (name, _), seed in zip(paired, (1, 2), strict=True)]
+        assert each.params["win_rates"] == [rates[pair] for pair in paired]
+        assert each.value == pytest.approx(sum(each.params["win_rates"]) / 2, abs=1e-6)
     assert [(each.objective, each.seed) for each in report.trainings][:2] == [("mle", 1), ("mle", 2)]
     text = (run.report / "report.md").read_text()
     assert "## Training seeds" in text

@@ -12,6 +12,8 @@ from instruct.measuring.texts.options import TextMetricOptions
 from instruct.phases.texts import evaluate_texts
 from instruct.reporting.document import document
 from instruct.reporting.report import written_report
+from instruct.reporting.texts import HUMAN as HUMAN_TEXTS
+from instruct.reporting.texts import text_systems
 
 HUMAN = [f"On day {n} the {('cat', 'dog', 'owl')[n % 3]} walked {n} miles to see the old town." for n in range(12)]
 
@@ -41,10 +43,10 @@ def test_files_are_measured_without_a_run_and_reported_with_intervals(texts, opt
     run = evaluate_texts(human, candidates, "runs/texts", options)
     assert "no mauve: it needs at least 200" in printed.readouterr().out
     data = written_report(run.folder)
-    systems = {system.name: {figure.metric: figure for figure in system.figures} for system in data.texts.systems}
+    systems = text_systems(data.measurements)
     assert systems["b"]["rougeL"].value == 1  # paired by id, and ROUGE ignores case
     assert systems["a"]["rougeL"].value < 1
-    assert {figure.metric for figure in data.texts.human} >= {"entropy", "oracle_perplexity"}
+    assert text_systems(data.measurements, HUMAN_TEXTS)["human"].keys() >= {"entropy", "oracle_perplexity"}
     for name in ("a", "b"):
         low, high = systems[name]["entropy"].interval
         assert low < systems[name]["entropy"].value < high

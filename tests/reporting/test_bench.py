@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from instruct.analysis.measured_results import Bench, BenchDifference, BenchSystem
-from instruct.analysis.seeds import score_difference
+from instruct.analysis.claims import settle
+from instruct.analysis.results import Claim
 from instruct.reporting import bench
 from instruct.reporting.document import document
+from instruct.reporting.model import Bench
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.report import build_report
-from instruct.reporting.text import bench_headlines
+from instruct.reporting.text import finding
+from instruct.run.measurements import Details, Measurement
 
 
 def measured_of(seeds: int, gain: float) -> bench._Measured:
@@ -43,8 +45,9 @@ def measured_of(seeds: int, gain: float) -> bench._Measured:
     ],
 )
 def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greedy, entropy):
-    found = bench._differences(measured_of(seeds, gain))
-    findings = {(each.measure, each.second): bench._finding(each, each.p) for each in found}
+    claims = bench._claims(measured_of(seeds, gain))
+    settle(claims)
+    findings = {(claim.measure, claim.baseline): finding(claim) for claim in claims}
     control = "MLE at the entropy of dft"
     assert findings == {
         (bench.ENTROPY, "mle"): entropy,
@@ -52,37 +55,30 @@ def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greed
         (bench.SAMPLED, "mle"): greedy,
         (bench.SAMPLED, control): greedy,
     }
-    assert all((each.trainings, each.n) == (seeds, 40) for each in found)
+    assert all((claim.trainings, claim.n) == (seeds, 40) for claim in claims)
 
 
 @pytest.mark.parametrize(
-    ("measure", "finding"),
+    ("measure", "said"),
     [("sst2 (accuracy)", "better"), ("wikitext (word_perplexity)", "higher")],
 )
-def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, finding):
-    (found, *_) = bench._differences(measured_of(3, 0.1))
-    assert bench._finding(found.model_copy(update={"measure": measure}), 0.01) == finding
+def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, said):
+    measured = measured_of(3, 0.1)
+    measured.scores[measure] = measured.scores.pop(bench.GREEDY)
+    claims = bench._claims(measured)
+    settle(claims)
+    assert [finding(claim) for claim in claims if claim.measure == measure] == [said]
 
 
 def test_a_measure_that_a_training_lacks_is_not_compared():
     measured = measured_of(3, 0.1)
     del measured.scores[bench.GREEDY]["dft-seed2"]
-    shared = [(each.measure, each.second) for each in bench._differences(measured)]
-    assert bench.GREEDY not in dict(shared)
+    assert bench.GREEDY not in {claim.measure for claim in bench._claims(measured)}
 
 
-def found(measure: str = "ROUGE-L") -> Bench:
-    system = BenchSystem(
-        name="a|b", trainings=3, learning_rate=3e-4, rates={}, figures={"ROUGE-L": 0.5}, deviations={"ROUGE-L": 0.01},
-        minutes=1.25, gib=None,
-    )  # fmt: skip
-    result = score_difference([{"x": 0.4, "y": 0.7}] * 3, [{"x": 0.3, "y": 0.5}] * 3)
-    difference = BenchDifference(
-        measure=measure, first="a|b", second="mle", trainings=3, n=2, difference=result.difference,
-        interval=[0.1, 0.2], p=result.p, p_holm=0.25, finding="no difference shown",
-    )  # fmt: skip
-    rows = {"train": 1000, "choose": 100, "test": 2}
-    return Bench(rows=rows, systems=[system], differences=[difference], notes=["no judge"])
+def about(metric: str, value: float | None, **details: object) -> Measurement:
+    details = Details(trainings=3, **details)
+    return Measurement(system="dft", part=bench.OBJECTIVES, metric=metric, value=value, details=details)
 
 
 def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, judge_pairs):
@@ -90,16 +86,19 @@ def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, jud
     write_answers("mle", 8)
     judge_pairs([("first", "second")] * 8)
     report = build_report(run.folder)
-    report.bench = found()
+    report.bench = Bench(rows={"train": 1000, "choose": 100, "test": 2}, notes=["no judge"])
+    report.measurements = [about("ROUGE-L", 0.5, deviation=0.01), about(bench.RATE, 3e-4), about(bench.MINUTES, 1.25)]
+    report.claims = [
+        Claim(
+            measure="ROUGE-L", candidate="a|b", baseline="mle", family=bench.OBJECTIVES, test="two-way", n=2,
+            trainings=3, value=0.15, interval=[0.1, 0.2], p=0.1, adjusted_p=0.25, finding="no difference",
+        )
+    ]  # fmt: skip
     text = render_markdown(document(report))
     assert "1,000 rows to train, 100 rows to choose, 2 rows to test" in text
-    assert r"| a\|b | 0.0003 | 3 | 0.5000 ± 0.0100 | " in text
-    assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.1500 | " in text
+    assert "| dft | 0.0003 | 3 | 0.5000 ± 0.0100 | 1.2 |" in text
+    assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.1500 | +0.1000 to +0.2000 | 0.25 | no difference shown |" in text
     assert "No judge." in text
     said = "a|b against mle, ROUGE-L: no difference shown (+0.1500, 95 % CI +0.1000 to +0.2000; n = 2, 3 seeds)"
     assert said in report.headlines()
     assert said.partition(":")[0] in str(report)
-
-
-def test_a_judges_claim_has_its_own_sentence_alone():
-    assert not bench_headlines(found("win rate − ½ (autoj)"))

@@ -64,10 +64,10 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     assert float(first["win_rate"]) == pytest.approx(100 * 5 / 7, abs=1e-6)
     assert float(first["bound_low"]) == pytest.approx(100 * 5 / 8)
     comparison = build_report(judged.folder).judges[0].comparisons[0]
-    interval = comparison.policies["strict"].interval
+    interval = comparison.policies["strict"].claim.interval
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
     assert (first["interval_method"], first["claims"]) == ("score", "1")
-    assert float(first["sign_test_p"]) == comparison.significance.sign_test.p == 0.375  # 4 against 1
+    assert float(first["sign_test_p"]) == comparison.leading_figures.claim.params["sign_p"] == 0.375  # 4 against 1
     assert rows[1]["sign_test_p"] == ""  # a policy other than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
     assert first["warnings"].split("; ")[0] == "a judge for tests, not for figures"
@@ -179,7 +179,7 @@ def test_the_evaluation_is_added_to_an_adapters_model_card(judged):
         1,
         "strict",
     )
-    interval = report.judges[0].comparisons[0].policies["strict"].interval
+    interval = report.judges[0].comparisons[0].policies["strict"].claim.interval
     assert first.metric_args["interval_95"] == interval
     assert "# small/emo\n\nText." in text
     assert "Some." in text

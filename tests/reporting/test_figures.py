@@ -11,6 +11,7 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
+from instruct.analysis.claims import settle
 from instruct.analysis.results import LengthBin, LengthFigures
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import InputError
@@ -41,11 +42,14 @@ HOSTILE = [
 
 
 def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes):
+    names = {"judge": "j", "candidate": candidate, "baseline": baseline}
+    figures = {policy: tally_figures(counts, names, policy) for policy, counts in policies.items()}
+    settle(each.claim for each in figures.values())
     return ComparisonReport.model_construct(
         candidate=candidate,
         baseline=baseline,
         leading=next(iter(policies)),
-        policies={policy: tally_figures(counts) for policy, counts in policies.items()},
+        policies=figures,
         sequential=None,
         with_labels=None,
         length=LengthFigures.model_construct(by_difference=list(bins)),
@@ -77,7 +81,9 @@ def training_of(name, steps, **curves):
 
 
 def report_of(*judges, systems=(), trainings=()):
-    return ReportData.model_construct(judges=list(judges), systems=list(systems), trainings=list(trainings))
+    return ReportData.model_construct(
+        judges=list(judges), systems=list(systems), trainings=list(trainings), measurements=[]
+    )
 
 
 def texts_of(path):

@@ -90,7 +90,7 @@ def test_one_graded_pair_says_nothing(instruct, run, card, write_answers, judge_
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
-    interval = build_report(run.folder).judges[0].comparisons[0].policies["single"].interval
+    interval = build_report(run.folder).judges[0].comparisons[0].policies["single"].claim.interval
     assert interval == [0, 100]
     assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
     assert instruct("report", run.folder, "--fail-under", "1", "--metric", "win_rate_low")[0] == 4
@@ -100,7 +100,7 @@ def test_the_lower_bound_of_one_counted_pair_is_low(instruct, run, card, write_a
     card("j")
     write_answers("emo", 1)
     judge_pairs([WIN])
-    interval = build_report(run.folder).judges[0].comparisons[0].policies["strict"].interval
+    interval = build_report(run.folder).judges[0].comparisons[0].policies["strict"].claim.interval
     assert interval == [2.5, 100]  # Clopper and Pearson's
     assert instruct("report", run.folder, "--fail-under", "3", "--metric", "win_rate_low")[0] == 4
 
@@ -180,9 +180,9 @@ def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, jud
         judge_pairs([WIN] * 33 + [LOSS] * 17, candidate=name)
     report = build_report(run.folder)
     for comparison in report.judges[0].comparisons:
-        tests, figures = comparison.significance, comparison.leading_figures
-        assert tests.p < 0.05 < tests.adjusted_p
-        assert (tests.claims, figures.finding, figures.interval[0]) == (2, "no difference", 50)
+        claim = comparison.leading_figures.claim
+        assert claim.p < 0.05 < claim.adjusted_p
+        assert (claim.claims, claim.finding, claim.interval[0]) == (2, "no difference", 50)
     assert "no difference shown" in report.headlines()[0]
     assert report.headlines()[0].endswith("p = 0.066, corrected for 2 claims")
     code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", "win_rate_low")

@@ -71,10 +71,21 @@ def test_a_complete_report_is_valid(validator, written):
 
 
 # Objects whose keys are data: names of judges, policies and files, or the figures in a card.
-_OPEN = {"scores", "policies", "config", "machine", "versions", "sha256", "human_agreement", "measured", "votes"}
+_OPEN = {
+    "scores",
+    "policies",
+    "config",
+    "machine",
+    "versions",
+    "sha256",
+    "human_agreement",
+    "measured",
+    "votes",
+    "params",
+}
 # Parts that earlier reports of this schema_version do not have.
 _LATER = {
-    (): {"texts", "tasks", "ranked"},
+    (): {"ranked"},
     ("trainings", "#"): {"evaluations", "seed", "tasks"},
     ("judges", "#", "comparisons", "#", "ratings"): {"turns"},
 }
@@ -102,8 +113,8 @@ def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
         (("schema_version",), "2"),
         (("judges", 0, "comparisons", 0, "policies", "strict", "win"), 1.5),
         (("judges", 0, "comparisons", 0, "policies", "strict", "win_rate"), "50"),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "interval"), [50.0]),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "finding"), "surely"),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "claim", "interval"), [50.0]),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "claim", "finding"), "surely"),
         (("judges", 0, "comparisons", 0, "orders"), "none"),
         (("judges", 0, "name"), None),
         (("systems",), {}),

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from pages import warned
 
-from instruct.analysis.results import PermutationTest
 from instruct.analysis.statistics import position_statistics
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment
@@ -81,11 +80,11 @@ def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tm
     style = comparison.style
     assert [term.name for term in style.terms] == ["length", "lists"]  # plain text: neither has headers, nor bold
     assert style.interval[0] < style.win_rate < style.interval[1]
-    assert comparison.significance.sign_test.p < 1e-40
-    assert comparison.significance.permutation_test == PermutationTest(p=1 / 10_001, resamples=10_000)
-    figures = comparison.policies["single"]
-    assert figures.interval == pytest.approx([23.57, 29.57], abs=0.01)
-    assert figures.interval_method == "score"
+    claim = comparison.policies["single"].claim
+    assert claim.params["sign_p"] < 1e-40
+    assert (claim.params["permutation_p"], claim.params["resamples"]) == (1 / 10_001, 10_000)
+    assert claim.interval == pytest.approx([23.57, 29.57], abs=0.01)
+    assert claim.test == "sign"
 
 
 def test_auto_j_is_as_consistent_as_published(shared_data):

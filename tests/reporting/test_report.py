@@ -171,7 +171,7 @@ def test_systems_have_the_length_and_truncation_of_their_answers(judged, add_ste
 def test_the_report_names_the_inputs_of_the_run(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
-    assert report.schema_version == 6
+    assert report.schema_version == 7
     assert report.run == "small"
     assert report.config["base model"] == "tiny|model, LoRA rank 8"
     mle, emo = report.trainings

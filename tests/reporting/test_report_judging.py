@@ -278,7 +278,7 @@ def test_a_judge_that_contradicts_itself_is_said_to(run, card, write_answers, ju
     comparison = only_comparison(run)
     figures = comparison.leading_figures
     assert (figures.win, figures.tie, figures.contradicted, figures.identical, figures.loss) == (3, 29, 28, 0, 0)
-    assert (figures.finding, [round(end, 1) for end in figures.interval]) == ("too few", [48.2, 61.0])
+    assert (figures.claim.finding, [round(end, 1) for end in figures.claim.interval]) == ("too few", [48.2, 61.0])
     markdown, terminal = texts(run)
     for text in (markdown, terminal):
         assert "too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 48.2–61.0, n = 32)" in text

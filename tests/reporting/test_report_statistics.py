@@ -25,9 +25,9 @@ def test_systems_with_a_common_baseline_are_compared_on_common_prompts(run, card
     (found,) = build_report(run.folder).paired
     points = {WIN: 1.0, TIE: 0.5, LOSS: 0.0}
     differences = np.array([points[a] - points[b] for a, b in zip(ours, theirs, strict=True) if b in points])
-    assert (found.judge, found.policy, found.first, found.second) == ("j", "strict", "emo", "mix")
-    assert (found.baseline, found.n) == ("mle", 38)
-    assert found.difference == pytest.approx(100 * differences.mean(), abs=1e-6)
+    assert (found.judge, found.policy, found.candidate, found.baseline) == ("j", "strict", "emo", "mix")
+    assert (found.through, found.n) == ("mle", 38)
+    assert found.value == pytest.approx(100 * differences.mean(), abs=1e-6)
     test = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=9_999, rng=3)
     assert found.p == pytest.approx(test.pvalue, abs=0.02)
     theirs_interval = stats.bootstrap((differences,), np.mean, n_resamples=10_000, method="percentile", rng=1)
@@ -50,9 +50,10 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(run, card, w
     assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
     assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 1, 1, 0.5])), abs=1e-6)
     assert (b.win_rate, b.interval) == (None, None)  # a single verdict
-    significance = comparison.significance
-    assert significance.sign_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "n": 6}
-    assert significance.permutation_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
+    p = pytest.approx(2 * 7 / 64)
+    assert comparison.leading_figures.claim.params == {
+        "graded": False, "sign_p": p, "decided": 6, "permutation_p": p, "resamples": 64,
+    }  # fmt: skip
 
 
 def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
@@ -130,9 +131,10 @@ def test_the_majorities_of_several_comparisons_are_corrected_for_their_number(ru
             judge_pairs([("first", "second")] * 6, judge=judge, baseline=baseline)
     report = build_report(run.folder)
     for panel in report.panels:
-        assert (panel.significance.p, panel.significance.adjusted_p, panel.significance.claims) == (0.03125, 0.0625, 2)
-        assert panel.majority.finding == "no difference"
-        assert panel.majority.interval[0] == 50
+        claim = panel.majority.claim
+        assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.0625, 2)
+        assert claim.finding == "no difference"
+        assert claim.interval[0] == 50
     assert "no difference shown between emo and mle" in report.to_markdown()
     assert str(report).count("p = 0.062, corrected for 2 claims") == 6  # each judge's two, and the two majorities
 
@@ -150,8 +152,8 @@ def test_a_panel_with_a_member_that_stopped_early_is_not_tested_as_if_it_had_not
     (panel,) = report.panels
     ((comparison,), _) = (judge.comparisons for judge in report.judges)
     assert comparison.sequential.judged < comparison.sequential.pairs
-    assert (panel.majority.interval_method, panel.majority.finding) == ("confidence sequence", "no difference")
-    assert panel.significance.p == comparison.significance.p > 0.05
+    assert (panel.majority.claim.test, panel.majority.claim.finding) == ("confidence sequence", "no difference")
+    assert panel.majority.claim.p == comparison.leading_figures.claim.p > 0.05
 
 
 def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from instruct.analysis.results import Significance
+from instruct.analysis.claims import settle
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
@@ -115,12 +115,13 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
+    figures = tally_figures(counts, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "strict")
+    settle([figures.claim])
     comparison = ComparisonReport.model_construct(
         candidate="emo",
         baseline="mle",
         leading="strict",
-        policies={"strict": tally_figures(counts)},
-        significance=Significance.model_construct(claims=1),
+        policies={"strict": figures},
         with_labels=None,
     )
     assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence

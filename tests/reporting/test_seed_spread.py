@@ -33,15 +33,15 @@ def judged(run, card, judge_pairs, write_answers):
 def test_the_spread_is_that_of_the_comparisons_and_pairs_seed_with_seed(judged):
     report = build_report(judged.folder)
     second, first = report.seeds
-    assert (first.candidate, first.baseline, first.seeds) == ("emo", "mle", [1, 2, 3])
-    assert first.win_rates == [50.0, 70.0, 60.0]
-    assert (first.mean, first.standard_deviation, first.n) == (60.0, 10.0, 10)
-    assert (second.candidate, second.baseline, second.seeds) == ("emo", "baseline", [1, 2])
-    assert (second.win_rates, second.standard_deviation) == ([75.0, 75.0], 0.0)
+    assert (first.candidate, first.baseline, first.params["seeds"]) == ("emo", "mle", [1, 2, 3])
+    assert first.params["win_rates"] == [50.0, 70.0, 60.0]
+    assert (first.value, first.params["standard_deviation"], first.n) == (60.0, 10.0, 10)
+    assert (second.candidate, second.baseline, second.params["seeds"]) == ("emo", "baseline", [1, 2])
+    assert (second.params["win_rates"], second.params["standard_deviation"]) == ([75.0, 75.0], 0.0)
 
 
 def test_systems_with_different_seeds_are_not_paired(judged):
-    assert not [each for each in build_report(judged.folder).paired if each.first[-1] != each.second[-1]]
+    assert not [each for each in build_report(judged.folder).paired if each.candidate[-1] != each.baseline[-1]]
 
 
 def test_the_spread_is_in_the_report_and_in_the_terminal(judged):
@@ -82,9 +82,9 @@ def test_a_panel_of_one_seed_says_so(judged, card, judge_pairs):
 
 def test_equal_win_rates_of_a_few_seeds_are_given_no_interval_over_seeds(judged):
     second, _ = build_report(judged.folder).seeds
-    assert second.win_rates == [75.0, 75.0]
-    assert second.interval_seeds is None
-    assert second.interval_both[0] < 75 < second.interval_both[1]  # the prompts differ
+    assert second.params["win_rates"] == [75.0, 75.0]
+    assert second.params["interval_seeds"] is None
+    assert second.interval[0] < 75 < second.interval[1]  # the prompts differ
 
 
 def test_a_run_without_seeds_has_no_spread(run, card, judge_pairs):
@@ -101,7 +101,7 @@ def test_the_report_leads_with_the_claim_over_seeds(judged):
         "emo-seed1 beats mle-seed2",  # of different seeds, so of no spread
     ]
     assert [spread.finding for spread in report.seeds] == ["too few", "no difference"]
-    assert report.seeds[1].interval_both[0] <= 50 <= report.seeds[1].interval_both[1]
+    assert report.seeds[1].interval[0] <= 50 <= report.seeds[1].interval[1]
     assert report.seeds[1].claims == 3
     text = str(report)
     assert text.index("over 3 training seeds") < text.index("one training seed: ")
@@ -111,4 +111,4 @@ def test_compare_has_the_mean_over_seeds(judged):
     compared = compare_runs([judged.folder])
     (table,) = [table for table in compared.tables() if table.title.startswith("Training seeds")]
     assert {row[header] for row in table.cells() for header in (2,)} == {"emo"}
-    assert [spread["mean"] for spread in compared.content()["seeds"]["small"]] == [75.0, 60.0]
+    assert [spread["value"] for spread in compared.content()["seeds"]["small"]] == [75.0, 60.0]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from pathlib import Path
 
 import pytest
 
 from instruct.config import make_config
 from instruct.reporting.document import document
-from instruct.reporting.report import Report, written_report
-from instruct.reporting.tasks import task_tables
+from instruct.reporting.report import Report, build_report, written_report
+from instruct.reporting.tasks import accuracies, task_tables
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values
 
@@ -54,16 +52,16 @@ def evaluated(tmp_path, monkeypatch) -> RunDirectory:
 def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct):
     code, out, err = instruct("report", evaluated.folder)
     assert code == 0, err
-    report = json.loads((evaluated.report / "report.json").read_text())["tasks"]
-    assert [(each["task"], each["system"], each["accuracy"]) for each in report["figures"]] == [
+    report = Report.read(evaluated.folder)
+    assert [(row.task, row.system, row.value) for row in accuracies(report.measurements)] == [
         ("trec", "base", 50), ("trec", "emo", 90), ("mmlu", "base", 45), ("mmlu", "emo", 45),
     ]  # fmt: skip
-    trec, mmlu = report["differences"]
-    assert (trec["first"], trec["second"], trec["n"], trec["difference"]) == ("emo", "base", 20, 40)
-    assert (trec["first_alone"], trec["second_alone"]) == (8, 0)
-    assert trec["p"] == pytest.approx(2 / 2**8)  # McNemar's exact test of 8 to 0
-    assert trec["p_holm"] == trec["p"]  # the other has no test: the two agree on every row
-    assert (mmlu["p"], mmlu["interval"]) == (None, None)
+    trec, mmlu = report.claims
+    assert (trec.candidate, trec.baseline, trec.n, trec.value) == ("emo", "base", 20, 40)
+    assert trec.params == {"candidate_above": 8, "baseline_above": 0}
+    assert trec.p == pytest.approx(2 / 2**8)  # McNemar's exact test of 8 to 0
+    assert trec.adjusted_p == trec.p  # the other has no test: the two agree on every row
+    assert (mmlu.p, mmlu.interval) == (None, None)
     for text in (out, (evaluated.report / "report.md").read_text(), (evaluated.report / "report.html").read_text()):
         assert "retrieval alone" in text
         assert "67.5" in text  # emo's mean
@@ -83,33 +81,22 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
 
 
 def test_answers_are_counted_with_and_against_the_vote(evaluated):
-    report = Report.model_validate(_built(evaluated))
-    base, emo = report.tasks.votes  # mmlu's demonstrations are fixed
-    assert (base.task, base.system, base.vote_right, base.vote_wrong) == ("trec", "base", 12, 8)
-    assert base.like_vote == pytest.approx(100 * (10 + 8) / 20)  # "c" from row 10 on: the vote's from row 12 on
-    assert (base.right_with, base.right_against) == (pytest.approx(100 * 10 / 12), 0)
-    assert (emo.like_vote, emo.right_with, emo.right_against) == (pytest.approx(70), 100, 75)
-    (table,) = (each for each in task_tables(report.tasks) if each.title == "Tasks: the demonstrations' vote")
-    assert list(table.rows[1]) == ["trec", "emo", pytest.approx(70), 12, 100, 8, 75]
+    report = build_report(evaluated.folder)
+    tables = {table.title: table for table in task_tables(report.measurements, report.claims)}
+    assert [list(row) for row in tables["Tasks: the demonstrations' vote"].rows] == [  # mmlu's are fixed
+        # "c" from row 10 on: the vote's from row 12 on
+        ["trec", "base", pytest.approx(100 * (10 + 8) / 20), 12, pytest.approx(100 * 10 / 12), 8, 0],
+        ["trec", "emo", pytest.approx(70), 12, 100, 8, 75],
+    ]
 
 
 def test_the_mean_is_over_the_tasks_of_all_systems(evaluated):
     answered(evaluated, "emo", "subj", 20)
-    report = Report.model_validate(_built(evaluated))
-    overview = task_tables(report.tasks)[0]
+    report = build_report(evaluated.folder)
+    overview = task_tables(report.measurements, report.claims)[0]
     rows = {row[0]: row[1:] for row in overview.rows}
     assert rows["emo"] == [90.0, 45.0, 100.0, 67.5]
     assert rows["base"] == [50.0, 45.0, None, 47.5]
-
-
-def test_a_report_without_tasks_has_no_part_about_them():
-    assert task_tables(None) == []
-
-
-def _built(run: RunDirectory) -> dict:
-    from instruct.reporting.report import build_report
-
-    return build_report(Path(run.folder)).model_dump()
 
 
 def test_test_rows_among_the_demonstrations_are_warned_about(evaluated):

@@ -16,8 +16,8 @@ from instruct.measuring.sampled import diversity_of, mauve_measured, rouge_of
 from instruct.measuring.texts.mauve import mauve
 from instruct.measuring.texts.predictions import DISTANCES
 from instruct.reporting.read import read_run
-from instruct.reporting.report import build_report, write_report
-from instruct.reporting.texts import METRICS, text_sample
+from instruct.reporting.report import Report, build_report, write_report
+from instruct.reporting.texts import METRICS, text_sample, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
     Measurement,
@@ -77,7 +77,11 @@ def copy(run: RunDirectory, other: RunDirectory, *systems: str) -> None:
 
 
 def plain(row: Measurement) -> Number:
-    return Number.model_validate(row.model_dump(exclude={"system", "part"}))
+    return Number(metric=row.metric, value=row.value, interval=row.interval, n=row.n, details=row.details)
+
+
+def cautions(report: Report) -> list[str]:
+    return list(map(str, report.cautions))
 
 
 @pytest.fixture(scope="module")
@@ -111,43 +115,44 @@ def test_a_run_without_verdicts_has_a_report_of_its_metrics(run, instruct):
     assert "mle-matched-emo (T 0.870)" in page
     assert "MAUVE of 200 texts is noisy" in page
     saved = json.loads((run.report / "report.json").read_text())
-    assert saved["texts"]["systems"][2]["control_of"] == "emo"
+    (matched,) = [row for row in saved["measurements"] if row["metric"] == "matched_temperature"]
+    assert (matched["system"], matched["details"]["system"]) == ("mle-matched-emo", "emo")
     assert (run.report / "figures" / "divergence_curve.svg").is_file()
 
 
 def test_figures_have_the_values_of_metrics_json_and_an_interval_around_them(report, run):
     metrics = read_metrics(run).texts
-    emo = next(system for system in report.texts.systems if system.name == "emo")
-    assert emo.figure("mauve").value == metrics["emo"]["mauve"].value
-    assert emo.figure("rougeL").value == metrics["emo"]["rougeL"].value
-    assert emo.figure("perplexity").value == metrics["emo"]["perplexity"].value
-    assert {figure.metric for figure in emo.figures} <= METRICS.keys()
-    for figure in emo.figures:
+    emo = text_systems(report.measurements)["emo"]
+    for metric in ("mauve", "rougeL", "perplexity"):
+        assert emo[metric].value == metrics["emo"][metric].value
+    assert emo.keys() <= METRICS.keys()
+    for figure in emo.values():
         if figure.interval is None:  # the same few words, whichever texts are left out
             assert figure.metric in ("distinct_1", "distinct_2")
         else:
             assert 0 <= figure.interval[0] < figure.value < figure.interval[1], figure.metric
-    assert len(emo.curve) == 27
+    assert len(emo["mauve"].details.curve) == 27
 
 
 def test_systems_are_tested_against_mle_and_against_their_control(report):
-    tests = {(test.metric, test.first, test.second): test for test in report.texts.tests}
+    tests = {(claim.measure, claim.candidate, claim.baseline): claim for claim in report.claims}
     assert {pair[1:] for pair in tests} == {("emo", "mle"), ("emo", "mle-matched-emo")}
     better = tests["mauve", "emo", "mle"]
-    assert better.difference > 0.1
-    assert better.p_holm < 0.01
-    assert tests["mauve", "emo", "mle-matched-emo"].p_holm > 0.05
+    assert better.value > 0.1
+    assert better.adjusted_p < 0.01
+    assert tests["mauve", "emo", "mle-matched-emo"].adjusted_p > 0.05
     assert tests["rouge1", "emo", "mle"].test == "permutation"
-    assert tests["rouge1", "emo", "mle"].p_holm < 0.05
+    assert tests["rouge1", "emo", "mle"].adjusted_p < 0.05
     assert tests["rouge1", "emo", "mle-matched-emo"].p > 0.01
     assert tests["perplexity", "emo", "mle"].p < 1e-6
-    assert all(test.p_holm >= test.p for test in tests.values() if test.p is not None)
+    assert all(test.adjusted_p >= test.p for test in tests.values() if test.p is not None)
 
 
 def test_the_control_follows_its_system_and_silences_the_warning(report):
-    assert [system.name for system in report.texts.systems] == ["mle", "emo", "mle-matched-emo"]
-    assert report.texts.systems[2].temperatures == [0.87]
-    assert not any("control" in warning for warning in report.texts.warnings)
+    systems = text_systems(report.measurements)
+    assert list(systems) == ["mle", "emo", "mle-matched-emo"]
+    assert systems["mle-matched-emo"]["matched_temperature"].value == 0.87
+    assert not any("control" in warning for warning in cautions(report))
 
 
 def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp_path):
@@ -157,7 +162,7 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
     reason = "there is <b>no</b> human text [x]"
     write_numbers(other, "matched", "emo", numbers({"matched_temperature": None}, None, reason=reason))
     found = build_report(other.folder)
-    (warning,) = [each for each in found.texts.warnings if "control" in each]
+    (warning,) = [each for each in cautions(found) if "control" in each]
     assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
     assert "may be sharpening" in str(found)
     assert "<b>" not in found.to_markdown()
@@ -169,7 +174,7 @@ def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(run, 
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
     write_numbers(other, "diversity", "emo", numbers({"repetition": 0.1}, 200, empty=30, continuations=200))
     write_numbers(other, "rouge", "emo", numbers({"rouge1": 0.1}, 200, without_tokens=40))
-    assert build_report(other.folder).texts.warnings == [
+    assert cautions(build_report(other.folder)) == [
         "30 of 200 continuations of emo are empty",
         "ROUGE sees no token in 40 of 200 pairs of emo: it reads the letters a to z and digits only",
     ]
@@ -182,7 +187,7 @@ def test_systems_that_were_measured_on_different_texts_are_a_warning(run, tmp_pa
     def measured(name: str, texts: str) -> list[str]:
         with other.step(f"evaluate/perplexity/{name}", {"weights": name, "texts": texts}):
             write_numbers(other, "perplexity", name, numbers({"perplexity": 9.0}, 2))
-        return build_report(other.folder).texts.warnings
+        return cautions(build_report(other.folder))
 
     assert measured("mle", "a") == measured("base", "a") == []
     (warning,) = measured("mle", "b")  # what an interrupted evaluation of other texts leaves
@@ -194,9 +199,9 @@ def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
     copy(run, other, "emo")
-    (system,) = build_report(other.folder).texts.systems
-    assert system.figure("rougeL").interval is None
-    assert system.figure("mauve").interval is None
+    (system,) = text_systems(build_report(other.folder).measurements).values()
+    assert system["rougeL"].interval is None
+    assert system["mauve"].interval is None
 
 
 def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path):
@@ -205,14 +210,15 @@ def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path)
     other.start({"name": "x", "systems": {n: {"objective": n[:3], "seed": int(n[-1])} for n in names}})
     for place, name in enumerate(names):
         measure(other, name, "abcdefgh" if name.startswith("mle") else "abcd", 0.5, seed=place)
-    texts = build_report(other.folder).texts
-    assert [system.names for system in texts.systems] == [names[:2], names[2:]]
-    test = next(test for test in texts.tests if test.metric == "rouge1")
-    assert (test.first, test.second, test.trainings, test.test) == ("emo", "mle", 2, "jackknife")
+    report = build_report(other.folder)
+    trainings = {name: system["rouge1"].details.trainings for name, system in text_systems(report.measurements).items()}
+    assert trainings == {"mle": 2, "emo": 2}
+    test = next(claim for claim in report.claims if claim.measure == "rouge1")
+    assert (test.candidate, test.baseline, test.trainings, test.test) == ("emo", "mle", 2, "jackknife")
     assert test.p < 0.2
     found = read_run(other.folder)
     figures = [text_sample(found.metrics.texts[n]["rouge1"], found.values["rouge"][n]) for n in names]
-    assert test.difference == pytest.approx(difference(figures[2:], figures[:2]).value)
+    assert test.value == pytest.approx(difference(figures[2:], figures[:2]).value)
 
 
 def test_distances_are_drawn_in_the_plane(run, tmp_path):
@@ -223,9 +229,10 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
         write_numbers(
             other, "distances", name, numbers(dict.fromkeys(DISTANCES, value), 200, temperature=1.0, curve=points)
         )
-    mle, emo = write_report(other.folder).report.texts.systems
-    assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
-    assert emo.by_temperature == []
+    systems = text_systems(write_report(other.folder).report.measurements)
+    mle, emo = (systems[name]["forward_cross_entropy"].details.by_temperature for name in ("mle", "emo"))
+    assert mle == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
+    assert emo == []
     assert (other.report / "figures" / "precision_recall.png").is_file()
 
 

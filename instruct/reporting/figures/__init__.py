@@ -43,8 +43,8 @@ def drawings(report: ReportData) -> list[Drawing]:
         of_systems.training_curves(trainings),
         of_systems.perplexity_curves(trainings),
         of_systems.task_curves(trainings),
-        of_systems.precision_recall(report.texts),
-        of_systems.divergence_curves(report.texts),
+        of_systems.precision_recall(report.measurements),
+        of_systems.divergence_curves(report.measurements),
     ]
     return [drawing for drawing in every if drawing]
 

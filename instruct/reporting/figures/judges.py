@@ -181,7 +181,9 @@ def _lines(rows: list[PolicyRow]) -> list[tuple[str, PolicyRow | None]]:
 
 def _limits(rows: list[PolicyRow]) -> tuple[float, float]:
     """The ends of the axis: all intervals and 50, rounded outward to tens."""
-    ends = [end for row in rows for end in (row.figures.win_rate, *(row.figures.interval or ())) if end is not None]
+    ends = [
+        end for row in rows for end in (row.figures.win_rate, *(row.figures.claim.interval or ())) if end is not None
+    ]
     low, high = 10 * math.floor(min([45, *ends]) / 10), 10 * math.ceil(max([55, *ends]) / 10)
     return max(0, low), min(100, high)
 
@@ -196,7 +198,7 @@ def _said(row: PolicyRow) -> str:
 
 def _shown_interval(figures: TallyFigures) -> list[float] | None:
     """With too few pairs an interval is not drawn."""
-    return None if figures.finding == "too few" else figures.interval
+    return None if figures.claim.finding == "too few" else figures.claim.interval
 
 
 def _ends(interval: list[float]) -> str:

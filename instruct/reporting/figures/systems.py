@@ -8,15 +8,19 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from instruct.analysis.measured_results import TextReport, TextSystem
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import BLUE, COLORS, FAINT, INK, LINE, WIDTH, Drawing
 from instruct.reporting.model import EvaluationLog, SystemReport, TaskLog, Training, TrainingLog
+from instruct.reporting.texts import control_of, text_systems
+from instruct.run.measurements import Measurement
 from instruct.training.options import without_seed
 
 # The curves of a system's trainings, each a column of values by name, after the system's label.
 Curves = tuple[str, list[dict[str, list[Any]]]]
+# A system, and its measurements about texts by metric.
+TextSystem = tuple[str, Mapping[str, Measurement]]
+_BOTH_WAYS = ("forward_cross_entropy", "reverse_cross_entropy")
 _CURVES = {
     "ce": "cross-entropy (nats per token)",
     "cost": "transport cost",
@@ -166,24 +170,27 @@ def _plot(axes: canvas.Axes, systems: list[Curves], key: str) -> None:
         axes.yaxis.set_minor_formatter("")
 
 
-def divergence_curves(texts: TextReport | None) -> Drawing | None:
+def divergence_curves(measurements: Iterable[Measurement]) -> Drawing | None:
     """MAUVE's divergence curve of each system; None without MAUVE."""
-    systems = [system for system in texts.systems if system.curve] if texts else []
+    systems = [
+        (name, rows)
+        for name, rows in text_systems(measurements).items()
+        if "mauve" in rows and rows["mauve"].details.curve
+    ]
     title = "Texts: MAUVE's divergence curves; the area under a curve is MAUVE"
     return Drawing("divergence_curve", title, systems, _draw_divergence) if systems else None
 
 
-def precision_recall(texts: TextReport | None) -> Drawing | None:
+def precision_recall(measurements: Iterable[Measurement]) -> Drawing | None:
     """Forward against reverse cross-entropy, with the curve of MLE at other temperatures."""
-    both = ("forward_cross_entropy", "reverse_cross_entropy")
-    systems = [system for system in texts.systems if all(map(system.figure, both))] if texts else []
+    systems = [(name, rows) for name, rows in text_systems(measurements).items() if rows.keys() >= set(_BOTH_WAYS)]
     title = "Texts: precision against recall, as reverse against forward cross-entropy"
     return Drawing("precision_recall", title, systems, _draw_plane) if systems else None
 
 
 def _colors(systems: list[TextSystem]) -> list[str]:
     """A color for each system; a control has its system's."""
-    names = [system.control_of or system.name for system in systems]
+    names = [control_of(rows) or name for name, rows in systems]
     return [COLORS[list(dict.fromkeys(names)).index(name) % len(COLORS)] for name in names]
 
 
@@ -198,10 +205,10 @@ def _legend(axes: canvas.Axes) -> None:
 
 def _draw_divergence(systems: list[TextSystem]) -> canvas.Figure:
     figure, axes = _square(("MAUVE's divergence curves", "Up and to the right: closer to human text"))
-    for system, color in zip(systems, _colors(systems), strict=True):
-        line = ":" if system.control_of else "-"
-        curve = zip(*system.curve, strict=True)
-        axes.plot(*curve, linewidth=1.6, label=one_line(system.name, 34), color=color, linestyle=line)
+    for (name, rows), color in zip(systems, _colors(systems), strict=True):
+        line = ":" if control_of(rows) else "-"
+        curve = zip(*rows["mauve"].details.curve, strict=True)
+        axes.plot(*curve, linewidth=1.6, label=one_line(name, 34), color=color, linestyle=line)
     axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
     axes.set_xlabel("similarity of the system's texts to the mixture (precision)")
     axes.set_ylabel("similarity of human texts to the mixture (recall)")
@@ -211,17 +218,18 @@ def _draw_divergence(systems: list[TextSystem]) -> canvas.Figure:
 
 def _draw_plane(systems: list[TextSystem]) -> canvas.Figure:
     figure, axes = _square(("Precision and recall", "Nats per token; down: precision, left: recall"))
-    for system in systems:
-        if system.by_temperature:
-            temperatures, xs, ys = zip(*system.by_temperature, strict=True)
-            label = f"{one_line(system.name, 20)} at other temperatures"
+    forward, reverse = _BOTH_WAYS
+    for name, rows in systems:
+        if by_temperature := (rows[forward].details.model_extra or {}).get("by_temperature"):
+            temperatures, xs, ys = zip(*by_temperature, strict=True)
+            label = f"{one_line(name, 20)} at other temperatures"
             axes.plot(xs, ys, color=LINE, linewidth=1.2, marker=".", zorder=0, label=label)
             axes.annotate(f"T {temperatures[0]:g}", (xs[0], ys[0]), size=7, color=INK)
-    for system, color in zip(systems, _colors(systems), strict=True):
-        (x, x_span), (y, y_span) = (_value_and_span(system, f"{way}_cross_entropy") for way in ("forward", "reverse"))
-        mark, face = ("s", "white") if system.control_of else ("o", color)
+    for (name, rows), color in zip(systems, _colors(systems), strict=True):
+        (x, x_span), (y, y_span) = _value_and_span(rows[forward]), _value_and_span(rows[reverse])
+        mark, face = ("s", "white") if control_of(rows) else ("o", color)
         style: Any = {"marker": mark, "markerfacecolor": face, "markersize": 6, "linestyle": "none"}
-        label = one_line(system.name, 34)
+        label = one_line(name, 34)
         axes.errorbar([x], [y], y_span, x_span, color=color, elinewidth=0.8, ecolor=FAINT, label=label, **style)
     axes.set_xlabel("forward cross-entropy: what human text the system misses")
     axes.set_ylabel("reverse cross-entropy: how unlikely its own choices are")
@@ -230,10 +238,10 @@ def _draw_plane(systems: list[TextSystem]) -> canvas.Figure:
     return figure
 
 
-def _value_and_span(system: TextSystem, metric: str) -> tuple[float, list[list[float]] | None]:
+def _value_and_span(row: Measurement) -> tuple[float, list[list[float]] | None]:
     """A figure, and how far its interval reaches to both sides."""
-    figure = system.figure(metric)
-    assert figure
-    low, high = figure.interval or (None, None)
-    spans = None if low is None or high is None else [[figure.value - low], [high - figure.value]]
-    return figure.value, spans
+    value = row.value or 0.0
+    if row.interval is None:
+        return value, None
+    low, high = row.interval
+    return value, [[value - low], [high - value]]

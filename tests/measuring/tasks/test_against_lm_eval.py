@@ -126,7 +126,7 @@ def test_the_documented_tasks_have_lm_evals_scores_and_a_paired_test(
                 else:
                     assert rows[system, task, "accuracy"] == pytest.approx(100 * found["acc,none"])
     assert instruct("report", run.folder)[0] == 0
-    report = json.loads((run.report / "report.json").read_text())["tasks"]
-    assert {(pair["task"], pair["first"], pair["second"]) for pair in report["differences"]} == {
+    report = json.loads((run.report / "report.json").read_text())
+    assert {(claim["task"], claim["candidate"], claim["baseline"]) for claim in report["claims"]} == {
         (task, "emo", "base") for task in ("avis", "weather", "sums")
     }

@@ -134,21 +134,16 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
         (acc,) = (row.value for row in rows if (row.system, row.task, row.metric) == (system, "mood_choice", "acc"))
         assert 8 * acc == sum(columns[system]["acc"])
     assert instruct("report", two_systems.folder)[0] == 0
-    report = json.loads((two_systems.report / "report.json").read_text())["tasks"]
-    choice, reply = report["differences"]
-    assert (choice["task"], choice["metric"], choice["first"], choice["second"]) == (
-        "mood_choice",
-        "acc",
-        "emo",
-        "base",
-    )
-    assert choice["first_alone"] == sum(
+    choice, reply = json.loads((two_systems.report / "report.json").read_text())["claims"]
+    names = ("task", "measure", "candidate", "baseline")
+    assert [choice[name] for name in names] == ["mood_choice", "acc", "emo", "base"]
+    assert choice["params"]["candidate_above"] == sum(
         a > b for a, b in zip(columns["emo"]["acc"], columns["base"]["acc"], strict=True)
     )
-    assert (reply["task"], reply["metric"], reply["n"]) == ("mood_reply", "bleu_like", 8)
+    assert (reply["task"], reply["measure"], reply["n"]) == ("mood_reply", "bleu_like", 8)
     own = {system: read_values(two_systems, "lm_eval/mood_reply", system)["bleu_like"] for system in columns}
     values = np.subtract(own["emo"], own["base"])
-    assert reply["difference"] == pytest.approx(100 * values.mean())
+    assert reply["value"] == pytest.approx(100 * values.mean())
     assert reply["p"] == sign_flip_test(values)[0]
     before = two_systems.manifest()["steps"]
     assert instruct("evaluate", two_systems.folder, *flags)[0] == 0
