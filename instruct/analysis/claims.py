@@ -38,7 +38,7 @@ def finding_of(
 
 
 def enough_decided(wins: int, losses: int, units: int) -> bool:
-    """Whether a claim may be made on so many decided pairs, of `units` that are drawn at random (or conversations)."""
+    """Whether there are enough decided pairs for a claim, of `units` drawn at random (pairs, or conversations)."""
     return min(wins + losses, units) >= LEAST_DECIDED
 
 

@@ -46,7 +46,7 @@ class JudgeOptions(Options):
     stop_when: str | None = None
     """Judge in a random order and stop early: decided, or width=POINTS (default: judge all pairs)."""
     samples: int = Field(default=1, ge=1, le=100)
-    """Ask so many times about each pair, for the judge's own noise; a pair scores their mean (default: its card's)."""
+    """How often to ask about each pair, to estimate judge noise; a pair scores the mean (default: the card's)."""
 
     @field_validator("stop_when")
     @classmethod

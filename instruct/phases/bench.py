@@ -43,11 +43,11 @@ class BenchOptions(Options):
     objectives: list[str] = []
     """Objectives to compare, mle among them: names, or FILE.py:NAME (default: the config's systems)."""
     seeds: int = Field(default=3, ge=1)
-    """Train each objective with so many seeds, 1 and up; fewer than three support no claim."""
+    """Train each objective with this number of seeds, from 1 up; fewer than three support no claim."""
     rates: list[float] = Field(default=RATES, min_length=1)
     """Learning rates to choose from; more are tried while one at the edge is best, and a single one is just taken."""
     choosing: int | None = Field(default=None, ge=1)
-    """So many rows choose the learning rates and are never scored (default: a tenth, at most 300)."""
+    """Rows for choosing learning rates, not scored (default: a tenth, at most 300)."""
     testing: int | None = Field(default=None, ge=2)
     """So many rows are scored (default: a fifth, at most 500)."""
     tasks: list[str] = []

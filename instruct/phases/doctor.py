@@ -120,7 +120,7 @@ def _stores(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
 
 
 def _replies(path: Path, answers: int) -> Iterator[Finding]:
-    """Are the replies there from which so many answers were written?"""
+    """Are the replies there from which the answers were written?"""
     remedy = "restore it from a copy; without it, answers that are lost are asked again"
     if not path.is_file():
         if answers:
@@ -181,13 +181,14 @@ def _resumes(run: RunDirectory, step: str) -> str:
         for path in checkpoints:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 steps.append(int(json.loads(path.read_text(encoding="utf-8"))["global_step"]))
-        does = f"goes on after step {max(steps)}" if steps else "trains it from the beginning"
+        does = f"resumes after step {max(steps)}" if steps else "trains it from the beginning"
         return f"`instruct train {run.folder}/config.yaml` {does}"
     if kind in ("answers", "continuations"):
         return f"`instruct generate {run.folder}` asks what has no stored reply"
     if kind == "evaluate":
         return f"`instruct evaluate {run.folder}` measures it again"
-    return f"`instruct {kind if kind in ('judge', 'validate', 'import') else 'run'}`, called as before, goes on with it"
+    verb = kind if kind in ("judge", "validate", "import") else "run"
+    return f"rerun `instruct {verb}` with the same arguments to resume"
 
 
 def _problem(what: str, error: InstructError) -> Finding:

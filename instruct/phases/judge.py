@@ -97,7 +97,7 @@ def compare_answers(
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
-        samples: ask so many times about each pair, for the judge's own noise; a pair's score is the mean. None: as the
+        samples: how often to ask about each pair, to estimate judge noise; a pair's score is the mean. None: as the
             judge's card says, which is mostly once.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.

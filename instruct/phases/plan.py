@@ -1,4 +1,4 @@
-"""What an experiment takes on a machine that is not here: memory, hours and dollars of each phase, with its formula.
+"""Estimate memory, time and cost of each phase on another machine, with its formula.
 
 Everything is arithmetic: a phase takes the longer of its operations at the machine's peak rate and its bytes at the
 peak bandwidth, times what is usually reached of them. Nothing is asked of the hub, and no GPU is needed.

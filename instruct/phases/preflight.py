@@ -364,7 +364,7 @@ class Change(NamedTuple):
     def words(self) -> str:
         """The change in a few words."""
         if self.old is None and self.new is None:  # one of a library's keys, whose default is not null
-            return f"{self.key} was null and is left out now, or the other way round"
+            return f"{self.key} changed between null and unset"
         return f"{self.key} was {_shown(self.old)} and is {_shown(self.new)} now"
 
 

@@ -134,7 +134,7 @@ def _paired(human: Mapping[str, RawRow], texts: Mapping[str, RawRow]) -> list[Co
 def _doubts(human: Mapping[str, RawRow], files: Mapping[str, Mapping[str, RawRow]]) -> Iterable[str]:
     """Why figures of these texts mean little or nothing."""
     if len(human) < LEAST_TEXTS:
-        yield f"{counted(len(human), 'text')}: no figure has an interval, and none says anything about other texts"
+        yield f"{counted(len(human), 'text')}: too few texts for intervals; do not generalize"
     references = [_text(row) for row in human.values()]
     for name, texts in {"the human file": human, **files}.items():
         own = [_text(row) for row in texts.values()]

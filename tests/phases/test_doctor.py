@@ -107,7 +107,7 @@ def test_an_unfinished_step_says_what_the_next_command_does(run, instruct):
     (run.folder / ".report.md.12345").write_text("half")
     found = "\n".join(lines(instruct))
     assert "warning  steps     train/emo is not finished" in found
-    assert "`instruct train runs/two_judges/config.yaml` goes on after step 2" in found
+    assert "`instruct train runs/two_judges/config.yaml` resumes after step 2" in found
     assert "1 unfinished file of killed processes" in found
 
 

@@ -147,5 +147,5 @@ def test_every_change_that_is_refused_is_listed(run):
 def test_a_key_of_trl_that_was_left_out_differs_from_null(run):
     """Its default need not be null: without max_length, rows are cut."""
     finish(run, "train/emo")
-    with pytest.raises(InputError, match=r"train\.max_length was null and is left out now"):
+    with pytest.raises(InputError, match=r"train\.max_length changed between null and unset"):
         start_or_continue(run, config(train={"max_length": None}))

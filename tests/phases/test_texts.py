@@ -80,7 +80,8 @@ def test_figures_that_mean_nothing_are_warned_about_wherever_the_report_is_read(
     assert any("without a beginning token" in text for text in found)
     run = evaluate_texts(texts("one", HUMAN[:1]), [texts("other", HUMAN[1:2])], "runs/one", options)
     assert any(
-        "1 text: no figure has an interval" in text for text in run.manifest()["steps"]["texts"]["results"]["warnings"]
+        "1 text: too few texts for intervals" in text
+        for text in run.manifest()["steps"]["texts"]["results"]["warnings"]
     )
     run = evaluate_texts(texts("h", HUMAN), [texts("copy", HUMAN)], "runs/copy", options)
     warnings = run.manifest()["steps"]["texts"]["results"]["warnings"]

@@ -284,7 +284,7 @@ def test_a_judge_that_contradicts_itself_is_said_to(run, card, write_answers, ju
         assert "too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 48.2–61.0, n = 32)" in text
         assert "28 of 32 pairs: the judge contradicted itself" in text
     page = (run.report / "report.html").read_text(encoding="utf-8")
-    assert "Too few: 3 pairs with a winner of 32 judged; a finding takes 6" in page
+    assert "Too few: 3 pairs with a winner of 32 judged; a finding needs at least 6 decided pairs" in page
     assert '<i class="tie"></i>tie called by the judge <b>1</b>' in page
     assert '<i class="split"></i>judge contradicted itself <b>28</b>' in page
     assert "judge contradicted itself" in (run.report / "figures" / "j.svg").read_text(encoding="utf-8")
@@ -517,7 +517,8 @@ def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card,
             for number, turn in enumerate(turns)
         )
     (warning,) = [text for text in texts(run)[1].splitlines() if "too few: " in text]
-    assert "8 pairs with a winner of 8 judged, all of them turns of 4 conversations; a finding takes 6" in warning
+    decided = "8 pairs with a winner of 8 judged, all of them turns of 4 conversations"
+    assert f"{decided}; a finding needs at least 6 decided pairs" in warning
 
 
 @pytest.mark.parametrize("shown", [True, False])
