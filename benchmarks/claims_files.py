@@ -67,7 +67,7 @@ def of_panel(votes: Scores) -> Claim:
 def of_seeds(matrix: Scores) -> Claim:
     """The claim over training seeds; matrix: shape (seeds, pairs)."""
     named = [{prompt(pair): float(score) for pair, score in enumerate(row)} for row in matrix]
-    spread = seed_spread((100 * matrix.mean(axis=1)).tolist(), named)
+    spread = seed_spread(named)
     finding = finding_of(spread.p, spread.mean, len(matrix) >= LEAST_SEEDS)
     return finding, agreeing_interval(spread.interval_both, finding)
 

@@ -155,7 +155,7 @@ def sign_test(wins: int, losses: int) -> float | None:
 
     Source: Dixon and Mood, Journal of the American Statistical Association 41 (1946).
     """
-    n, fewer = wins + losses, min(wins, losses)
+    n, fewer = int(wins + losses), int(min(wins, losses))  # 2 ** n overflows in numpy's integers
     if not n:
         return None
     # P(X <= m) as a multiple of P(X = m): each term is the one before it times k / (n - k + 1).

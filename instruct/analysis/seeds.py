@@ -15,22 +15,25 @@ from instruct.analysis.inference import Difference, Estimate, student
 class Spread:
     """Win rates of several seeds, in percent, with 95 % intervals of their mean, cut to 0..100.
 
-    `interval_seeds` is over seeds alone, for these prompts; `interval_both` over seeds and prompts, from the `n`
-    prompts that have a verdict for every seed (None with fewer than two), and `interval_prompts` over these alone. All
-    are None without any variation to estimate them from: equal win rates of a few seeds do not show that other seeds
-    would give the same. `p`: of the hypothesis that the mean over seeds and prompts is 50.
+    All figures are of the `n` prompts that have a verdict for every seed; `left_out` have one for some seeds alone.
+    `interval_seeds` is over seeds alone, for these prompts, `interval_both` over seeds and prompts, `interval_prompts`
+    over prompts alone. They are None with fewer than two prompts or without any variation to estimate them from: equal
+    win rates of a few seeds do not show that other seeds would give the same. `p`: of the hypothesis that the mean over
+    seeds and prompts is 50. Without such prompts, `mean` and `standard_deviation` are None.
     """
 
-    mean: float
-    standard_deviation: float
+    win_rates: list[float]
+    mean: float | None
+    standard_deviation: float | None
     interval_seeds: list[float] | None
     n: int
+    left_out: int
     interval_both: list[float] | None
     interval_prompts: list[float] | None
     p: float | None
 
 
-def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float | None]]) -> Spread:
+def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
     """The mean of the seeds' win rates and how certain it is.
 
     Over seeds: Student's t with the seeds as the sample. Over both: seeds and prompts are crossed random effects
@@ -39,22 +42,27 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     of freedom. The estimate is at least that of either effect alone.
 
     Args:
-        win_rates: of each seed, in percent; at least two.
-        scores: of each seed in the same order: score (0 to 1) by prompt, None without a verdict.
+        scores: of each seed, at least two: score (0 to 1) by prompt, None without a verdict.
 
     Source: Scheffe, The Analysis of Variance (1959), chapter 7; Satterthwaite, Biometrics Bulletin 2 (1946).
     """
-    rates = np.asarray(win_rates, dtype=float)
+    judged = [{prompt for prompt, score in seed.items() if score is not None} for seed in scores]
+    shared = [prompt for prompt in scores[0] if all(prompt in prompts for prompts in judged)]
+    left_out = len(set().union(*judged)) - len(shared)
+    if not shared:
+        return Spread([], None, None, None, 0, left_out, None, None, None)
+    matrix = np.array([[seed[prompt] for prompt in shared] for seed in scores], dtype=float)
+    rates = 100 * matrix.mean(axis=1)
     mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
     over_seeds = student(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
-    shared = [prompt for prompt in scores[0] if all(seed.get(prompt) is not None for seed in scores)]
-    matrix = np.array([[seed[prompt] for prompt in shared] for seed in scores], dtype=float)
     both, prompts = _crossed(100 * matrix, 50.0)
     over_seeds_alone, over_both, over_prompts = (
         np.clip(interval, 0, 100).tolist() if interval else None
         for interval in (over_seeds.interval, both.interval, prompts)
     )
-    return Spread(mean, deviation, over_seeds_alone, len(shared), over_both, over_prompts, both.p)
+    return Spread(
+        rates.tolist(), mean, deviation, over_seeds_alone, len(shared), left_out, over_both, over_prompts, both.p
+    )
 
 
 def score_difference(

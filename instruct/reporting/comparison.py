@@ -216,7 +216,8 @@ def _reasons(judgments: Iterable[Judgment]) -> list[model.ReasonCount]:
 
 
 def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]) -> list[results.Claim]:
-    """For every comparison that a judge made with several seeds, the mean of the win rates.
+    """For every comparison that a judge made with several seeds, the mean of the win rates over the prompts that have a
+    verdict for every seed: the population of mean, interval and p.
 
     Seed is paired with seed: a comparison of systems with different seeds belongs to none. Nor does one without any
     verdict, or one that a different policy leads.
@@ -224,24 +225,23 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
     Args:
         seeds: by system, see `seeds_of`.
     """
-    groups: dict[tuple[str, ...], dict[int, tuple[float, Mapping[str, float | None]]]] = {}
+    groups: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
-        rate, by_pair = comparison.leading_figures.win_rate, judged.scores()
+        by_pair = judged.scores()
         different = {seeds[name] for name in names if name in seeds}
-        if rate is not None and len(different) == 1:
+        if comparison.leading_figures.win_rate is not None and len(different) == 1:
             (seed,) = different
             systems = [without_seed(name, seed) for name in names]
             if (judge, judged.leading, *reversed(systems)) in groups:
-                rate, by_pair, systems = 100 - rate, mirrored_scores(by_pair), systems[::-1]
-            groups.setdefault((judge, judged.leading, *systems), {})[seed] = rate, by_pair
+                by_pair, systems = mirrored_scores(by_pair), systems[::-1]
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = by_pair
     claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
             continue
         ordered = sorted(by_seed)
-        rates, scores = zip(*(by_seed[seed] for seed in ordered), strict=True)
-        spread = seed_spread(rates, scores)
+        spread = seed_spread([by_seed[seed] for seed in ordered])
         claims.append(
             results.Claim(
                 measure=results.WIN_RATE,
@@ -258,7 +258,8 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
                 enough=len(ordered) >= LEAST_SEEDS,
                 params={
                     "seeds": ordered,
-                    "win_rates": list(rates),
+                    "win_rates": results.rounded(spread.win_rates),
+                    "left_out": spread.left_out,
                     "standard_deviation": results.rounded(spread.standard_deviation),
                     "interval_seeds": results.rounded(spread.interval_seeds),
                     "interval_prompts": results.rounded(spread.interval_prompts),

@@ -98,6 +98,9 @@ def seeds_headline(claim: Claim) -> str:
         "no difference": f"no difference shown between {candidate} and {baseline} over {seeds} training seeds",
         "too few": f"too few training seeds to compare {candidate} with {baseline} ({seeds}, not {LEAST_SEEDS})",
     }[str(claim.finding)]
+    if claim.value is None:
+        said = f"no prompt has a verdict on {candidate} against {baseline} for every one of {seeds} training seeds"
+        return f"{name(claim.judge)}: {said}"
     text = f"{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}"
     return text if claim.adjusted_p is None else f"{text}. {capital(adjusted(claim))}"
 
@@ -140,12 +143,17 @@ def seeds_cost(claim: Claim) -> list[str]:
 
 
 def over_seeds(claim: Claim) -> str:
-    """The mean win rate of several training seeds, their standard deviation and the intervals."""
+    """The mean win rate of several training seeds, their standard deviation, the intervals, and what is missing."""
+    if claim.value is None:
+        return "no prompt has a verdict for every seed"
     parts = [f"standard deviation {claim.params['standard_deviation']:.1f}"]
     if claim.params["interval_seeds"]:
         parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'])}")
     if claim.interval:
         parts.append(f"95 % CI over seeds and prompts {span(claim.interval)}")
+    if claim.params["left_out"]:
+        left_out = counted(claim.params["left_out"], "prompt")
+        parts.append(f"n = {claim.n}; left out: {left_out} without a verdict for every seed")
     return f"mean win rate {claim.value:.1f} % ({'; '.join(parts)})"
 
 

@@ -141,6 +141,7 @@ def test_the_sign_test_equals_counting_coin_tosses(wins, losses):
     else:
         tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
         assert found == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
+        assert sign_test(np.int64(wins), np.int64(losses)) == found
 
 
 def scipys(differences: np.ndarray, resamples: float) -> float:

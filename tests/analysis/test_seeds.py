@@ -15,7 +15,7 @@ def as_scores(matrix: np.ndarray) -> list[dict[str, float | None]]:
 
 
 def spread_of(matrix: np.ndarray):
-    return seed_spread([100 * float(row.mean()) for row in matrix], as_scores(matrix))
+    return seed_spread(as_scores(matrix))
 
 
 def simulated(rng: np.random.Generator, seeds: int, prompts: int, of_seeds: float, of_prompts: float) -> np.ndarray:
@@ -26,7 +26,7 @@ def simulated(rng: np.random.Generator, seeds: int, prompts: int, of_seeds: floa
 
 def test_the_interval_over_seeds_is_students():
     rates = [52.0, 55.5, 51.25]
-    found = seed_spread(rates, as_scores(np.full((3, 4), 0.5)))
+    found = spread_of(np.repeat(np.array([rates]).T / 100, 4, axis=1))
     assert found.mean == pytest.approx(np.mean(rates))
     assert found.standard_deviation == pytest.approx(np.std(rates, ddof=1))
     assert found.interval_seeds == pytest.approx(stats.t.interval(0.95, 2, np.mean(rates), stats.sem(rates)))
@@ -92,12 +92,30 @@ def test_without_any_variation_there_is_no_interval():
     assert found.interval_both is None
 
 
-def test_only_prompts_with_a_verdict_for_every_seed_count_over_both():
+def test_only_prompts_with_a_verdict_for_every_seed_count():
     first = {"a": 1.0, "b": 0.0, "c": 1.0, "d": None}
     second = {"a": 1.0, "b": 1.0, "c": None, "d": 1.0}
-    found = seed_spread([66.7, 100.0], [first, second])
-    assert found.n == 2
-    assert seed_spread([50.0, 100.0], [{"a": 1.0, "b": 0.0}, {"a": 1.0}]).interval_both is None
+    found = seed_spread([first, second])
+    assert (found.n, found.left_out, found.win_rates, found.mean) == (2, 2, [50.0, 100.0], 75.0)
+    assert seed_spread([{"a": 1.0, "b": 0.0}, {"a": 1.0}]).interval_both is None
+    nothing = seed_spread([{"a": 1.0, "b": None}, {"a": None, "b": 1.0}])
+    assert (nothing.n, nothing.left_out, nothing.mean, nothing.p) == (0, 2, None, None)
+
+
+def test_mean_interval_and_p_are_of_one_population():
+    """Each seed lacks other prompts, and those that all share are lost: the mean of all verdicts was above 50."""
+    rng = np.random.default_rng(0)
+    scores = [{} for _ in range(3)]
+    for prompt in range(300):
+        missing = None if prompt < 60 else (prompt - 60) // 80
+        for seed in range(3):
+            chance = 0.23 if prompt < 60 else 0.75
+            scores[seed][str(prompt)] = None if seed == missing else float(rng.random() < chance)
+    found = seed_spread(scores)
+    assert (found.n, found.left_out) == (60, 240)
+    low, high = found.interval_both
+    assert low < found.mean < high < 50
+    assert found.p < 0.05
 
 
 def test_intervals_stay_within_0_and_100():
@@ -112,7 +130,7 @@ def test_a_difference_of_scores_has_the_two_way_interval_in_their_unit():
     rates = generator.uniform(0.2, 0.8, (4, 30))
     columns = [{str(place): float(score) for place, score in enumerate(row)} for row in rates]
     halves = [dict.fromkeys(column, 0.5) for column in columns]
-    spread = seed_spread([100 * float(row.mean()) for row in rates], columns)
+    spread = seed_spread(columns)
     found = score_difference(columns, halves)
     assert (found.n, found.difference) == (30, pytest.approx(spread.mean / 100 - 0.5))
     assert found.interval == pytest.approx([end / 100 - 0.5 for end in spread.interval_both])
