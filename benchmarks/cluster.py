@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.harness import ROOT, real_rows, write_results
 from instruct.base.replies import Completion, Reply
 from instruct.engines.base import Decoding, EngineOptions, Request
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.engines.ray_engine import RayEngine
 from instruct.engines.start import engine_version, make_engine
 from instruct.engines.transformers import TransformersEngine
@@ -54,7 +54,7 @@ class Returned(TransformersEngine):
         yield [(request, Completion(ANSWER, finish_reason="stop", completion_tokens=100)) for request in requests]
 
 
-def returning(kind: Any, options: EngineOptions, *, seconds: float = 0.0, cluster: Any = None) -> Any:
+def returning(kind: Any, options: EngineOptions, cluster: Any = None, *, seconds: float = 0.0) -> Any:
     """`make_engine` with `Returned`."""
     one = functools.partial(Returned, seconds=seconds)
     return one(options) if cluster is None else RayEngine(options, cluster, one, _version)
@@ -88,7 +88,7 @@ def overhead(kind: str, batches: int, size: int, tokens: int, rounds: int, addre
     for _ in range(rounds):
         for where in ("alone", "cluster"):
             cluster = ClusterOptions(address=address, workers=1) if where == "cluster" else None
-            engine = make("vllm" if kind == "vllm" else "transformers", options, cluster=cluster)
+            engine = make("vllm" if kind == "vllm" else "transformers", options, cluster)
             try:
                 engine.start()
                 arrivals, computed = [], []

@@ -19,7 +19,7 @@ from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.files import cache_folder, valid_name, write_atomically
 from instruct.base.machine import versions
 from instruct.base.options import Affects, Options, flag_value, key_type, kinds_of
-from instruct.engines.cluster_options import Cluster
+from instruct.engines.start import Where
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
 from instruct.measuring.tasks.options import TaskOptions
@@ -74,7 +74,7 @@ class ExperimentConfig(TrainingOptions):
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
     seeds: Annotated[list[int] | None, Affects()] = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
-    cluster: Annotated[Cluster, Affects()] = None
+    cluster: Annotated[Where, Affects()] = None
     """A Ray cluster for answers, tasks and judges on local models (`cluster: ray`; default: this machine)."""
 
     @property

@@ -12,7 +12,7 @@ from instruct.base.output import Result
 from instruct.command import call, flags
 
 if TYPE_CHECKING:
-    from instruct.engines.cluster_options import ClusterOptions
+    from instruct.engines.ray_cluster import ClusterOptions
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.run.directory import RunDirectory
@@ -88,7 +88,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     judges = []
     for name, addresses in named.items():  # a wrong name is reported first
         options = _judge_options(name, arguments, addresses)
-        judges.append(Judge(options, replay=arguments.replay, cluster=_judges_cluster(arguments)))
+        judges.append(Judge(options, replay=arguments.replay, where=_judges_cluster(arguments)))
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
@@ -99,7 +99,7 @@ def judge(arguments: argparse.Namespace) -> Result:
         run = call.named_run(arguments.run, "outputs/*.json")
         comparisons = call.named_comparisons(run, arguments)
     judges = judges or [
-        Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
+        Judge(options, where=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
     mode = call.named_mode(arguments)
     if mode.reparse and mode.retry_unparsed:
@@ -175,7 +175,7 @@ def validate(arguments: argparse.Namespace) -> Result:
         output=arguments.output,
         write_card=arguments.write_card,
         mode=call.named_mode(arguments),
-        cluster=_judges_cluster(arguments) if arguments.judge else None,
+        where=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(result.content, result.headline, result.text, result.stopped)
 
@@ -196,7 +196,7 @@ def _judge_options(
 def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
     """Where local judges run: on the cluster that the call names, else on that of the run's config."""
     from instruct.base.cards import validated
-    from instruct.engines.cluster_options import ClusterOptions
+    from instruct.engines.ray_cluster import ClusterOptions
 
     cluster = call.named_cluster(arguments)
     if cluster is None:

@@ -10,12 +10,35 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pydantic import Field, field_validator
+
 from instruct.base.errors import InputError, one_line
 from instruct.base.machine import versions
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.base.options import Options
 
 # Seconds to find the cluster.
 CONNECT_S = 20
+
+
+class ClusterOptions(Options):
+    """A Ray cluster that runs the engines of answers, tasks and judges on local models (docs/cluster.md)."""
+
+    address: str | None = None
+    """HOST:PORT of the cluster (default: RAY_ADDRESS, or the cluster that this machine belongs to)."""
+    workers: int | None = Field(default=None, ge=1)
+    """Engines at a time (default: as many as the GPUs allow; without GPUs, one per machine)."""
+    gpus_per_worker: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """GPUs of an engine (default: its tensor_parallel_size; 0 on a cluster without GPUs)."""
+    allow_mixed: bool = False
+    """Accept machines whose GPUs or versions differ, so that answers depend on where they were made."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_a_cluster(cls, value: str | None) -> str | None:
+        host, _, port = (value or "host:1").rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 65536 and "/" not in host):
+            raise ValueError("must be HOST:PORT of the cluster's head, such as 10.0.0.1:6379")
+        return value
 
 
 class Room(NamedTuple):

@@ -14,10 +14,8 @@ from instruct.base.machine import has_gpu
 from instruct.base.output import warn
 from instruct.base.replies import Reply
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Request
-from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.ray_cluster import check_machines, connect, room_of
-from instruct.engines.ray_crew import Crew, Row
-from instruct.engines.ray_worker import Worker
+from instruct.engines.ray_cluster import ClusterOptions, check_machines, connect, room_of
+from instruct.engines.ray_crew import Crew, Row, Worker
 from instruct.engines.weights import adapter_identity
 
 # Seconds without a finished batch after which the run ends; and more for each GiB of weights that has to be read.

@@ -20,8 +20,7 @@ import tenacity
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
-from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
-from instruct.engines.prompt_size import most_tokens
+from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, most_tokens, server_address
 from instruct.engines.server_replies import (
     ErrorStatus,
     Fault,

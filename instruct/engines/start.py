@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from instruct.base.errors import InputError
+from instruct.base.files import network_file_system
 from instruct.engines.base import Engine, EngineOptions
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 
 LocalKind = Literal["vllm", "transformers"]
 
 
-def make_engine(kind: LocalKind, options: EngineOptions, cluster: ClusterOptions | None = None) -> Engine:
-    """An engine, which loads nothing before it is asked.
+def _read_where(value: Any) -> Any:
+    """`ray` is a cluster with the defaults."""
+    if isinstance(value, str) and value != "ray":
+        raise ValueError("must be ray, or its settings: address, workers, gpus_per_worker, allow_mixed")
+    return {} if value == "ray" else value
 
-    Args:
-        cluster: where the model is loaded; None: on this machine.
+
+# Where a model is loaded: on a cluster, or (None) on this machine.
+Where = Annotated[
+    ClusterOptions | None, BeforeValidator(_read_where, json_schema_input_type=Literal["ray"] | ClusterOptions | None)
+]
+
+
+def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) -> Engine:
+    """An engine, which loads nothing before it is asked.
 
     Raises:
         InputError: options that this engine does not support.
     """
-    if cluster is not None:
+    if where is not None:
         from instruct.engines.ray_engine import RayEngine
 
         make = functools.partial(make_engine, kind)
-        return RayEngine(options, cluster, make, functools.partial(engine_version, kind))
+        return RayEngine(options, where, make, functools.partial(engine_version, kind))
     if kind == "vllm":
         from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
 
@@ -59,3 +73,12 @@ def engine_version(kind: LocalKind) -> str:
     import transformers
 
     return f"transformers {transformers.__version__} {'cuda' if torch.cuda.is_available() else 'cpu'}"
+
+
+def check_store(where: Where, store: Path) -> None:
+    """Refuse a store of replies that several machines would share: InputError."""
+    if where is not None and (kind := network_file_system(store.parent)):
+        raise InputError(
+            f"{store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
+            "local disk of the machine that runs this command"
+        )

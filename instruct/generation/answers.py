@@ -13,7 +13,7 @@ from instruct.base.models import ModelOptions
 from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.start import Where
 from instruct.generation.batches import AskedPrompts, System, finished_replies
 from instruct.generation.options import GenerationConfig
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
@@ -29,7 +29,7 @@ def generate_answers(
     template: Template,
     config: GenerationConfig,
     folder: Path,
-    cluster: ClusterOptions | None = None,
+    where: Where = None,
     rendering: Rendering = DEFAULT,
 ) -> dict[str, ReplyStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
@@ -51,7 +51,7 @@ def generate_answers(
         raise InputError("no evaluation prompts to answer; give a set that has some")
     first = answer_work(prompts, template, config, rendering)
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
-    kept = finished_replies(model, [(system, first) for system in asked], config, folder, cluster)
+    kept = finished_replies(model, [(system, first) for system in asked], config, folder, where)
     turns: dict[str, list[_Turn]] = {name: [(own, range(len(prompts)))] for name, own in kept.items()}
     for number in range(2, 2 + max(len(prompt.later) for prompt in prompts)):
         later = {name: _later(prompts, made) for name, made in turns.items()}
@@ -60,7 +60,7 @@ def generate_answers(
             numbers = [number * len(prompts) + place for place in later[system.name]]
             own = [*later[system.name].values()]
             works.append((system, answer_work(own, template, config, rendering, numbers)))
-        kept = finished_replies(model, works, config, folder / f"turn_{number}", cluster)
+        kept = finished_replies(model, works, config, folder / f"turn_{number}", where)
         for name, made in turns.items():
             made.append((kept[name], later[name]))
     return {name: _write(prompts, made, folder / f"{name}.json") for name, made in turns.items()}

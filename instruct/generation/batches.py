@@ -23,9 +23,8 @@ from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.canary import FILE, check_weights_that_answer, read_canary
-from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
-from instruct.engines.start import LocalKind, make_engine
+from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
 
@@ -108,14 +107,14 @@ def finished_replies(
     asked: Sequence[tuple[System, AskedPrompts]],
     config: EngineConfig,
     folder: Path,
-    cluster: ClusterOptions | None = None,
+    where: Where = None,
 ) -> dict[str, KeptReplies]:
     """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
     One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
     `config.batch_size`; each finished batch is on disk before the next begins, and each reply of a server. A prompt
     that gets no reply is a Failure among the replies. If the model, adapter, prompts or
-    decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `cluster`, its machines work
+    decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `where`, its machines work
     on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
 
     Raises:
@@ -150,7 +149,7 @@ def finished_replies(
     for base in dict.fromkeys(plan.model for plan in planned):
         served = [plan for plan in planned if plan.model == base]
         if not all(plan.is_finished(config) for plan in served):
-            _ask(served, model, config, folder, cluster)
+            _ask(served, model, config, folder, where)
     return {plan.system.name: plan.kept for plan in planned}
 
 
@@ -175,9 +174,7 @@ def fingerprint(
     return hashed.hexdigest()
 
 
-def _ask(
-    served: list[_Planned], model: ModelOptions, config: EngineConfig, folder: Path, cluster: ClusterOptions | None
-) -> None:
+def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, folder: Path, where: Where) -> None:
     """Start one engine and ask what is missing of the systems on one base."""
     works = {id(plan.work): plan.work for plan in served}
     work = served[0].work
@@ -186,7 +183,7 @@ def _ask(
         if config.engine == "server":
             engine, prompts, room = *_on_a_server(works, model, config), None
         else:
-            engine, prompts, room = _with_weights(served, works, model, config, cluster)
+            engine, prompts, room = _with_weights(served, works, model, config, where)
         try:
             version = engine.start()
             unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
@@ -283,7 +280,7 @@ def _with_weights(
     works: dict[int, AskedPrompts],
     model: ModelOptions,
     config: EngineConfig,
-    cluster: ClusterOptions | None,
+    where: Where,
 ) -> tuple[Engine, _Prompts, int]:
     """The engine for systems on one base, here or on a cluster, the prompts' tokens, and the room for each."""
     kind = local_kind(model, config)
@@ -321,7 +318,7 @@ def _with_weights(
         tensor_parallel_size=config.tensor_parallel_size or 1,
         gpu_memory_utilization=config.gpu_memory_utilization,
     )
-    return make_engine(kind, options, cluster=cluster), prompts, room
+    return make_engine(kind, options, where), prompts, room
 
 
 def _options(model: str, work: AskedPrompts, tokenizer: Any) -> EngineOptions:

@@ -17,7 +17,7 @@ from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.start import Where
 from instruct.generation.batches import AskedPrompts, System, finished_replies
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.written import ReplyStats, json_list, reply_stats, warn_of_failures, write_rows, written
@@ -65,7 +65,7 @@ def continue_texts(
     prefixes: PrefixSet,
     options: ContinuationOptions,
     folder: Path,
-    cluster: ClusterOptions | None = None,
+    where: Where = None,
 ) -> dict[str, ReplyStats]:
     """Write `folder/NAME.json` for each system (see `read_continuations`) and return what was generated.
 
@@ -75,7 +75,7 @@ def continue_texts(
     Args:
         systems: for each name a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned
             model; and the temperature it samples at.
-        cluster: machines that work on several batches at a time, instead of this one.
+        where: machines that work on several batches at a time, instead of this one.
 
     Raises:
         InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.
@@ -94,7 +94,7 @@ def continue_texts(
         )
     work = continuation_work(draws, prefixes, options)
     works = [(system, work) for system in asked]
-    replies = finished_replies(model, works, options.generation, folder, cluster)
+    replies = finished_replies(model, works, options.generation, folder, where)
     stats = {name: reply_stats(kept) for name, kept in replies.items()}
     for name, counts in stats.items():
         warn_of_failures(name, counts, "continuation")

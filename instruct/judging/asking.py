@@ -11,10 +11,8 @@ from typing import Any, Literal
 from instruct.base.errors import InputError
 from instruct.base.extras import vllm_is_installed
 from instruct.base.replies import Completion
-from instruct.engines.base import Engine, EngineOptions, Prompt, Request
-from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.prompt_size import most_tokens
-from instruct.engines.start import LocalKind, make_engine
+from instruct.engines.base import BatchesInTurn, Engine, EngineOptions, Prompt, Request, most_tokens
+from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.judging.annotators import SHUT_DOWN, is_weighted
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
@@ -35,7 +33,7 @@ class Judge:
         options: which judge, and how to ask it.
         card: None: loaded by `options.card` and `options.model`.
         replay: a file of this judge's earlier replies, read instead of asking.
-        cluster: where a local model is loaded; None: on this machine.
+        where: a local model is loaded.
 
     Raises:
         InputError: no such card, or an invalid one.
@@ -46,13 +44,13 @@ class Judge:
         options: JudgeOptions,
         card: JudgeCard | None = None,
         replay: str | Path | None = None,
-        cluster: ClusterOptions | None = None,
+        where: Where = None,
     ) -> None:
         self.card = card or load_judge_card(options.card, options.model)
         asked = {} if "samples" in options.model_fields_set else {"samples": self.card.samples}
         self.options = options.model_copy(update=asked)
         self.replay = replay
-        self.cluster = cluster
+        self.where = where
 
     @functools.cached_property
     def engine(self) -> LocalKind | Literal["server"]:
@@ -153,8 +151,6 @@ class Judge:
         if not same:
             engine = self._made()
             with contextlib.closing(engine), contextlib.suppress(InputError):
-                if self.cluster is None:
-                    engine.check()  # what cannot be asked here is refused when it is to be asked
                 dtype = getattr(engine, "dtype", None)  # which local engines have
         self.options = self.options.model_copy(update={"dtype": dtype})
 
@@ -181,12 +177,13 @@ class Judge:
             batch = BATCH if self.options.stop_when else REWARD_BATCH
         local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
         options = engine_options(card, batch, **local)
-        if self.cluster is not None and self.replay is None and self.options.stop_when:
+        local_engine = make_engine(self.engine, options, None if self.replay else self.where)
+        if self.options.stop_when and not isinstance(local_engine, BatchesInTurn):
             raise InputError(
                 f"judge {card.name}: --stop-when decides after each batch, and a cluster works on several; drop one "
                 "of them"
             )
-        return make_engine(self.engine, options, cluster=None if self.replay else self.cluster)
+        return local_engine
 
 
 def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:

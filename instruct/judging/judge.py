@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, InputErrors, InstructError, StoppedError, counted, one_line
-from instruct.base.files import network_file_system, sha256_of
+from instruct.base.files import sha256_of
 from instruct.base.output import say, warn
 from instruct.data.evaluation import load_answers, of_sets
 from instruct.engines.base import Engine, Request
+from instruct.engines.start import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
@@ -144,11 +145,7 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
 def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
     """Refuse options that the judge, the run or another option does not allow: InputError."""
     card, options = judge.card, judge.options
-    if judge.cluster is not None and (kind := network_file_system(run.folder)):
-        raise InputError(
-            f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
-            "local disk of the machine that runs this command"
-        )
+    check_store(judge.where, run.store)
     problem = None
     if mode.retry_unparsed and options.stop_when:
         changed = "more verdicts could change where --stop-when ended the comparison"

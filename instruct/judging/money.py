@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from instruct.base.cards import packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError
 from instruct.base.output import say
-from instruct.engines.base import Prompt, Request
-from instruct.engines.prompt_size import likely_tokens
+from instruct.engines.base import Prompt, Request, likely_tokens
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"

@@ -14,8 +14,7 @@ from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.prompts import GUIDES, identity, missing_prompts, request_of
-from instruct.engines.base import Engine, Message, Prompt, Request
-from instruct.engines.prompt_size import likely_tokens
+from instruct.engines.base import Engine, Message, Prompt, Request, likely_tokens
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard, PromptFor

@@ -136,8 +136,7 @@ def _answer(
     at = {prompt.dataset: value for prompt, value in zip(evaluation.prompts, named, strict=True) if value is not None}
     if at:
         ran_with["temperatures"] = at
-    if config.cluster is not None:
-        ran_with["cluster"] = config.cluster.model_dump(mode="json")
+    ran_with |= config.model_dump(mode="json", include={"cluster"}, exclude_none=True)
     with run.step("answers", inputs, config=ran_with) as results:
         stats = generate_answers(
             config.model,

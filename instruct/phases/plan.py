@@ -24,8 +24,8 @@ from instruct.config import ExperimentConfig
 from instruct.data.cards import DatasetCard, load_dataset_card
 from instruct.data.evaluation import named_sets
 from instruct.data.rows import RowReader
+from instruct.engines.base import likely_tokens
 from instruct.engines.memory import GIB, available_gib
-from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.asking import Judge
 from instruct.judging.money import SECONDS_PER_REQUEST

@@ -254,7 +254,7 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
     judges = []
     for number, options in enumerate(config.judges):
         with problems.collected(), judge_flags(config, number):
-            judges.append(Judge(options, cluster=config.cluster))
+            judges.append(Judge(options, where=config.cluster))
             if now:
                 judges[-1].settle_dtype(RunDirectory(folder))
                 judges[-1].check()

@@ -15,7 +15,7 @@ from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.start import Where
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
@@ -67,7 +67,7 @@ def validate(
     output: str | None = None,
     write_card: bool = False,
     mode: JudgingMode | None = None,
-    cluster: ClusterOptions | None = None,
+    where: Where = None,
 ) -> Validated:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
 
@@ -87,7 +87,7 @@ def validate(
         write_card: write the figures to the judge's card, under `human_agreement`. With `replay`, the file must state
             that this card made its verdicts.
         mode: whether a judge that costs money may do without a budget, and what is asked again.
-        cluster: where the judge's model is loaded, if it is a local one.
+        where: the judge's model is loaded, if it is a local one.
 
     Returns:
         The figures, and why asking stopped early, if it did.
@@ -96,7 +96,7 @@ def validate(
         InputError: unknown judge or set, or a file that does not fit the set.
     """
     # In both orders, whatever the options say.
-    resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), cluster=cluster) if judge else None
+    resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), where=where) if judge else None
     _check_flags(resolved, replay, replay_swapped, limit, write_card)
     path = writable_card(judge) if judge and write_card else None
     human = load_labels([against] if isinstance(against, str) else against, reference)

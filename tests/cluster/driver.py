@@ -12,7 +12,7 @@ from ray import cloudpickle
 
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.generation import batches
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.judging import asking
@@ -32,7 +32,7 @@ def main() -> None:
     batches.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
     if "run" in given:
         asking.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
-        judge = Judge(JudgeOptions(**given["judge"]), cluster=ClusterOptions(address=given["address"]))
+        judge = Judge(JudgeOptions(**given["judge"]), where=ClusterOptions(address=given["address"]))
         judge_run(RunDirectory(given["run"]), [judge], [("ours", "theirs")], JudgingMode())
         return
     systems = {name: folder and Path(folder) for name, folder in given["systems"].items()}

@@ -87,11 +87,11 @@ class LoggedRewards(_Logged, RewardEngine):
 def logged(log: Path, seconds: float = 0.0) -> Callable[..., Any]:
     """`make_engine` with that engine, on the cluster that it is given."""
 
-    def make(kind: Any, options: EngineOptions, *, cluster: Any = None) -> Any:
+    def make(kind: Any, options: EngineOptions, where: Any = None) -> Any:
         engines = {"vllm": LoggedVLLM, "transformers": LoggedEngine}
         one = functools.partial(LoggedRewards if options.reward else engines[kind], log=log, seconds=seconds)
-        if cluster is None:
+        if where is None:
             return one(options)
-        return RayEngine(options, cluster, one, functools.partial(engine_version, kind))
+        return RayEngine(options, where, one, functools.partial(engine_version, kind))
 
     return make

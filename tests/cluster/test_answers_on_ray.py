@@ -11,7 +11,7 @@ import stored
 
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.generation.written import ReplyStats
 
@@ -43,7 +43,7 @@ def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
     def answer(**where: Any) -> dict[str, ReplyStats]:
         return generate_answers(model, systems, PROMPTS, "chat", CONFIG, tmp_path, **where)
 
-    stats = answer(cluster=options)
+    stats = answer(where=options)
     for name in systems:
         assert (tmp_path / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
         assert stored.replies(tmp_path, name) == stored.replies(alone, name)

@@ -14,7 +14,7 @@ from nodes import driven, is_gone, wait
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
@@ -64,7 +64,7 @@ def test_verdicts_are_those_of_a_single_process(
         alone, spread = make_run(tmp_path / name / "alone", 40), make_run(tmp_path / name / "spread", 40)
         judge_run(alone, [Judge(JudgeOptions(**given))], [("ours", "theirs")], JudgingMode())
         where = ClusterOptions(address=cluster.address)
-        judge_run(spread, [Judge(JudgeOptions(**given), cluster=where)], [("ours", "theirs")], JudgingMode())
+        judge_run(spread, [Judge(JudgeOptions(**given), where=where)], [("ours", "theirs")], JudgingMode())
         assert len(completions(alone)) == 80
         assert completions(spread) == completions(alone)
         assert verdicts(spread) == verdicts(alone)
@@ -94,7 +94,7 @@ def test_killed_judging_resumes_and_asks_no_key_twice(
     wait(lambda: is_gone(batch_log), 60)
     kept, lines = completions(run), len(batch_log.read_text().splitlines())
     assert 0 < len(kept) < 300
-    judge = Judge(JudgeOptions(**options), cluster=ClusterOptions(address=cluster.address))
+    judge = Judge(JudgeOptions(**options), where=ClusterOptions(address=cluster.address))
     judge_run(run, [judge], [("ours", "theirs")], JudgingMode())
     assert len(completions(run)) == 300
     assert kept.items() <= completions(run).items()

@@ -15,7 +15,7 @@ from nodes import asked, driven, is_gone, two_nodes, wait
 from instruct.base.errors import InstructError
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]

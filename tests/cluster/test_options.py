@@ -15,8 +15,7 @@ from instruct.base.errors import InputError
 from instruct.base.files import network_file_system
 from instruct.base.machine import versions
 from instruct.config import make_config
-from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.ray_cluster import check_machines, connect
+from instruct.engines.ray_cluster import ClusterOptions, check_machines, connect
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 
@@ -63,7 +62,7 @@ def test_a_judge_on_a_cluster_has_no_server_and_judges_all_pairs(instruct):
     )
     assert code == 2
     assert "--cluster loads the judge's model, --base-url asks a server that has it" in error
-    judge = Judge(JudgeOptions(card="smollm2_score", stop_when="decided"), cluster=ClusterOptions())
+    judge = Judge(JudgeOptions(card="smollm2_score", stop_when="decided"), where=ClusterOptions())
     with pytest.raises(InputError, match="--stop-when decides after each batch"), judge.open():
         pass
 

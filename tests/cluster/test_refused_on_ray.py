@@ -12,7 +12,7 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
 from instruct.engines import ray_cluster
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]

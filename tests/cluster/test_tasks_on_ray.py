@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.models import ModelOptions
-from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.measuring.tasks.evaluate import evaluate_tasks
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory

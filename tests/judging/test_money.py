@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Request
-from instruct.engines.prompt_size import likely_tokens, most_tokens
+from instruct.engines.base import Request, likely_tokens, most_tokens
 from instruct.judging.cards import load_judge_card
 from instruct.judging.money import (
     Budget,

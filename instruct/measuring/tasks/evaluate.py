@@ -21,9 +21,9 @@ from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, model_path
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.base import Decoding, Engine, EngineOptions
-from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.engines.local import has_tokenizer, load_tokenizer
+from instruct.engines.ray_cluster import ClusterOptions
 from instruct.engines.start import engine_version, make_engine
 from instruct.engines.weights import is_adapter
 from instruct.measuring.tasks.harness import Harness
