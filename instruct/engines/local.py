@@ -17,9 +17,17 @@ from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
 from instruct.base.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
-from instruct.engines.pickles import conversion_note, safetensors_folder
 from instruct.engines.vllm_parsers import called, has_a_call
-from instruct.engines.weights import PICKLES, SAFETENSORS, Weights, located, model_identity, unreadable
+from instruct.engines.weights import (
+    PICKLES,
+    SAFETENSORS,
+    Weights,
+    conversion_note,
+    located,
+    model_identity,
+    safetensors_folder,
+    unreadable,
+)
 
 LEFT_CALLS = (
     "a reply calls a tool, and the call stays in its text: vLLM, which parses calls, is not installed or has no parser "

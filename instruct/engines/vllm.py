@@ -118,9 +118,9 @@ class VLLMClient:
 
     def send_rows(self, request: dict[str, Any]) -> int:
         """Send rows without waiting; returns the number of the first in replies, from which the others go on."""
-        self.send(request | {"first": self._rows})
-        self._rows += len(request["rows"])
-        return self._rows - len(request["rows"])
+        first, self._rows = self._rows, self._rows + len(request["rows"])
+        self.send(request | {"first": first})
+        return first
 
     def receive(self) -> dict[str, Any]:
         """The next reply.
@@ -132,9 +132,15 @@ class VLLMClient:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith("\n"):  # it ended in the middle of a reply
+            reason = ""
+            if self._log is not None:
+                self._process.wait()
+                self._log.seek(0)
+                errors = [line for line in self._log if re.search(r"\w(Error|Exception)\b", line)]
+                reason = f", {one_line(errors[-1], 200)}" if errors else ""
             raise InstructError(
-                f"vLLM stopped (exit code {self._process.wait()}{self._last_error()}); set VLLM_LOGGING_LEVEL=INFO to "
-                "see its log, or lower the batch size if memory ran out"
+                f"vLLM stopped (exit code {self._process.wait()}{reason}); set VLLM_LOGGING_LEVEL=INFO to see its log, "
+                "or lower the batch size if memory ran out"
             )
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
@@ -156,14 +162,6 @@ class VLLMClient:
                 )
             raise InstructError(f"vLLM failed on {self._model}: {message}; set VLLM_LOGGING_LEVEL=INFO to see its log")
         return reply
-
-    def _last_error(self) -> str:
-        """The last line of vLLM's log that names an error."""
-        if self._log is None:
-            return ""
-        self._log.seek(0)
-        errors = [line for line in self._log if re.search(r"\w(Error|Exception)\b", line)]
-        return ", " + one_line(errors[-1], 200) if errors else ""
 
     def close(self) -> None:
         """End the engine's process, and wait until it is gone."""
@@ -250,7 +248,7 @@ class VLLMEngine(InVLLM):
         if options.adapters:
             arguments |= {
                 "enable_lora": True,
-                "max_lora_rank": max(_served_rank(adapter, lora_rank(adapter)) for adapter in options.adapters),
+                "max_lora_rank": max(map(served_rank, options.adapters)),
                 "max_loras": 1,
                 "max_cpu_loras": len(options.adapters),
             }
@@ -265,19 +263,17 @@ class VLLMEngine(InVLLM):
     def _resolved(self, request: Request) -> Request | Failure:
         row = super()._resolved(request)
         several = request.scored is not None and len(row.prompt) - request.scored > 1 if isinstance(row, Request) else 0
-        if several and self.options.adapters and not self._merges():
-            raise InputError(
-                f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the engine "
-                "out for tasks that score it"
-            )
+        if several and self.options.adapters:
+            merges = False
+            if not has_gpu_device():  # on a CPU it may merge adapters; its layers for them cannot score given text
+                self.start()
+                merges = self._client.merged
+            if not merges:
+                raise InputError(
+                    f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the "
+                    "engine out for tasks that score it"
+                )
         return row
-
-    def _merges(self) -> bool:
-        """Whether vLLM merges adapters, as it may on a CPU, where its layers for them cannot score given text."""
-        if has_gpu_device():
-            return False
-        self.start()
-        return bool(self._client.merged)
 
     def _answered(self, rows: list[Request]) -> Iterable[Reply]:
         sent = self._sent(rows)
@@ -358,15 +354,16 @@ class VLLMRewardEngine(InVLLM, RewardEngine):
         }
 
     def _batches(self, lengths: list[int], device: str) -> list[list[int]]:
-        by_length = sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)
+        by_length = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         return [by_length[first : first + TEXTS] for first in range(0, len(lengths), TEXTS)]
 
     def _scores(self, texts: list[TextRow]) -> list[float]:
         return self._client.ask({"classify": [text.ids for text in texts]})["scores"]
 
 
-def _served_rank(adapter: Path, rank: int) -> int:
+def served_rank(adapter: Path) -> int:
     """The smallest rank that vLLM can be set to and that holds the adapter."""
+    rank = lora_rank(adapter)
     served = next((allowed for allowed in _RANKS if allowed >= rank), None)
     if served is None:
         raise InputError(f"{adapter}: rank {rank}, vLLM serves up to {_RANKS[-1]}; merge it into its base")

@@ -10,7 +10,8 @@ numbered from its `first` on. Rows with `scored` are prompts whose tokens are sc
 for a reward model.
 
 On a GPU, adapters are LoRA layers of vLLM. On a CPU they are merged into the weights in memory, one at a time, if PEFT
-can do that; rows of another adapter wait until those in flight are finished.
+can do that, because vLLM's LoRA layers copy an adapter's matrices once for each token there, which takes most of the
+time of a batch; rows of another adapter wait until those in flight are finished.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import queue
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,7 +40,13 @@ def main() -> None:
     os.dup2(2, 1)  # libraries must not print between the replies
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: not found
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
-    threading.Thread(target=_read, args=(sys.stdin, requests), daemon=True).start()
+
+    def read() -> None:
+        for line in sys.stdin:
+            requests.put(json.loads(line))
+        os._exit(0)  # nobody waits for a reply any more; the kernel frees the memory at once
+
+    threading.Thread(target=read, daemon=True).start()
     about: dict[str, Any] = {}  # what an error is about
     try:
         start = requests.get()
@@ -59,8 +67,14 @@ def main() -> None:
             request = requests.get()
             if "classify" in request:
                 _reply(replies, {"scores": _scores(llm, request["classify"])})
-            else:
-                _generate(rows, request, requests, replies)
+                continue
+            rows.add(request)
+            while rows.unfinished():
+                with suppress(queue.Empty):
+                    while True:
+                        rows.add(requests.get_nowait())
+                if finished := rows.step():
+                    _reply(replies, {"finished": finished})
     except Exception as error:
         if isinstance(error, _SchemaError):
             about = {"schema": True}
@@ -70,12 +84,6 @@ def main() -> None:
 
 class _SchemaError(Exception):
     """vLLM does not support the JSON schema."""
-
-
-def _read(stream: TextIO, requests: queue.Queue[dict[str, Any]]) -> None:
-    for line in stream:
-        requests.put(json.loads(line))
-    os._exit(0)  # nobody waits for a reply any more; the kernel frees the memory at once
 
 
 def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
@@ -94,7 +102,6 @@ def _start(start: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the package that this file is part of
         from instruct.base.errors import InputError
         from instruct.base.networks import check_adapter
-        from instruct.engines.merged import MergedAdapters
 
         model, revision, adapters = arguments["model"], arguments["revision"], start["adapters"]
         try:
@@ -151,42 +158,9 @@ def _cache_gib(arguments: dict[str, Any]) -> int:
     return max(-(-row // GIB), MOST_CACHE_GIB if shared else min(MOST_CACHE_GIB, -(-row * (rows + 1) // GIB)))
 
 
-def _arguments(request: dict[str, Any], loras: dict[str | None, Any]) -> dict[str, Any]:
-    """What vLLM is called with for a request: prompts, parameters and `vllm.lora.request.LoRARequest` by prompt."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import StructuredOutputsParams
-
-    schema, rows = request.get("schema"), request["rows"]
-    params = [
-        SamplingParams(
-            **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
-            top_p=request["top_p"],
-            thinking_token_budget=request.get("thinking_budget"),
-            stop_token_ids=request["stop_ids"],
-            repetition_penalty=request.get("repetition_penalty") or 1.0,
-            logprob_token_ids=request.get("logprob_token_ids") or _last_token(row, loras),
-            structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
-            detokenize=bool(row["stop"]),
-            prompt_logprobs=None if row["scored"] is None or _last_token(row, loras) else 1,
-        )
-        for row in rows
-    ]
-    prompts = [{"prompt_token_ids": row["prompt"][:-1] if _last_token(row, loras) else row["prompt"]} for row in rows]
-    adapters = [loras[row["adapter"]] for row in rows]
-    return {"prompts": prompts, "sampling_params": params, "lora_request": adapters, "use_tqdm": False}
-
-
 def _last_token(row: dict[str, Any], loras: dict[str | None, Any]) -> list[int] | None:
     """The one token that is scored, if it has to be asked as a reply: with LoRA layers, vLLM scores no prompts."""
     return row["prompt"][-1:] if row["scored"] is not None and any(loras.values()) else None
-
-
-def _prompt_scores(output: Any) -> list[tuple[float, bool]] | None:
-    """Of each token of a prompt but the first, its log-probability and whether it is the most probable one."""
-    if output.prompt_logprobs is None:
-        return None
-    own = zip(output.prompt_token_ids[1:], output.prompt_logprobs[1:], strict=True)
-    return [(row[token].logprob, row[token].rank == 1) for token, row in own]
 
 
 def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
@@ -233,22 +207,14 @@ class _Rows:
         return [_finished(output, *self._running.pop(output.request_id)) for output in engine.step() if output.finished]
 
 
-def _generate(rows: _Rows, request: dict[str, Any], requests: queue.Queue[dict[str, Any]], replies: TextIO) -> None:
-    """Send what is finished after each step; take new requests, too."""
-    rows.add(request)
-    while rows.unfinished():
-        with suppress(queue.Empty):
-            while True:
-                rows.add(requests.get_nowait())
-        if finished := rows.step():
-            _reply(replies, {"finished": finished})
-
-
 def _finished(output: Any, number: int, labels: list[int] | None, last: list[int] | None) -> tuple[Any, ...]:
     """Number, tokens, finish reason and prompt's scores; with labels, their log-probabilities as the first token."""
     done = output.outputs[0]
     logprobs = labels and [done.logprobs[0][token].logprob for token in labels]
-    scores: list[Any] | None = _prompt_scores(output)
+    scores: list[Any] | None = None
+    if output.prompt_logprobs is not None:  # of each token but the first, and whether it is the most probable one
+        rows = zip(output.prompt_token_ids[1:], output.prompt_logprobs[1:], strict=True)
+        scores = [(row[token].logprob, row[token].rank == 1) for token, row in rows]
     if last:
         before = [None] * (len(output.prompt_token_ids) - 1)
         scores = [*before, (done.logprobs[0][last[0]].logprob, done.token_ids[0] == last[0])]
@@ -257,12 +223,128 @@ def _finished(output: Any, number: int, labels: list[int] | None, last: list[int
 
 def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) -> list[str]:
     """Give rows to vLLM; its ids of them, as its outputs have them."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    schema = request.get("schema")
+    prompts, params, adapters = [], [], []
+    for row in request["rows"]:
+        last = _last_token(row, loras)
+        prompts.append({"prompt_token_ids": row["prompt"][:-1] if last else row["prompt"]})
+        adapters.append(loras[row["adapter"]])
+        params.append(
+            SamplingParams(
+                **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
+                top_p=request["top_p"],
+                thinking_token_budget=request.get("thinking_budget"),
+                stop_token_ids=request["stop_ids"],
+                repetition_penalty=request.get("repetition_penalty") or 1.0,
+                logprob_token_ids=request.get("logprob_token_ids") or last,
+                structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
+                detokenize=bool(row["stop"]),
+                prompt_logprobs=None if row["scored"] is None or last else 1,
+            )
+        )
     try:
-        return [id_.partition("-")[0] for id_ in llm.enqueue(**_arguments(request, loras))]
+        ids = llm.enqueue(prompts=prompts, sampling_params=params, lora_request=adapters, use_tqdm=False)
     except Exception as error:  # vLLM checks a schema here
-        if request.get("schema") is None:
+        if schema is None:
             raise
         raise _SchemaError(f"{type(error).__name__}: {error}") from error
+    return [id_.partition("-")[0] for id_ in ids]
+
+
+class MergedAdapters:
+    """Puts a model with an adapter, or as it was, in the place of the weights of a running `vllm.LLM`.
+
+    PEFT merges one matrix at a time in float32, and vLLM rounds the sum once, to its dtype: in float32 nothing is
+    rounded, in bfloat16 the weights differ from those with an adapter beside them. Nothing is subtracted: all weights
+    are read from the model's files again. `adapter` is the folder of what is merged; None: nothing.
+
+    Args:
+        model: a folder or hub id, whose `revision` it is; its weights are safetensors.
+        adapters: folders.
+
+    Raises:
+        ValueError: an adapter that cannot be merged a matrix at a time; vLLM's own LoRA layers may serve it.
+        Exception: PEFT or transformers cannot load the adapter or the model.
+    """
+
+    def __init__(self, model: str, revision: str | None, adapters: Sequence[str]) -> None:
+        from huggingface_hub import snapshot_download
+        from safetensors import safe_open
+
+        if not (folder := Path(model)).is_dir():
+            folder = Path(snapshot_download(model, revision=revision, allow_patterns=["*.safetensors", "*.json"]))
+        names: set[str] = set()
+        for path in folder.glob("*.safetensors"):
+            with safe_open(path, "pt") as file:
+                names |= set(file.keys())
+        self.adapter: str | None = None
+        self._layers = {adapter: _layers(model, revision, adapter, names) for adapter in adapters}
+
+    def put(self, llm: Any, adapter: str | None) -> None:
+        """Merge `adapter` in the place of what is merged; no request may be running."""
+        from vllm.model_executor.model_loader import get_model_loader
+
+        config = llm.llm_engine.vllm_config
+        weights = get_model_loader(config.load_config).get_all_weights(config.model_config, None)
+        layers = {} if adapter is None else self._layers[adapter]
+        llm.collective_rpc("reload_weights", kwargs={"weights_iterator": _merged(weights, layers)})
+        llm.reset_prefix_cache()  # which other weights have computed
+        self.adapter = adapter
+
+
+def _layers(model: str, revision: str | None, adapter: str, names: set[str]) -> dict[str, Any]:
+    """An adapter's layers by the names of the model's matrices, in a network without weights.
+
+    Args:
+        names: of the model's tensors in its files.
+    """
+    import torch
+    from peft import PeftConfig
+    from peft.tuners.lora import LoraLayer
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    from instruct.base.networks import load_adapter, new_network
+
+    config = PeftConfig.from_pretrained(adapter)
+    if config.init_lora_weights not in (True, False, "gaussian", "orthogonal"):
+        raise ValueError(f"{config.init_lora_weights} may change the base's weights")
+    with torch.device("meta"):
+        network = new_network(AutoConfig.from_pretrained(model, revision=revision))
+    network = network.float().to_empty(device="cpu")  # memory that is never written takes none
+    network = load_adapter(network, adapter)
+    layers = {f"{name}.weight": module for name, module in network.named_modules() if isinstance(module, LoraLayer)}
+    for name, layer in layers.items():
+        if not isinstance(layer.get_base_layer(), torch.nn.Linear) or (layer.lora_variant and not config.use_dora):
+            raise ValueError(f"{name}: no plain LoRA on a matrix")
+    with safe_open(Path(adapter) / "adapter_model.safetensors", "pt") as file:
+        saved = {name.partition(".lora_") for name in file.keys()}  # noqa: SIM118 (no dict)
+    others = {
+        layer + dot + kind
+        for layer, dot, kind in saved
+        if f"{layer}.weight" not in layers or kind not in ("A.weight", "B.weight", "magnitude_vector")
+    }
+    of_model = {name.removeprefix("base_model.model."): layer for name, layer in layers.items()}
+    if unknown := sorted(others) or sorted(of_model.keys() - names):
+        raise ValueError(f"{unknown[0]}: no part of a matrix in the model's files")
+    return of_model
+
+
+def _merged(weights: Iterator[tuple[str, Any]], layers: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The model's tensors in the order of its files, those of an adapter's layers merged."""
+    import torch
+
+    for name, weight in weights:
+        if layer := layers.get(name):
+            base = layer.get_base_layer()
+            base.weight = torch.nn.Parameter(weight.float(), requires_grad=False)
+            layer.merge()
+            weight, base.weight = base.weight.data, None
+            layer.merged_adapters.clear()
+        yield name, weight
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.engines.base import Decoding, EngineOptions, Request
-from instruct.engines.merged import MergedAdapters, _merged
 from instruct.engines.vllm import VLLMEngine
+from instruct.engines.vllm_process import MergedAdapters, _merged
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},

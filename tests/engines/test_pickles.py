@@ -25,7 +25,7 @@ from instruct.base.errors import InputError
 from instruct.base.machine import has_gpu_device
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.memory import check_memory
-from instruct.engines.pickles import safetensors_folder
+from instruct.engines.weights import safetensors_folder
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.run.directory import RunDirectory
