@@ -44,8 +44,12 @@ class RowFolder:
     def __init__(self, parent: Path | None = None) -> None:
         parent = (Path(tempfile.gettempdir()) if parent is None else parent).resolve()
         made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
-        for abandoned in filter(_is_abandoned, parent.glob(f"{_PREFIX}*")):
-            shutil.rmtree(abandoned, ignore_errors=True)
+        for other in parent.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                # A process that was killed has left it behind, if it is not locked; a new one may not be locked yet.
+                if time.time() - other.stat().st_mtime > _NEW and (descriptor := _locked(other)) is not None:
+                    os.close(descriptor)
+                    shutil.rmtree(other, ignore_errors=True)
         try:
             parent.mkdir(parents=True, exist_ok=True)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -103,15 +107,6 @@ def _locked(folder: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether a process that was killed has left a folder behind; a new one may not be locked yet."""
-    with contextlib.suppress(OSError):
-        if time.time() - folder.stat().st_mtime > _NEW and (descriptor := _locked(folder)) is not None:
-            os.close(descriptor)
-            return True
-    return False
 
 
 def _remove(folder: Path, made: list[Path], process: int, lock: int | None) -> None:

@@ -80,9 +80,12 @@ class BadRows:
         problems = Problems()
         # What is wrong with every row is wrong with the template: it is said once.
         if len(self.listed) > 1 and len({problem.partition(": ")[2] for problem in self.listed}) == 1:
-            first, *others = (problem.partition(": ")[0] for problem in self.listed)
+            # Places are "file:row" or "file, row 3"; of the first one's file, the row alone is named.
+            first, *places = (problem.partition(": ")[0] for problem in self.listed)
+            file = first.rstrip("0123456789")
+            others = [f"row {place.removeprefix(file)}" if place.startswith(file) else place for place in places]
             more = ", …" if len(self.listed) == self.most else ""
-            self.listed = [f"{self.listed[0]} (also {', '.join(_rows_after(first, others))}{more})"]
+            self.listed = [f"{self.listed[0]} (also {', '.join(others)}{more})"]
         problems.found += [*self.listed, *summary]
         problems.refuse()
 
@@ -90,9 +93,3 @@ class BadRows:
     def counts(self) -> dict[str, int]:
         """How many rows were left out, by what was wrong; a reason without rows is absent."""
         return {name: count for name, count in (("malformed", self.malformed), ("rejected", self.rejected)) if count}
-
-
-def _rows_after(first: str, others: list[str]) -> list[str]:
-    """The places of further rows, "file:row" or "file, row 3"; of the first one's file, the row alone."""
-    file = first.rstrip("0123456789")
-    return [f"row {place.removeprefix(file)}" if place.startswith(file) else place for place in others]

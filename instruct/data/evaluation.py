@@ -97,17 +97,31 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     """
     card = load_dataset_card(name)
     check_purpose(card, "eval")
+    raw: list[RawRow] = []
+    for file in files or ():
+        path = Path(file).expanduser()
+        if not is_text_file(path):
+            raw += read_file(path)
+            continue
+        for row in read_texts(path):  # a prompt on each line that is not blank
+            if row.fields["text"].strip():
+                raw.append(RawRow(row.origin, row.row, {"instruction": row.fields["text"]}))
     if files:
-        raw = [row for file in files for row in _read_prompts(Path(file).expanduser())]
         name = "+".join(Path(file).stem for file in files)
-    else:
-        raw = list(read_source(card.source, card.folder, section="answers"))
-        name = card.name
-    if files:
         say_unread(raw, "prompt")
+    else:
+        raw += read_source(card.source, card.folder, section="answers")
+        name = card.name
     raw = [as_prompt(row) for row in raw]
     prompts = [read_prompt(row, name) for row in raw]
-    _check_distinct(raw, prompts)
+    seen: dict[str, RawRow] = {}
+    for row, prompt in zip(raw, prompts, strict=True):
+        earlier = seen.setdefault(prompt.whole, row)
+        if earlier is not row:
+            where = f"row {earlier.row}" if earlier.origin == row.origin else earlier.place
+            raise InputError(
+                f"{row.place}: instruction: {one_line(prompt.request, 60)!r} is already in {where}; remove one of them"
+            )
     prompts = [replace(prompt, temperature=card.temperatures.get(prompt.dataset)) for prompt in prompts[:limit]]
     if card.reference and not files:
         others = _by_id(card.reference, card)
@@ -117,15 +131,13 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
             replace(prompt, reference=references.get(str(prompt.id), prompt.reference if replaces else ()))
             for prompt in prompts
         ]
+    answers = None
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
     elif any(row.fields.get("output") is not None for row in raw):
-        answers = [
-            _answer(row, prompt, name) | ({"id": prompt.id} if prompt.id else {})
-            for row, prompt in zip(raw, prompts, strict=False)
-        ]
-    else:
-        return EvalSet(name, prompts, None)
+        answers = []
+        for row, prompt in zip(raw, prompts, strict=False):
+            answers.append(_answer(row, prompt, name) | ({"id": prompt.id} if prompt.id else {}))
     return EvalSet(name, prompts, answers)
 
 
@@ -143,29 +155,10 @@ def wrong_reference(reference: Sequence[str]) -> str | None:
     return next(filter(None, map(wrong_references().get, digests)), None)
 
 
-def _check_distinct(raw: Iterable[RawRow], prompts: Iterable[EvalPrompt]) -> None:
-    seen: dict[str, RawRow] = {}
-    for row, prompt in zip(raw, prompts, strict=True):
-        earlier = seen.setdefault(prompt.whole, row)
-        if earlier is not row:
-            where = f"row {earlier.row}" if earlier.origin == row.origin else earlier.place
-            raise InputError(
-                f"{row.place}: instruction: {one_line(prompt.request, 60)!r} is already in {where}; remove one of them"
-            )
-
-
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
     """The rows of a file of answers, by the id of the question or else by the instruction."""
     rows = list(read_source(source, card.folder, section="answers"))
     return {id_of(row) or read_prompt(row, "").request: row for row in rows}
-
-
-def _read_prompts(path: Path) -> Iterable[RawRow]:
-    """The rows of a file of prompts; a text file has one on each line, and its blank lines are none."""
-    if not is_text_file(path):
-        return read_file(path)
-    lines = [row for row in read_texts(path) if row.fields["text"].strip()]
-    return [RawRow(row.origin, row.row, {"instruction": row.fields["text"]}) for row in lines]
 
 
 @dataclass(frozen=True)
@@ -206,11 +199,13 @@ class AnswerForm:
                         f"or name it with {flag}"
                     )
         problems.refuse()
-        return [[self._renamed(row, names) for row in rows] for rows in files]
-
-    def _renamed(self, row: RawRow, names: Mapping[str, str | None]) -> RawRow:
-        taken = {field: row.fields[column] for field, column in names.items() if column and column in row.fields}
-        return RawRow(row.origin, row.row, row.fields | taken) if taken else row
+        renamed: list[list[RawRow]] = []
+        for rows in files:
+            renamed.append([])
+            for row in rows:
+                taken = {field: row.fields[name] for field, name in names.items() if name and name in row.fields}
+                renamed[-1].append(RawRow(row.origin, row.row, row.fields | taken) if taken else row)
+        return renamed
 
 
 def _joined(rows: Sequence[RawRow], questions: Mapping[str | None, EvalPrompt], file: str | None) -> Sequence[RawRow]:

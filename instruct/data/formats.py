@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
@@ -343,7 +343,8 @@ def _turns(
             )
         for key in keys:
             if key not in turn and not (key == keys[1] and turn.get("tool_calls")):
-                raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {_names(turn)}); rename the key")
+                keys_here = one_line(", ".join(map(str, turn)), 120)
+                raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {keys_here}); rename the key")
         role = turn[keys[0]]
         if not isinstance(role, str) or role not in roles:
             raise InputError(
@@ -351,22 +352,17 @@ def _turns(
             )
         content = turn.get(keys[1])
         content = text_of({"content": content}) if is_text(content) else content
-        message = {"role": roles[role], "content": content, **_more(raw, where, turn, roles[role])}
+        try:
+            more = more_of(turn, roles[role])
+        except InputError as error:
+            raise InputError(f"{raw.place}: {where}.{error}") from None
+        for key, value in more.items():
+            check_storable(raw, f"{where}.{key}", value)
+        message = {"role": roles[role], "content": content, **more}
         turns.append(_Turn(message, f"{where}.{keys[1]}"))
         if counts is not None:
             counts.update(f"unused key {one_line(key, 40)}" for key in unused_keys(turn, roles[role], keys))
     return turns
-
-
-def _more(raw: RawRow, where: str, turn: dict[str, Any], role: str) -> dict[str, Any]:
-    """What a turn says besides its role and content, see `more_of`."""
-    try:
-        more = more_of(turn, role)
-    except InputError as error:
-        raise InputError(f"{raw.place}: {where}.{error}") from None
-    for key, value in more.items():
-        check_storable(raw, f"{where}.{key}", value)
-    return more
 
 
 def _response(value: Any, raw: RawRow, field: str) -> str | None:
@@ -417,7 +413,3 @@ def _text(value: Any, raw: RawRow, field: str) -> str:
 
 def _shown(value: Any) -> str:
     return one_line(repr(value), 60)
-
-
-def _names(fields: Iterable[str]) -> str:
-    return one_line(", ".join(map(str, fields)), 120)

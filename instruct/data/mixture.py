@@ -6,16 +6,13 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.arrow import numbers, select
 from instruct.data.options import DataOptions, MixedSource
 from instruct.data.rows import RowSet
 from instruct.data.tokens import EncodedRows
-
-if TYPE_CHECKING:
-    import numpy
 
 DEFAULT_SEED = 42
 
@@ -30,7 +27,7 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
         InputError: a data set has no row to train on.
     """
     import numpy
-    from datasets import concatenate_datasets
+    from datasets import Dataset, concatenate_datasets, interleave_datasets
 
     assert options.mixture is not None
     trainable = concatenate_datasets([own.trainable for own in encoded])
@@ -43,7 +40,16 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
             raise InputError(
                 f"data.mixture: {source.label} has no row with a response token; raise train.max_length or remove it"
             )
-    chats = _order(options, sizes)
+    chats = numpy.arange(sum(sizes))  # of an epoch, by their numbers in all data sets put together
+    if options.mixture[0].weight is not None:
+        ends = itertools.accumulate(sizes)
+        mixed = interleave_datasets(
+            [Dataset.from_dict({"row": range(end - size, end)}) for size, end in zip(sizes, ends, strict=True)],
+            probabilities=[source.weight for source in options.mixture],
+            seed=DEFAULT_SEED if options.seed is None else options.seed,
+            stopping_strategy=options.stopping_strategy or "first_exhausted",
+        )
+        chats = numbers(mixed, "row")
     rows_of = numpy.split(numpy.arange(len(trainable)), begins[1:])
     order = numpy.concatenate([rows_of[chat] for chat in chats])
     tokens = numbers(trainable, "tokens")[order]
@@ -72,24 +78,6 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
         facts=_sums([own.facts for own in encoded]),
         bad=[problem for own in encoded for problem in own.bad],
     )
-
-
-def _order(options: DataOptions, sizes: Sequence[int]) -> numpy.ndarray:
-    """The chats of an epoch by their numbers in all data sets put together, which have these sizes."""
-    import numpy
-    from datasets import Dataset, interleave_datasets
-
-    weights = [source.weight for source in options.mixture or []]
-    if weights[0] is None:
-        return numpy.arange(sum(sizes))
-    ends = itertools.accumulate(sizes)
-    mixed = interleave_datasets(
-        [Dataset.from_dict({"row": range(end - size, end)}) for size, end in zip(sizes, ends, strict=True)],
-        probabilities=weights,
-        seed=DEFAULT_SEED if options.seed is None else options.seed,
-        stopping_strategy=options.stopping_strategy or "first_exhausted",
-    )
-    return numbers(mixed, "row")
 
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -89,7 +89,10 @@ def load_prefixes(
         card = card.model_copy(update={"column": None})
     elif not files:
         raise InputError("continuations: no card and no files; set continuations.card (see `instruct list data`)")
-    cut = _merged(card.cut if card and card.cut else Cut(), cut)
+    base = card.cut if card and card.cut else Cut()
+    if cut.windows and not base.windows:  # a card's shortest length of a whole text says nothing about windows
+        base = base.model_copy(update={"min_characters": None, "min_words": None})
+    cut = base.model_copy(update=cut.model_dump(exclude_none=True))
     reader = RowReader(card, files, documents=documents, encoding=encoding, section="continuations")
     if cut.prefix is None and files and column is None:
         reader = RowReader(card, files, section="continuations")
@@ -105,7 +108,9 @@ def load_prefixes(
     counts: Counter[str] = Counter(read=0)
     prefixes: list[Prefix] = []
     texts = _texts(reader.raw_rows(), cut, column or "text", counts)
-    for name, place, text in _joined(texts) if cut.windows else texts:
+    if cut.windows and (listed := list(texts)):  # all as one, whose place is that of the first
+        texts = iter([("window", listed[0][1], "\n".join(text for _, _, text in listed))])
+    for name, place, text in texts:
         most = None if limit is None else limit - len(prefixes)
         pieces = [*itertools.islice(_pieces(text, cut, tokenizer), most)]
         counts["kept" if pieces else "too short to cut"] += 1
@@ -117,7 +122,17 @@ def load_prefixes(
     if cut.windows:
         counts["windows"] = len(prefixes)
     if not prefixes:
-        raise InputError(f"{corpus}: no text is left to cut of {_fallen(counts, cut)}; change continuations' filters")
+        reasons = {
+            "blank": "blank",
+            "too few characters": f"shorter than {cut.min_characters} characters",
+            "too few words": f"shorter than {cut.min_words} words",
+            "with the pattern": f"with {cut.without!r}",
+            "too short to cut": f"shorter than prefix and continuation ({cut.prefix}, {cut.continuation})",
+        }
+        left_out = ", ".join(f"{counts[name]:,} {text}" for name, text in reasons.items() if counts[name])
+        raise InputError(
+            f"{corpus}: no text is left to cut of {counts['read']:,} rows ({left_out}); change continuations' filters"
+        )
     return PrefixSet(corpus, prefixes, {name: count for name, count in counts.items() if count}, cut)
 
 
@@ -138,13 +153,6 @@ def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut) -> PrefixSe
     return PrefixSet("+".join(map(_name, files)), prefixes, counts, cut)
 
 
-def _merged(base: Cut, over: Cut) -> Cut:
-    """`base` with what `over` sets. A card's shortest length of a whole text says nothing about windows."""
-    if over.windows and not base.windows:
-        base = base.model_copy(update={"min_characters": None, "min_words": None})
-    return base.model_copy(update=over.model_dump(exclude_none=True))
-
-
 def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str]]:
     """Each text that the filters leave, with an id and its place; the others are counted."""
     names: dict[str, str] = {}
@@ -155,30 +163,22 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
         if column not in raw.fields:
             raise InputError(f"{raw.place}: no column {column!r} (columns: {raw.columns}); set continuations.column")
         row = to_row(RawRow(raw.origin, raw.row, {"text": raw.fields[column]}), "text", "chat")
-        if reason := "blank" if row is None else _left_out(row["text"], cut):
+        reason, text = None, row["text"] if row else ""
+        if row is None:
+            reason = "blank"
+        elif cut.min_characters and len(text) < cut.min_characters:
+            reason = "too few characters"
+        elif cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
+            reason = "too few words"
+        elif cut.without and cut.without in text:
+            reason = "with the pattern"
+        if reason:
             counts[reason] += 1
             continue
         if raw.origin not in names:
             name = _name(raw.origin)
             names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
-        assert row
-        yield f"{names[raw.origin]}:{raw.row}", raw.place, row["text"]
-
-
-def _left_out(text: str, cut: Cut) -> str | None:
-    """Why the filters leave a text out, if they do."""
-    if cut.min_characters and len(text) < cut.min_characters:
-        return "too few characters"
-    if cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
-        return "too few words"
-    return "with the pattern" if cut.without and cut.without in text else None
-
-
-def _joined(texts: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
-    """All texts as one, whose place is that of the first."""
-    listed = list(texts)
-    if listed:
-        yield "window", listed[0][1], "\n".join(text for _, _, text in listed)
+        yield f"{names[raw.origin]}:{raw.row}", raw.place, text
 
 
 def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | None]]:
@@ -188,15 +188,21 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
     # Of a text that is cut once, no more is looked at than is needed: a line may have millions of words.
     words = sum(number for number, _ in lengths)
     once = not cut.windows and all(unit == "words" for _, unit in lengths)
-    ends = {unit: _ends(text, unit, tokenizer, words if once else None) for unit in {unit for _, unit in lengths}}
+    ends: dict[Unit, list[int]] = {}  # of each word or token; a part of a character ends where that does
+    for _, unit in lengths:
+        if unit == "words":
+            ends[unit] = _first_words(text, words if once else None)
+        elif unit not in ends:
+            offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            ends[unit] = [end for _, end in offsets]
     start = 0
     while True:
         bounds = [start]
         for number, unit in lengths:
-            end = _end(ends[unit], bounds[-1], number)
-            if end is None:
+            last = bisect.bisect_right(ends[unit], bounds[-1]) + number - 1
+            if number and last >= len(ends[unit]):
                 return
-            bounds.append(end)
+            bounds.append(ends[unit][last] if number else bounds[-1])
         yield text[start : bounds[1]], text[bounds[1] : bounds[2]] if len(lengths) > 1 else None
         if not cut.windows or bounds[-1] == start:
             return
@@ -208,39 +214,6 @@ def _first_words(text: str, most: int | None) -> list[int]:
     return [match.end() for match in itertools.islice(_WORD.finditer(text), most)]
 
 
-def _ends(text: str, unit: Unit, tokenizer: Any, words: int | None) -> list[int]:
-    """Where each word or token of a text ends; a token that is part of a character ends where the character does.
-
-    Args:
-        words: of so many at most; None: of all.
-    """
-    if unit == "words":
-        return _first_words(text, words)
-    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    return [end for _, end in offsets]
-
-
-def _end(ends: list[int], start: int, number: int) -> int | None:
-    """Where the `number`-th word or token after `start` ends; None if there are fewer."""
-    if number == 0:
-        return start
-    last = bisect.bisect_right(ends, start) + number - 1
-    return ends[last] if last < len(ends) else None
-
-
 def _name(origin: str) -> str:
     """A file's or a data set's name, without its folders."""
     return Path(origin).name
-
-
-def _fallen(counts: Counter[str], cut: Cut) -> str:
-    """How many rows were read and what became of them, for people."""
-    reasons = {
-        "blank": "blank",
-        "too few characters": f"shorter than {cut.min_characters} characters",
-        "too few words": f"shorter than {cut.min_words} words",
-        "with the pattern": f"with {cut.without!r}",
-        "too short to cut": f"shorter than prefix and continuation ({cut.prefix}, {cut.continuation})",
-    }
-    fallen = [f"{counts[name]:,} {text}" for name, text in reasons.items() if counts[name]]
-    return f"{counts['read']:,} rows ({', '.join(fallen)})"

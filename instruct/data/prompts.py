@@ -204,10 +204,17 @@ def pair_ids(raw: Sequence[RawRow], prompts: Sequence[EvalPrompt]) -> list[str |
     """
     times = Counter(prompt.request for prompt in prompts)
     wholes = Counter(prompt.whole for prompt in prompts)
-    ids = [
-        None if times[prompt.request] == 1 else _row_id(row) or (prompt.whole if wholes[prompt.whole] == 1 else None)
-        for row, prompt in zip(raw, prompts, strict=True)
-    ]
+    ids: list[str | None] = []
+    for row, prompt in zip(raw, prompts, strict=True):
+        if times[prompt.request] == 1:
+            ids.append(None)
+        elif row.fields.get("id") is None:
+            ids.append(prompt.whole if wholes[prompt.whole] == 1 else None)
+        else:
+            text = _word(row, "id")
+            ids.append(text)
+            if not text.strip():
+                raise InputError(f"{row.place}: id: is empty; write one, or remove the key")
     with_it: dict[str, int] = {}
     taken: dict[str, int] = {}
     for number, (row, prompt, id) in enumerate(zip(raw, prompts, ids, strict=True)):
@@ -226,14 +233,6 @@ def pair_ids(raw: Sequence[RawRow], prompts: Sequence[EvalPrompt]) -> list[str |
                 "give each row an id of its own"
             )
     return ids
-
-
-def _row_id(row: RawRow) -> str | None:
-    if row.fields.get("id") is None:
-        return None
-    if not (id := _word(row, "id")).strip():
-        raise InputError(f"{row.place}: id: is empty; write one, or remove the key")
-    return id
 
 
 def missing_prompts(missing: Sequence[str], others: Iterable[str]) -> str:

@@ -184,8 +184,11 @@ class ChatTemplate:
             return "does not render the thinking of an answer (reasoning_content)"
         if thinking or calls or not is_text(message.get("content")):
             return None if calls or text.strip() in rest else "does not render the text of an answer"
-        forms = (form + end.after for form in _forms(text))
-        before = next((rest.removesuffix(form) for form in forms if rest.endswith(form)), None)
+        before = None
+        # A template may render a text without white space at its ends.
+        for form in (text, text.lstrip("\n"), text.rstrip(), text.lstrip(), text.strip()):
+            if before is None and rest.endswith(form + end.after):
+                before = rest.removesuffix(form + end.after)
         if before is None or not (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
             return "changes the answer of this row"
         return None
@@ -275,7 +278,7 @@ class ChatTemplate:
         return self._ends[thinks]
 
     def _find_end(self, thinks: bool) -> _AnswerEnd:
-        mode = {} if any(name in self.rendering.arguments for name in MODES) else dict.fromkeys(MODES, thinks)
+        mode = {} if not self.rendering.arguments.keys().isdisjoint(MODES) else dict.fromkeys(MODES, thinks)
         prompt = self.render(_ASKED, prompt=True, **mode)
         answered = [*_ASKED, {"role": "assistant", "content": _PROBE}]
         whole = self.render(answered, **mode)
@@ -321,8 +324,3 @@ def _without_opening(prompt: str, reply: str) -> str:
     """The reply to a prompt that has opened its thought."""
     openings = (GEMMA_CHANNEL + "thought\n", "<think>\n", "<think>")
     return next((reply[len(o) :] for o in openings if prompt.endswith(o) and reply.startswith(o)), reply)
-
-
-def _forms(text: str) -> list[str]:
-    """A text as a template may render it: as it is, or without white space at its ends."""
-    return list(dict.fromkeys((text, text.lstrip("\n"), text.rstrip(), text.lstrip(), text.strip())))

@@ -172,12 +172,20 @@ class RowReader:
         else:
             assert card is not None
             rows = read_source(card.source, card.folder, self._read, self.streaming, self.section)
+        column = card.column if card else None
         for raw in rows:
             # A user's own file does not have to nest its fields like the card's source.
-            if card is None or card.column is None or (self.files and card.column not in raw.fields):
+            if card is None or column is None or (self.files and column not in raw.fields):
                 yield raw
+            elif column not in raw.fields:
+                names = ", ".join(raw.fields)
+                raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
+            elif card.format == "text":
+                yield replace(raw, fields={"text": raw.fields[column]})
+            elif isinstance(raw.fields[column], dict):
+                yield replace(raw, fields=raw.fields[column])
             else:
-                yield _unwrapped(raw, card.column, card.format)
+                raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
 
     def _read(self, path: Path, origin: str | None = None) -> Iterator[RawRow]:
         """The rows of a table or of a text file."""
@@ -277,22 +285,19 @@ def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
     """What chats have besides answers that are trained on, one line each."""
     if train_on == "all_tokens":
         return []
-    left_out = {
-        "untrained": 'with "train": false or "weight": 0: context, not trained on',
-        "opening": "at the start of a chat, without a prompt: context, not trained on",
-        "empty": "without text: context, not trained on",
-        "after": "after a chat's last answer: left out",
-    }
-    kinds = {"after": "turn", "untrained": "answer"}
-    unused = {name: count for name, count in turns.items() if name.startswith("unused key")}
-    return [
-        *(
-            f"{counted(turns[name], kinds.get(name, 'assistant turn'))} {what}"
-            for name, what in left_out.items()
-            if turns.get(name)
-        ),
-        *(f"{name} in {counted(count, 'turn')}: not part of the text" for name, count in unused.items()),
-    ]
+    notes = []
+    for name, kind, what in (
+        ("untrained", "answer", 'with "train": false or "weight": 0: context, not trained on'),
+        ("opening", "assistant turn", "at the start of a chat, without a prompt: context, not trained on"),
+        ("empty", "assistant turn", "without text: context, not trained on"),
+        ("after", "turn", "after a chat's last answer: left out"),
+    ):
+        if turns.get(name):
+            notes.append(f"{counted(turns[name], kind)} {what}")
+    for name, count in turns.items():
+        if name.startswith("unused key"):
+            notes.append(f"{name} in {counted(count, 'turn')}: not part of the text")
+    return notes
 
 
 def split_rows(rows: RowSet, fraction: float) -> tuple[RowSet, RowSet]:
@@ -325,15 +330,3 @@ def _selected(rows: RowSet, indices: list[int]) -> RowSet:
 
 def _identity(row: dict[str, Any]) -> bytes:
     return json.dumps(row, sort_keys=True, ensure_ascii=False).encode()
-
-
-def _unwrapped(raw: RawRow, column: str, format: Format) -> RawRow:
-    if column not in raw.fields:
-        names = ", ".join(raw.fields)
-        raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
-    inner = raw.fields[column]
-    if format == "text":
-        return replace(raw, fields={"text": inner})
-    if not isinstance(inner, dict):
-        raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
-    return replace(raw, fields=inner)

@@ -96,7 +96,14 @@ def read_source(
     assert source.hub is not None
     try:
         if source.file is None:
-            yield from _hub_rows(source.hub, source, streaming)
+            from datasets import load_dataset
+
+            rows = load_dataset(
+                source.hub, source.subset, revision=source.revision, split=source.split, streaming=streaming
+            )
+            arrow = ArrowRows(rows.features and rows.features.arrow_schema)
+            for number, fields in enumerate(rows, start=1):
+                yield RawRow(source.hub, number, *arrow.restored(fields))
             return
         from huggingface_hub import hf_hub_download
 
@@ -104,14 +111,6 @@ def read_source(
     except Exception as error:  # the hub's client raises its own, httpx's and the system's errors; a builder, any
         raise _unreachable(source, section, error) from None
     yield from read(Path(path), f"{source.hub}/{source.file}")
-
-
-def _hub_rows(hub: str, source: Source, streaming: bool) -> Iterator[RawRow]:
-    import datasets
-
-    rows = datasets.load_dataset(hub, source.subset, revision=source.revision, split=source.split, streaming=streaming)
-    arrow = ArrowRows(rows.features and rows.features.arrow_schema)
-    return (RawRow(hub, number, *arrow.restored(fields)) for number, fields in enumerate(rows, start=1))
 
 
 def read_file(
@@ -211,9 +210,18 @@ def _table_rows(path: Path, origin: str, encoding: str | None, option: str | Non
         raise InputError(
             f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
         )
+    with _open_bytes(path, origin) as content:
+        beginning = content.read(2)
+        data = beginning + content.read() if encoding else b""
+    if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        codec = "utf-16"
+    else:
+        codec = text_codec(encoding, origin, option)
+        if not encoding or likely_encoding(data) == "utf-8":  # the named one reads only what is neither
+            codec = "utf-8-sig"
     # A carriage return alone may be inside a row.
     newline = "" if suffix == ".csv" else "\n"
-    with _opened(path, origin, _codec_of(path, origin, encoding, option), option, "line", newline) as file:
+    with _opened(path, origin, codec, option, "line", newline) as file:
         yield from reader(file, origin)
 
 
@@ -228,17 +236,6 @@ def _opened(
     except UnicodeError:
         with _open_bytes(path, origin) as file:
             raise wrong_encoding(file.read(), origin, codec, option, unit) from None
-
-
-def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None) -> str:
-    """UTF-16 by its mark, else UTF-8; the named encoding reads only what is neither."""
-    with _open_bytes(path, origin) as file:
-        beginning = file.read(2)
-        data = beginning + file.read() if encoding else b""
-    if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return "utf-16"
-    codec = text_codec(encoding, origin, option)
-    return codec if encoding and likely_encoding(data) != "utf-8" else "utf-8-sig"
 
 
 def _open_bytes(path: Path, origin: str) -> IO[bytes]:
@@ -295,7 +292,13 @@ def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
     try:
         content = parse_json(text)
     except RepeatedKeyError as error:
-        raise InputError(f"{origin}, row {_repeating_row(text)}: {error}") from None
+        row, end = 0, 0
+        with contextlib.suppress(RepeatedKeyError):  # in the row that it ends with
+            while True:
+                row += 1
+                end = re.compile(r"[\s\[,]*").match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+                _, end = JSON.raw_decode(text, end)
+        raise InputError(f"{origin}, row {row}: {error}") from None
     except (ValueError, RecursionError) as error:
         # Many .json files on the hub are JSON lines, one object per line.
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
@@ -306,18 +309,6 @@ def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
         raise InputError(f"{origin}{line}: is not JSON ({problem}); fix that line") from None
     for number, item in enumerate(content if isinstance(content, list) else [content], start=1):
         yield _as_row(origin, number, item)
-
-
-def _repeating_row(text: str) -> int:
-    """The row of a JSON text, an array or an object, in which a key is repeated."""
-    end = 0
-    for row in itertools.count(1):
-        end = re.compile(r"[\s\[,]*").match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
-        try:
-            _, end = JSON.raw_decode(text, end)
-        except RepeatedKeyError:
-            return row
-    raise AssertionError("no key is repeated")
 
 
 def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
@@ -369,17 +360,12 @@ def _check_fields(fields: Sequence[Any], origin: str) -> None:
 
 def _as_row(origin: str, number: int, content: Any) -> RawRow:
     if not isinstance(content, dict):
-        raise InputError(
-            f'{origin}, row {number}: is a JSON {_json_type(content)}, not an object; write {{"field": "text", …}}'
-        )
+        names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+        kind = names.get(type(content), "null")
+        raise InputError(f'{origin}, row {number}: is a JSON {kind}, not an object; write {{"field": "text", …}}')
     if any(key != key.strip() for key in content):
         check_names(content, f"{origin}, row {number}")
     return RawRow(origin, number, content)
-
-
-def _json_type(value: Any) -> str:
-    names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
-    return names.get(type(value), type(value).__name__)
 
 
 def _unreachable(source: Source, section: str, error: Exception) -> InputError:

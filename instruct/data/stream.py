@@ -156,7 +156,20 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     other = {"eval_files", "eval_limit", "eval_fraction", "eval_samples", "on_bad_row"}
     other |= {"chat_template", "chat_template_kwargs"}  # inputs of their own
     made_from = options.model_dump(mode="json", exclude=other)
-    files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
+    files: list[list[list[int | str]]] = []
+    for source in options.parts:
+        paths = [Path(file).expanduser() for file in source.files or []]
+        if not paths:
+            card = load_dataset_card(str(source.card))
+            paths = [card.folder / Path(file).expanduser() for file in card.source.files or []]
+        files.append([])
+        for path in paths:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                digest = hashlib.sha256(file.read(_END))
+                file.seek(max(0, size - _END))
+                digest.update(file.read())
+            files[-1].append([size, digest.hexdigest()])
     identity = [made_from, [rows.sha256 for rows in samples], files]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
@@ -176,19 +189,3 @@ def _endless(source: SourceOptions, encoder: RowEncoder) -> Callable[[], Iterato
                 yield stored(raw, row)
 
     return read
-
-
-def _local_files(source: SourceOptions) -> list[Path]:
-    if source.files:
-        return [Path(file).expanduser() for file in source.files]
-    card = load_dataset_card(str(source.card))
-    return [card.folder / Path(file).expanduser() for file in card.source.files or []]
-
-
-def _file_identity(path: Path) -> list[int | str]:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.sha256(file.read(_END))
-        file.seek(max(0, size - _END))
-        digest.update(file.read())
-    return [size, digest.hexdigest()]

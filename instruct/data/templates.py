@@ -122,8 +122,12 @@ class Rendering:
             return _applied(tokenizer, own, more)
         except InputError as error:
             # A few templates write a call's arguments as they are, which then have to be text.
-            as_text = [_with_arguments(message, json.dumps) for message in own]
-            for other in (as_text, _without_system(own)):
+            others = [[_with_arguments(message, json.dumps) for message in own]]
+            texts = [message.get("content") for message in own[:2]]
+            if [message["role"] for message in own[:2]] == ["system", "user"] and all(map(is_text, texts)):
+                system, user = map(text_of, own[:2])
+                others.append([{**own[1], "content": f"{system}\n\n{user}"}, *own[2:]])
+            for other in others:
                 if other != own:
                     with contextlib.suppress(InputError):
                         return _applied(tokenizer, other, more)
@@ -139,16 +143,6 @@ def _applied(tokenizer: Any, messages: list[dict[str, Any]], more: Mapping[str, 
         return str(tokenizer.apply_chat_template(messages, tokenize=False, **more))
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise InputError(one_line(error, 120)) from None
-
-
-def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The chat with the text of its system turn at the start of the first user turn."""
-    texts = [message.get("content") for message in messages[:2]]
-    if [message["role"] for message in messages[:2]] != ["system", "user"] or not all(map(is_text, texts)):
-        return messages
-    system, user = map(text_of, messages[:2])
-    merged = {**messages[1], "content": f"{system}\n\n{user}"}
-    return [merged, *messages[2:]]
 
 
 def takes_system(tokenizer: Any) -> bool:
@@ -198,16 +192,13 @@ def thinking_of(message: Mapping[str, Any], template: str | Mapping[str, str]) -
 
     A template that knows no thinking writes such a text as it is.
     """
-    thinking, text = str(message.get(REASONING[0]) or ""), text_of(message)
-    if thinking or message.get("role") != "assistant" or not _knows_thinking(str(template)):
+    thinking, text, written = str(message.get(REASONING[0]) or ""), text_of(message), str(template)
+    # One that drops all thinking tells it from text, too.
+    knows_thinking = _key_of(written) or "'</think>' in content" in written or GEMMA_CHANNEL in written
+    if thinking or message.get("role") != "assistant" or not knows_thinking:
         return thinking, text
     inside = _THOUGHT.fullmatch(text)
     return (inside[1].strip("\n"), inside[2].lstrip("\n")) if inside else ("", text)
-
-
-def _knows_thinking(template: str) -> bool:
-    """Whether a template tells thinking from text, also if it drops all of it."""
-    return bool(_key_of(template)) or "'</think>' in content" in template or GEMMA_CHANNEL in template
 
 
 @functools.lru_cache
@@ -273,7 +264,10 @@ def template_text(name: str) -> str:
     Raises:
         InputError: there is none.
     """
-    path, shipped = Path(name).expanduser(), _shipped()
+    spec = importlib.util.find_spec("trl")  # whose templates are found without importing it
+    folders = (spec and spec.submodule_search_locations) or ()
+    shipped = {file.stem: file for folder in folders for file in sorted(Path(folder).glob("chat_templates/*.jinja"))}
+    path = Path(name).expanduser()
     if path.is_file():
         return path.read_text(encoding="utf-8")
     if (path / "chat_template.jinja").is_file():
@@ -292,10 +286,3 @@ def template_text(name: str) -> str:
         f"data.chat_template: {one_line(name, 80)} is no file, model or template of TRL{nearest(name, shipped)}; give "
         "one of them"
     )
-
-
-def _shipped() -> dict[str, Path]:
-    """The files of TRL's chat templates by name, without importing it."""
-    spec = importlib.util.find_spec("trl")
-    folders = (spec and spec.submodule_search_locations) or ()
-    return {file.stem: file for folder in folders for file in sorted(Path(folder).glob("chat_templates/*.jinja"))}

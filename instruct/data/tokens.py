@@ -236,25 +236,24 @@ def encode_rows(
     encoder = RowEncoder(tokenizer, max_length, train_on, rendering, bad := BadRows(on_bad_row))
     counts = encoder.counts
     counts["empty"] = rowset.counts["empty"]
-    encoded = rowset.folder.store(_encoded(encoder, rowset), encoded_features())
-    bad.check(len(rowset.dataset))
+    total = len(rowset.dataset)
+
+    def encoded_rows() -> Iterator[dict[str, Any]]:
+        with progress(f"tokens of {counted(total, 'row')}", total) if total > _MANY else nullcontext() as done:
+            for part in batches(rowset.dataset):
+                for chat in encoder.chats(part):
+                    yield from chat
+                    if done:
+                        done(1)
+
+    encoded = rowset.folder.store(encoded_rows(), encoded_features())
+    bad.check(total)
     trainable = encoded
     if any(status not in TRAINED for status in encoded.unique("status")):
         trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
     by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
     facts = encoder.template.facts + Counter({name: counts[name] for name in _FACTS})
     return EncodedRows(rowset, encoded, trainable, by_status, dict(facts), bad.listed)
-
-
-def _encoded(encoder: RowEncoder, rowset: RowSet) -> Iterator[dict[str, Any]]:
-    """The encoded rows, with a progress bar if they take seconds."""
-    total = len(rowset.dataset)
-    with progress(f"tokens of {counted(total, 'row')}", total) if total > _MANY else nullcontext() as done:
-        for part in batches(rowset.dataset):
-            for chat in encoder.chats(part):
-                yield from chat
-                if done:
-                    done(1)
 
 
 @dataclass
@@ -290,8 +289,9 @@ class RowEncoder:
         rows, places = [row for row, _ in filled], [place for _, place in filled]
         counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
         for place, parts in zip(places, self.encode(rows, places), strict=True):
+            statuses = {part.status for part in parts}
             if parts:
-                counts[_status(parts)] += 1
+                counts[statuses.pop() if len(statuses) == 1 else "truncated"] += 1
             if len(parts) > 1:
                 lengths = [part.length for part in parts]
                 counts.update(chats=1, rows=len(parts), repeated=sum(lengths) - max(lengths))
@@ -352,12 +352,6 @@ class RowEncoder:
 def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool:
     """Whether a row begins with two beginning-of-sequence tokens; a model has seen one in its training."""
     return len(ids) > 1 and ids[0] == ids[1] == tokenizer.bos_token_id
-
-
-def _status(parts: Sequence[EncodedRow]) -> Status:
-    """What became of a chat, from the rows that it was made into."""
-    statuses = {part.status for part in parts}
-    return statuses.pop() if len(statuses) == 1 else "truncated"
 
 
 def _is_chat(row: Mapping[str, Any]) -> bool:
