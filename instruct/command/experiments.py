@@ -132,7 +132,7 @@ def config(arguments: argparse.Namespace) -> Result:
 
 
 def preview(arguments: argparse.Namespace) -> Result:
-    from instruct.generation.prompts import evaluation_set
+    from instruct.generation.answers import evaluation_set
     from instruct.training.preview import print_preview
 
     config = _config(arguments, arguments.overrides)

@@ -130,8 +130,9 @@ class ForwardModel:
             for number, place in enumerate(places):
                 row = rows[place]
                 own = logits[number, row.start - 1 : len(row.ids) - 1, :vocabulary]
-                for chunk in _chunks(len(own), own):
-                    scores = own[chunk].float()
+                size = max(1, _CHUNK[own.device.type] // own.shape[-1])
+                for chunk in own.split(size) if len(own) else ():
+                    scores = chunk.float()
                     yield place, (scores if self.temperature == 1 else scores / self.temperature).log_softmax(-1)
 
     def last_states(self, rows: Sequence[Sequence[int]], folder: Path | None = None) -> np.ndarray:
@@ -147,8 +148,10 @@ class ForwardModel:
                 ends = [len(rows[place]) - 1 for place in places]
                 made_from = f"{self.identity} {self.engine.dtype} {ends}".encode() + ids.numpy().tobytes()
                 kept = folder and folder / f"{hashlib.sha256(made_from).hexdigest()}.npy"
-                states = _kept(kept) if kept else None
-                if states is None:
+                saved = kept.read_bytes() if kept and kept.is_file() else b""
+                if saved and hashlib.sha256(saved[32:]).digest() == saved[:32]:  # else it is damaged
+                    states = np.load(io.BytesIO(saved[32:]), allow_pickle=False)
+                else:
                     states = self._states(ids, ends)
                     if kept:
                         content = io.BytesIO()
@@ -239,18 +242,3 @@ def open_model(model: ModelOptions, source: Path | None = None, like: ForwardMod
             return ForwardModel(like.engine, adapter, identity)
         like.close()
     return ForwardModel(TransformersEngine(options), adapter, identity)
-
-
-def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:
-    """Slices of positions whose logits may be in float32 at a time."""
-    size = max(1, _CHUNK[logits.device.type] // logits.shape[-1])
-    return (slice(begin, begin + size) for begin in range(0, positions, size))
-
-
-def _kept(path: Path) -> np.ndarray | None:
-    """States that `last_states` kept, after their SHA-256; None: there are none, or the file is damaged."""
-    content = path.read_bytes() if path.is_file() else b""
-    if not content or hashlib.sha256(content[32:]).digest() != content[:32]:
-        return None
-    states: np.ndarray = np.load(io.BytesIO(content[32:]), allow_pickle=False)
-    return states

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import logging
 import os
@@ -72,8 +71,13 @@ def connect(options: ClusterOptions) -> bool:
     try:
         if address != "auto":  # Ray would try for a minute
             _open_and_close(address)
-        with _quiet():
+        logger = logging.getLogger("ray")  # its lines on the way to an error say nothing that the error does not
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)
+        try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+        finally:
+            logger.setLevel(level)
     except (ConnectionError, TimeoutError, OSError) as error:
         raise InputError(f"cluster: no Ray cluster {where} ({_reason(error)}); {start}") from None
     except (RuntimeError, ValueError) as error:
@@ -104,18 +108,6 @@ def _reason(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error}", 200)
 
 
-@contextlib.contextmanager
-def _quiet() -> Any:
-    """Ray's own lines on the way to an error say nothing that the error does not."""
-    logger = logging.getLogger("ray")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def room_of(options: ClusterOptions, shared: int) -> Room:
     """The room for engines whose model `shared` GPUs share.
 
@@ -125,8 +117,21 @@ def room_of(options: ClusterOptions, shared: int) -> Room:
     import ray
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    gpus = _gpus(options, shared, nodes)
-    most = sum(_room(node["Resources"], gpus) for node in nodes)
+    gpus = options.gpus_per_worker
+    if gpus is None:
+        gpus = shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
+    elif (0 < gpus < shared and shared > 1) or (gpus > 1 and gpus != int(gpus)):
+        raise InputError(
+            f"--gpus-per-worker {gpus:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
+            "correct it"
+        )
+    most = 0
+    for resources in (node["Resources"] for node in nodes):
+        cpus = int(resources.get("CPU", 0))
+        if gpus:
+            most += min(cpus, int(resources.get("GPU", 0) / gpus + 1e-9))
+        else:
+            most += cpus >= 1  # one, which uses all of the machine
     if not most:
         largest = max((node["Resources"].get("GPU", 0) for node in nodes), default=0)
         raise InputError(
@@ -143,28 +148,6 @@ def room_of(options: ClusterOptions, shared: int) -> Room:
 
 def _name(machine: dict[str, Any]) -> str:
     return f"worker {machine['address']} ({one_line(machine['host'], 60)})"
-
-
-def _gpus(options: ClusterOptions, shared: int, nodes: list[dict[str, Any]]) -> float:
-    """GPUs of a worker."""
-    if options.gpus_per_worker is None:
-        return shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
-    gpus = options.gpus_per_worker
-    if (0 < gpus < shared and shared > 1) or (gpus > 1 and gpus != int(gpus)):
-        raise InputError(
-            f"--gpus-per-worker {gpus:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
-            "correct it"
-        )
-    return gpus
-
-
-def _room(resources: dict[str, float], gpus: float) -> int:
-    """How many workers fit on a machine; without GPUs one, which uses all of it."""
-    if resources.get("CPU", 0) < 1:
-        return 0
-    if not gpus:
-        return 1
-    return min(int(resources["CPU"]), int(resources.get("GPU", 0) / gpus + 1e-9))
 
 
 def check_machines(model: str, identity: dict[str, Any], mixed: bool, machines: Sequence[dict[str, Any]]) -> None:

@@ -111,8 +111,13 @@ class RayEngine:
         numbers, asked = itertools.count(), set[str]()
         try:
             for batch, requests in enumerate(batches):
-                new = [_absolute(request) for request in requests if request.key not in asked]
-                asked.update(request.key for request in new)
+                new = []
+                for request in requests:
+                    if request.key not in asked:
+                        asked.add(request.key)
+                        # A worker has another working directory.
+                        adapter = request.adapter and str(Path(request.adapter).resolve())
+                        new.append(dataclasses.replace(request, adapter=adapter))
                 failed, divided = self._here.divided(new, device)
                 if failed:
                     yield Portion(batch, failed, 0.0)
@@ -149,10 +154,3 @@ def patience_s(options: EngineOptions) -> float:
     sizes = [path.stat().st_size for path in folder.glob("*.safetensors")] if folder.is_dir() else []
     gib = sum(sizes) / 2**30 if sizes else (options.gpu_gb or 140)
     return PATIENCE_S + PATIENCE_PER_GIB_S * gib
-
-
-def _absolute(request: Request) -> Request:
-    """The request with an adapter's folder that a worker finds."""
-    if request.adapter is None:
-        return request
-    return dataclasses.replace(request, adapter=str(Path(request.adapter).resolve()))

@@ -39,7 +39,10 @@ class ReplayEngine(BatchesInTurn):
         self._replies: dict[str, Reply] = {}
         for row in read_file(self._path):
             for name, fields in _replies(row):
-                self._replies[name] = _reply(fields, row.place)
+                if isinstance(fields, dict) and isinstance(fields.get("failure"), str):
+                    self._replies[name] = Failure(one_line(fields["failure"], 120))
+                else:
+                    self._replies[name] = validated(_Line, {"completion": fields}, row.place).completion
         self.identity: dict[str, Any] = identity or {"replay": sha256_of(self._path)}
         self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
         self.batch: int | None = None
@@ -85,12 +88,6 @@ def _replies(row: RawRow) -> Iterator[tuple[str, Any]]:
     known = {field.name for field in dataclasses.fields(Completion)} | {"failure"}
     for name in names:
         yield name, {field: value for field, value in line.items() if field in known}
-
-
-def _reply(fields: Any, place: str) -> Reply:
-    if isinstance(fields, dict) and isinstance(fields.get("failure"), str):
-        return Failure(one_line(fields["failure"], 120))
-    return validated(_Line, {"completion": fields}, place).completion
 
 
 class _Line(BaseModel):

@@ -173,7 +173,20 @@ class ServerEngine(BatchesInTurn):
                 runner.run(self._hang_up(running))
 
     async def _open(self) -> None:
-        self._clients = [_open_client(address, self._timeout) for address in (self._base_url, *self._replicas)]
+        import httpx2
+        import openai
+
+        limits = httpx2.Timeout(None, connect=min(self._timeout, _CONNECT_TIMEOUT))
+        self._clients = [
+            openai.AsyncOpenAI(
+                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+                base_url=address,
+                max_retries=0,
+                timeout=limits,
+                http_client=openai.DefaultAioHttpClient(timeout=limits, event_hooks={"response": [_look_at]}),
+            )
+            for address in (self._base_url, *self._replicas)
+        ]
         self._turns = itertools.cycle(range(len(self._clients)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
@@ -190,7 +203,9 @@ class ServerEngine(BatchesInTurn):
         clients = itertools.islice(itertools.cycle(self._clients), next(self._turns), None)
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Fault),
-            stop=lambda state: self._gives_up(state.attempt_number, paid),
+            stop=lambda state: (
+                state.attempt_number >= (ATTEMPTS if self._answered else PAID_ATTEMPTS) or len(paid) >= PAID_ATTEMPTS
+            ),
             wait=lambda state: _wait(state.attempt_number, state.outcome.exception()),  # type: ignore[union-attr,arg-type]
             sleep=self._sleep,
             reraise=True,
@@ -219,11 +234,16 @@ class ServerEngine(BatchesInTurn):
             self._count_failure(fault.reason)
             return Failure(fault.reason, request.usd * len(paid))
         self._failed_in_a_row, self._worked = 0, True
-        return _with_what_was_paid(completion, paid, self._most_usage(request.prompt))
-
-    def _gives_up(self, attempt: int, paid: list[Fault]) -> bool:
-        """Whether attempt number `attempt`, which failed, is a request's last."""
-        return attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS or (not self._answered and attempt >= PAID_ATTEMPTS)
+        if not paid:
+            return completion
+        # The tokens of all attempts that may be charged, by upper bound if not counted.
+        also = [self._options.decoding.extra, self._options.response_schema]
+        most = most_tokens(request.prompt, also), self._most_reply_tokens
+        usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
+        prompt_tokens, completion_tokens = (
+            sum(most[side] if None in usage else int(usage[side] or 0) for usage in usages) for side in (0, 1)
+        )
+        return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     async def _attempt(self, request: Request, clients: Iterator[Any], paid: list[Fault]) -> Completion:
         """One attempt; a fault that may have been charged for is added to `paid`."""
@@ -257,7 +277,8 @@ class ServerEngine(BatchesInTurn):
         body, changes = changed_body(body, self._changes)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await _send(client, path, body)
+                stream = openai.AsyncStream[Any]  # the response, whose body is not read
+                response = await client.post(path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=stream)
                 self._answered = True
                 data = await _whole(response, request.max_tokens or self._most_reply_tokens)
             if request.scored is not None:
@@ -319,12 +340,6 @@ class ServerEngine(BatchesInTurn):
     def _most_reply_tokens(self) -> int:
         return self._options.decoding.most_tokens(self._options.context_length)
 
-    def _most_usage(self, prompt: Prompt) -> tuple[int, int]:
-        """The most tokens of prompt and reply that can be charged for one attempt."""
-        return most_tokens(
-            prompt, also=[self._options.decoding.extra, self._options.response_schema]
-        ), self._most_reply_tokens
-
     def _count_failure(self, reason: str) -> None:
         self._failed_in_a_row += 1
         # At the end only failing requests are left, since they are retried the longest: no sign of a broken server.
@@ -380,17 +395,6 @@ def _wait(attempt: int, fault: Fault) -> float:
     return min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * _jitter.uniform(0.5, 1.0)
 
 
-def _with_what_was_paid(completion: Completion, paid: list[Fault], most: tuple[int, int]) -> Completion:
-    """The completion with the tokens of all attempts that may be charged, by upper bound if not counted."""
-    if not paid:
-        return completion
-    usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
-    prompt_tokens, completion_tokens = (
-        sum(most[side] if None in usage else int(usage[side] or 0) for usage in usages) for side in (0, 1)
-    )
-    return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
-
-
 def _endpoint(base_url: str) -> str:
     """The address as it is printed and stored.
 
@@ -408,34 +412,6 @@ class _Redirected(Exception):
     """A redirect to another origin, which would be sent the prompts and the key. `host`: of that origin."""
 
     host: str
-
-
-def _open_client(address: str, timeout: float) -> Any:
-    """A client of the server at an address, with the key in OPENAI_API_KEY; to be closed."""
-    import httpx2
-    import openai
-
-    limits = httpx2.Timeout(None, connect=min(timeout, _CONNECT_TIMEOUT))
-    return openai.AsyncOpenAI(
-        api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-        base_url=address,
-        max_retries=0,
-        timeout=limits,
-        http_client=openai.DefaultAioHttpClient(timeout=limits, event_hooks={"response": [_look_at]}),
-    )
-
-
-async def _send(client: Any, path: str, body: dict[str, Any]) -> Any:
-    """Post a request; returns the response, whose body is not read.
-
-    Raises:
-        ErrorStatus, _Redirected: see there.
-        openai.APIConnectionError, httpx2.HTTPError: no connection, or it broke off.
-    """
-    import httpx2
-    import openai
-
-    return await client.post(path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any])
 
 
 async def _look_at(response: Any) -> None:

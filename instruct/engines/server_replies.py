@@ -14,8 +14,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.replies import Completion, ScoredCompletion
-from instruct.base.thinking import Parted, parted_after, parted_inline
-from instruct.engines.base import EngineOptions, Message, Prompt, Request
+from instruct.base.thinking import parted_after, parted_inline
+from instruct.engines.base import EngineOptions, Prompt, Request
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
@@ -191,7 +191,10 @@ def changed_body(body: dict[str, Any], changes: Mapping[str, str | None]) -> tup
     words = []
     for part, instead in changes.items():
         if part == SYSTEM_TURN and body.get("messages", [{}])[0].get("role") == "system":
-            body, said = {**body, "messages": _merged(body["messages"])}, "with the system turn as part of the user's"
+            system, *rest = body["messages"]
+            asked = next(place for place, message in enumerate(rest) if message["role"] == "user")
+            rest[asked] = {**rest[asked], "content": system["content"] + "\n\n" + rest[asked]["content"]}
+            body, said = {**body, "messages": rest}, "with the system turn as part of the user's"
         elif part in body:
             body = {instead: body[part], **body} if instead else dict(body)
             del body[part]
@@ -207,13 +210,6 @@ def new_change(part: str, changes: Mapping[str, str | None]) -> dict[str, str | 
     if part not in _LIMITS:
         return {part: None}
     return None if _LIMITS[part] in changes else {part: _LIMITS[part]}  # a reply without a limit has no price
-
-
-def _merged(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    asked = next(place for place, message in enumerate(rest) if message["role"] == "user")
-    merged = {**rest[asked], "content": system["content"] + "\n\n" + rest[asked]["content"]}
-    return [*rest[:asked], merged, *rest[asked + 1 :]]
 
 
 def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Completion:
@@ -248,7 +244,10 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
     elif text is None and (reasoning or calls):
         text = ""
     if isinstance(text, str) and options.parts_thinking and reasoning is None:
-        text, reasoning = _parted(options, text, prompt)
+        if options.tokenizer is not None and isinstance(prompt, tuple):  # rendered here: its chat template is known
+            text, reasoning = parted_after(prompt, text, text, options.tokenizer)
+        else:
+            text, reasoning = parted_inline(text)
     if not isinstance(text, str):
         if isinstance(choice.get("message"), dict) and choice["message"].get("refusal"):
             raise Refused("the judge refuses to answer", ill=False)
@@ -309,13 +308,6 @@ def _parsed(data: bytes) -> Any:
         raise Fault("malformed reply: no JSON", answered=True) from None
     # A lone surrogate can only be an escape.
     return _well_formed_throughout(reply) if b"\\u" in data else reply
-
-
-def _parted(options: EngineOptions, text: str, prompt: Prompt) -> Parted:
-    """The text of a reply without its thinking; the chat template is known of prompts that were rendered here."""
-    if options.tokenizer is not None and isinstance(prompt, tuple):
-        return parted_after(prompt, text, text, options.tokenizer)
-    return parted_inline(text)
 
 
 def _text(choice: dict[str, Any], may_call: bool) -> Any:

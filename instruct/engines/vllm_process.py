@@ -66,7 +66,12 @@ def main() -> None:
         while True:
             request = requests.get()
             if "classify" in request:
-                _reply(replies, {"scores": _scores(llm, request["classify"])})
+                from vllm import PoolingParams
+
+                texts = [{"prompt_token_ids": ids} for ids in request["classify"]]
+                # A reward model's logit; `reward`, the task of that name, is for token-wise models.
+                done = llm.classify(texts, pooling_params=PoolingParams(use_activation=False), use_tqdm=False)
+                _reply(replies, {"scores": [output.outputs.probs[0] for output in done]})
                 continue
             rows.add(request)
             while rows.unfinished():
@@ -161,15 +166,6 @@ def _cache_gib(arguments: dict[str, Any]) -> int:
 def _last_token(row: dict[str, Any], loras: dict[str | None, Any]) -> list[int] | None:
     """The one token that is scored, if it has to be asked as a reply: with LoRA layers, vLLM scores no prompts."""
     return row["prompt"][-1:] if row["scored"] is not None and any(loras.values()) else None
-
-
-def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
-    """A reward model's logit for each text; `reward`, the task of that name, is for token-wise models."""
-    from vllm import PoolingParams
-
-    prompts = [{"prompt_token_ids": ids} for ids in texts]
-    done = llm.classify(prompts, pooling_params=PoolingParams(use_activation=False), use_tqdm=False)
-    return [output.outputs.probs[0] for output in done]
 
 
 class _Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,24 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
+from instruct.data.evaluation import EvalSet, load_eval_sets
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.start import Where
-from instruct.generation.batches import AskedPrompts, System, finished_replies
-from instruct.generation.options import GenerationConfig
+from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
+from instruct.generation.options import AnswerOptions, GenerationConfig
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 if TYPE_CHECKING:
     from instruct.data.prompts import EvalPrompt
+
+
+def evaluation_set(answers: AnswerOptions) -> EvalSet:
+    """The evaluation set, cut to `limit`.
+
+    Raises:
+        InputError: no such set, or prompts that cannot be read.
+    """
+    return load_eval_sets(answers.eval_set, files=answers.files, limit=answers.limit)
 
 
 def generate_answers(
@@ -54,7 +63,10 @@ def generate_answers(
     kept = finished_replies(model, [(system, first) for system in asked], config, folder, where)
     turns: dict[str, list[_Turn]] = {name: [(own, range(len(prompts)))] for name, own in kept.items()}
     for number in range(2, 2 + max(len(prompt.later) for prompt in prompts)):
-        later = {name: _later(prompts, made) for name, made in turns.items()}
+        later: dict[str, dict[int, EvalPrompt]] = {}  # what each system is asked next, by the places of the prompts
+        for name, made in turns.items():
+            following = map(_next_turn, prompts, _replies(made, len(prompts)))
+            later[name] = {place: prompt for place, prompt in enumerate(following) if prompt}
         works = []
         for system in asked:
             numbers = [number * len(prompts) + place for place in later[system.name]]
@@ -78,12 +90,6 @@ def _replies(turns: Sequence[_Turn], count: int) -> Iterator[list[Reply]]:
     read = [(places, written(kept, to_the_letter=False)) for kept, places in turns]
     for place in range(count):
         yield [next(replies) if place in places else NOT_ASKED for places, replies in read]
-
-
-def _later(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn]) -> dict[int, EvalPrompt]:
-    """What a system is asked next, by the places of the prompts."""
-    following = map(_next_turn, prompts, _replies(turns, len(prompts)))
-    return {place: prompt for place, prompt in enumerate(following) if prompt}
 
 
 def _next_turn(prompt: EvalPrompt, replies: Sequence[Reply]) -> EvalPrompt | None:
@@ -137,7 +143,7 @@ def sampled_at(prompts: Sequence[EvalPrompt], config: GenerationConfig) -> list[
 
 def prompt_seed(seed: int, index: int) -> int:
     """A prompt's own seed, so that its sample does not depend on what it is batched with."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big") >> 1
+    return seed_of(f"{seed}:{index}")
 
 
 def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path) -> ReplyStats:

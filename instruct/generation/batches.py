@@ -153,6 +153,11 @@ def finished_replies(
     return {plan.system.name: plan.kept for plan in planned}
 
 
+def seed_of(text: str) -> int:
+    """A seed that depends on a text alone: 31 bits."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
 def fingerprint(
     identities: list[str], model: ModelOptions, work: AskedPrompts, config: EngineConfig, temperature: float
 ) -> str:
@@ -197,8 +202,24 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
                     (folder / f"{kept.system}.json").unlink(missing_ok=True)  # replies to something else
 
             def requests(kept: KeptReplies, places: Sequence[int]) -> list[Request]:
-                asked = unfinished[kept]
-                return [_request(asked, place, prompts[id(asked.work)][place], room) for place in places]
+                plan = unfinished[kept]
+                asked, listed = plan.work, []
+                for place in places:
+                    prompt, most, temperature = prompts[id(asked)][place], asked.most_tokens, plan.system.temperature
+                    if asked.temperatures and (named := asked.temperatures[place]) is not None:
+                        temperature = named
+                    request = Request(
+                        key=kept.request_key(place),
+                        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
+                        adapter=plan.adapter,
+                        max_tokens=most if room is None else min(most, room - len(prompt)),
+                        min_tokens=asked.decoding.get("min_new_tokens", 0),
+                        temperature=temperature,
+                        # A server need not know seeds, which matter only where something is drawn.
+                        seed=asked.seeds[place] if room is not None or temperature > 0 else None,
+                    )
+                    listed.append(request)
+                return listed
 
             batches = FixedBatches(work.what, list(unfinished), requests, apart=config.engine == "server")
             ask_engine(engine, batches, show)
@@ -225,23 +246,6 @@ def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str) -> 
     if (canary := read_canary(plan.system.source)) is None:
         return f"not checked: no {FILE} is beside the weights"
     return check_weights_that_answer(engine, canary, plan.adapter, dtype, f"system {plan.system.name}")
-
-
-def _request(planned: _Planned, place: int, prompt: _Asked, room: int | None) -> Request:
-    """A prompt as the engine is sent it; `room`: for it and its reply, in tokens, which only a server knows itself."""
-    work, temperature = planned.work, planned.system.temperature
-    if work.temperatures and (own := work.temperatures[place]) is not None:
-        temperature = own
-    return Request(
-        key=planned.kept.request_key(place),
-        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
-        adapter=planned.adapter,
-        max_tokens=work.most_tokens if room is None else min(work.most_tokens, room - len(prompt)),
-        min_tokens=work.decoding.get("min_new_tokens", 0),
-        temperature=temperature,
-        # A server need not know seeds, which matter only where something is drawn.
-        seed=work.seeds[place] if room is not None or temperature > 0 else None,
-    )
 
 
 def _check_answered(kept: KeptReplies, subject: str) -> None:
@@ -303,8 +307,16 @@ def _with_weights(
     longest = max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
     wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in canaries)])
     room = min(wanted, context or wanted)
+    least = work.decoding.get("min_new_tokens", 0)
     for key, own in works.items():
-        _check_room(own, prompts[key], room)
+        for place, ids in zip(own.places, prompts[key], strict=True):
+            if not 0 < len(ids) <= room - max(1, least):
+                prompt, reply = ("prompt", "answer") if own.what == "answers" else ("prefix", "continuation")
+                needs = f", of which the {reply} needs {least}" if least else ""
+                raise InputError(
+                    f"{place} has {len(ids)} tokens, {room} hold {prompt} and {reply}{needs}; shorten it or use a "
+                    "model with a longer context"
+                )
     options = replace(
         _options(base, work, tokenizer),
         revision=revision,
@@ -332,19 +344,6 @@ def _options(model: str, work: AskedPrompts, tokenizer: Any) -> EngineOptions:
         thinking_budget=work.thinking_budget,
         tokenizer=tokenizer,
     )
-
-
-def _check_room(work: AskedPrompts, prompts: Sequence[_Asked], room: int) -> None:
-    """Refuse a prompt that leaves no room for its reply."""
-    least = work.decoding.get("min_new_tokens", 0)
-    for place, ids in zip(work.places, prompts, strict=True):
-        if not 0 < len(ids) <= room - max(1, least):
-            prompt, reply = ("prompt", "answer") if work.what == "answers" else ("prefix", "continuation")
-            needs = f", of which the {reply} needs {least}" if least else ""
-            raise InputError(
-                f"{place} has {len(ids)} tokens, {room} hold {prompt} and {reply}{needs}; shorten it or use a model "
-                "with a longer context"
-            )
 
 
 def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEFAULT) -> list[_Asked]:

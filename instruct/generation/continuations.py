@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.models import ModelOptions
+from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion
-from instruct.data.cards import parse_length
-from instruct.data.prefixes import Prefix, PrefixSet
+from instruct.data.cards import load_dataset_card, parse_length
+from instruct.data.prefixes import Prefix, PrefixSet, load_prefixes
+from instruct.engines.local import load_tokenizer
 from instruct.engines.start import Where
-from instruct.generation.batches import AskedPrompts, System, finished_replies
+from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.written import ReplyStats, json_list, reply_stats, warn_of_failures, write_rows, written
 
@@ -50,6 +51,50 @@ class Continuation:
     def key(self) -> tuple[str, int, int]:
         """What identifies it in its file, and the same continuation of another system: prefix, seed and sample."""
         return self.id, self.seed, self.sample
+
+
+def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> PrefixSet:
+    """The prefixes, cut to `limit`; lengths in tokens are those of `model`.
+
+    Raises:
+        InputError: no such card, texts that cannot be read, or none that can be cut.
+    """
+    card = load_dataset_card(options.card) if options.card else None
+    cuts = [options.cut, *([card.cut] if card and card.cut else [])]
+    cut_lengths = [length for cut in cuts for length in (cut.prefix, cut.continuation) if length]
+    tokenizer: Any = None
+    if options.generation.engine != "server" and any(length.endswith(" tokens") for length in cut_lengths):
+        name = model_path(model.name)
+        tokenizer = load_tokenizer(f"model {model.name}", name, model.revision)
+    return load_prefixes(
+        card,
+        options.cut,
+        files=options.files,
+        documents=options.documents,
+        encoding=options.encoding,
+        column=options.column,
+        limit=options.limit,
+        tokenizer=tokenizer,
+    )
+
+
+def prefixes_text(prefixes: PrefixSet, options: ContinuationOptions) -> str:
+    """How many prefixes there are, of what, and how they will be continued, for people."""
+    most, least = lengths(prefixes, options)
+    draws = options.samples * len(options.seeds)
+    tokens = f"{most} tokens" if least == most else f"{least} to {most} tokens"
+    read = f"{prefixes.counts['read']:,} rows"
+    left_out = [
+        f"{count:,} {reason}"
+        for reason, count in prefixes.counts.items()
+        if reason not in ("read", "kept", "windows") and count
+    ]
+    return (
+        f"{prefixes.name}: {len(prefixes.prefixes):,} prefixes"
+        + (f" of {prefixes.cut.prefix} from {read}" if prefixes.cut.prefix else "")
+        + (f" ({', '.join(left_out)} left out)" if left_out else "")
+        + f", {draws} {'continuation' if draws == 1 else 'continuations'} of {tokens} each"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +161,8 @@ def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: Continua
         what="continuations",
         prompts=[draw.prefix.text for draw in draws],
         places=[f"{draw.prefix.place}: the prefix {one_line(draw.prefix.text, 60)!r}" for draw in draws],
-        seeds=[_draw_seed(draw) for draw in draws],
+        # The same for all systems, whatever a sample is batched with.
+        seeds=[seed_of(json.dumps([draw.seed, draw.sample, draw.prefix.id])) for draw in draws],
         identities=[[draw.prefix.id, draw.prefix.text, draw.seed, draw.sample] for draw in draws],
         identity=[],
         decoding={"max_new_tokens": most, "min_new_tokens": least, "top_p": options.generation.top_p},
@@ -139,12 +185,6 @@ def lengths(prefixes: PrefixSet, options: ContinuationOptions) -> tuple[int, int
             f"continuations.generation.min_new_tokens {least}: exceeds the longest length {most}; lower it"
         )
     return most, least
-
-
-def _draw_seed(draw: _Draw) -> int:
-    """A sample's own seed, the same for all systems, whatever it is batched with."""
-    text = json.dumps([draw.seed, draw.sample, draw.prefix.id])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:
@@ -185,7 +225,11 @@ def read_continuations(path: str | Path) -> list[Continuation]:
             f"`instruct generate {path.parent.parent}`"
         ) from None
     except ValidationError as error:
-        raise InputError(f"{path}{_first_problem(error)}; generate the file again") from None
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = [str(part) for part in first["loc"]]
+        where = f", row {int(place[0]) + 1}" if place and place[0].isdigit() else ""
+        where += f": {one_line(place[1], 60)}" if len(place) > 1 else ""
+        raise InputError(f"{path}{where}: {one_line(first['msg'], 160)}; generate the file again") from None
     if not rows:
         raise InputError(f"{path}: has no continuations; generate the file again")
     seen: dict[tuple[str, int, int], int] = {}
@@ -202,11 +246,3 @@ def read_continuations(path: str | Path) -> list[Continuation]:
 def as_json(rows: Iterable[Continuation]) -> str:
     """The content of the file of a system's continuations."""
     return b"".join(json_list(map(dataclasses.asdict, rows), indent=1)).decode()
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = [str(part) for part in first["loc"]]
-    row = f", row {int(place[0]) + 1}" if place and place[0].isdigit() else ""
-    field = f": {one_line(place[1], 60)}" if len(place) > 1 else ""
-    return f"{row}{field}: {one_line(first['msg'], 160)}"

@@ -145,12 +145,8 @@ def write_rows(path: Path, rows: Callable[[], Iterable[dict[str, Any]]], indent:
     Args:
         rows: makes them; called twice.
     """
-    if not _holds(path, json_list(rows(), indent)):
-        write_atomically(path, json_list(rows(), indent))
-
-
-def _holds(path: Path, content: Iterable[bytes]) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return all(file.read(len(piece)) == piece for piece in content) and not file.read(1)
+    if path.is_file():
+        with path.open("rb") as file:
+            if all(file.read(len(piece)) == piece for piece in json_list(rows(), indent)) and not file.read(1):
+                return
+    write_atomically(path, json_list(rows(), indent))

@@ -71,7 +71,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory, again: bool = Fa
     Raises:
         InputError: a system is not trained yet.
     """
-    from instruct.generation.prompts import evaluation_set
+    from instruct.generation.answers import evaluation_set
 
     options = config.answers
     if options is None:
@@ -217,8 +217,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     Raises:
         InputError: no prefixes, a system that is not trained yet, a prefix that does not fit the context.
     """
-    from instruct.generation.continuations import continue_texts
-    from instruct.generation.prompts import config_prefixes
+    from instruct.generation.continuations import config_prefixes, continue_texts
 
     options = config.continuations
     if options is None:

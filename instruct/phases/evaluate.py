@@ -12,7 +12,7 @@ from pathlib import Path
 from instruct.base.errors import InputError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
-from instruct.generation.prompts import config_prefixes
+from instruct.generation.continuations import config_prefixes
 from instruct.measuring.human_text import ON_HUMAN_TEXT, Matched, Predictors, match_controls, record_no_control
 from instruct.measuring.sampled import (
     OF_CONTINUATIONS,

@@ -376,7 +376,7 @@ def _prompts(config: ExperimentConfig) -> int:
     answers = config.answers
     assert answers is not None
     if answers.files:
-        from instruct.generation.prompts import evaluation_set
+        from instruct.generation.answers import evaluation_set
 
         return len(evaluation_set(answers).prompts)
     sets = [(load_dataset_card(name), limit) for name, limit in named_sets(answers.eval_set, answers.limit)]

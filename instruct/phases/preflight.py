@@ -30,9 +30,9 @@ from instruct.data.prefixes import PrefixSet
 from instruct.data.sources import RawRow
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
+from instruct.generation.answers import evaluation_set
 from instruct.generation.batches import local_kind
-from instruct.generation.continuations import lengths
-from instruct.generation.prompts import config_prefixes, evaluation_set, prefixes_text
+from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, joined

@@ -57,7 +57,7 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     from accelerate import PartialState
 
     from instruct.data.overlap import find_overlap, overlap_text
-    from instruct.generation.prompts import evaluation_set
+    from instruct.generation.answers import evaluation_set
 
     if not PartialState().is_main_process or config.answers is None:
         return
