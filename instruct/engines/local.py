@@ -17,6 +17,7 @@ from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
 from instruct.base.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
+from instruct.engines.memory import check_memory
 from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import (
     PICKLES,
@@ -103,7 +104,8 @@ class LocalEngine(BatchesInTurn):
 
     @cached_property
     def dtype(self) -> str:
-        """The dtype that the model computes in."""
+        """The dtype that the model computes in; of one that does not fit here, it is not measured."""
+        check_memory(self.options)
         return pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
 
     @cached_property

@@ -58,7 +58,7 @@ def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
         assert {"torch", "transformers", "python"} <= set(worker["versions"])
 
     # What a cluster began is finished here, and what began here is finished on the cluster.
-    for keep, where in ((2, {}), (3, {"cluster": options})):
+    for keep, where in ((2, {}), (3, {"where": options})):
         source = tmp_path if keep == 2 else alone
         for name in systems:
             if source != tmp_path:
