@@ -48,7 +48,7 @@ def systems_in(folder: Path) -> list[KeptReplies]:
     return systems
 
 
-def test_portions_in_any_order_become_whole_batches(tmp_path: Path) -> None:
+def test_portions_in_any_order_become_whole_batches(tmp_path):
     systems, seen = systems_in(tmp_path), []
 
     def show(work: Work) -> None:
@@ -64,7 +64,7 @@ def test_portions_in_any_order_become_whole_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_refused_prompt_is_kept_as_failed_and_asked_again_at_most_twice(tmp_path: Path, apart: bool) -> None:
+def test_a_refused_prompt_is_kept_as_failed_and_asked_again_at_most_twice(tmp_path, apart):
     def ask(engine: OutOfOrder) -> None:
         ask_engine(engine, batches_of(systems_in(tmp_path), apart), lambda work: None)  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def test_a_refused_prompt_is_kept_as_failed_and_asked_again_at_most_twice(tmp_pa
     assert (second.missing, next(second.replies())) == ([], Failure("HTTP 400", permanent=True))
 
 
-def test_a_failed_prompt_that_is_answered_later_has_the_answer(tmp_path: Path) -> None:
+def test_a_failed_prompt_that_is_answered_later_has_the_answer(tmp_path):
     for engine in (OutOfOrder("b/0"), OutOfOrder()):
         ask_engine(engine, batches_of(systems_in(tmp_path), True), lambda work: None)  # type: ignore[arg-type]
     _, second = systems_in(tmp_path)
@@ -100,9 +100,7 @@ class Breaks(OutOfOrder):
 
 
 @pytest.mark.parametrize(("apart", "again"), [(True, 10), (False, 11)])
-def test_what_a_server_replied_before_the_work_ended_is_not_asked_again(
-    tmp_path: Path, apart: bool, again: int
-) -> None:
+def test_what_a_server_replied_before_the_work_ended_is_not_asked_again(tmp_path, apart, again):
     with pytest.raises(StoppedError):
         ask_engine(Breaks("a/4"), batches_of(systems_in(tmp_path), apart), lambda work: None)  # type: ignore[arg-type]
     engine = Breaks()
@@ -112,7 +110,7 @@ def test_what_a_server_replied_before_the_work_ended_is_not_asked_again(
     assert engine.asked[0] == ("a/4" if apart else "a/3")
 
 
-def test_two_that_keep_the_same_batches_mix_nothing_up(tmp_path: Path) -> None:
+def test_two_that_keep_the_same_batches_mix_nothing_up(tmp_path):
     one, other = (KeptReplies(tmp_path, "a", "f", ["p", "q", "r"], 2) for _ in range(2))
     for kept in (one, other):
         kept.start("e")

@@ -40,13 +40,13 @@ def ask_missing(folder: Path, engine: str = "vllm 1 cpu", texts: str = "abcde") 
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"engine": "e"}'])
-def test_a_damaged_record_of_what_was_compared_is_named(tmp_path: Path, content: str) -> None:
+def test_a_damaged_record_of_what_was_compared_is_named(tmp_path, content):
     (tmp_path / "a.checked").write_text(content)
     with pytest.raises(InputError, match=r"a\.checked: is damaged; restore it, or delete it$"):
         kept_in(tmp_path)
 
 
-def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
+def test_batches_in_any_order_are_resumed(tmp_path):
     kept = kept_in(tmp_path)
     kept.start("e")
     kept.keep(2, [reply("e")], 0.25)
@@ -59,13 +59,13 @@ def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
     assert kept_in(tmp_path).minutes == 1 / 60
 
 
-def test_the_same_prompt_in_another_batch_has_a_reply_of_its_own(tmp_path: Path) -> None:
+def test_the_same_prompt_in_another_batch_has_a_reply_of_its_own(tmp_path):
     ask_missing(tmp_path)
     assert PROMPTS[1] == PROMPTS[4]
     assert [each.text for each in kept_in(tmp_path).replies()] == list("abcde")
 
 
-def test_replies_under_another_fingerprint_stay_until_the_work_starts(tmp_path: Path) -> None:
+def test_replies_under_another_fingerprint_stay_until_the_work_starts(tmp_path):
     ask_missing(tmp_path)
     other = kept_in(tmp_path, "other")
     assert (other.missing, list(other.replies())) == ([0, 1, 2], [])
@@ -75,7 +75,7 @@ def test_replies_under_another_fingerprint_stay_until_the_work_starts(tmp_path: 
     assert stored.replies(tmp_path, "a") == []
 
 
-def test_another_engine_or_version_starts_over(tmp_path: Path) -> None:
+def test_another_engine_or_version_starts_over(tmp_path):
     ask_missing(tmp_path)
     kept = kept_in(tmp_path)
     kept.start("vllm 1 cpu")
@@ -85,7 +85,7 @@ def test_another_engine_or_version_starts_over(tmp_path: Path) -> None:
     assert kept_in(tmp_path).missing == [0, 1, 2]
 
 
-def test_nothing_is_written_before_the_work_starts(tmp_path: Path) -> None:
+def test_nothing_is_written_before_the_work_starts(tmp_path):
     assert kept_in(tmp_path).missing == [0, 1, 2]
     assert list(tmp_path.iterdir()) == []
 
@@ -98,7 +98,7 @@ def test_nothing_is_written_before_the_work_starts(tmp_path: Path) -> None:
         ("DROP TABLE completions", "no such table: completions"),
     ],
 )
-def test_a_damaged_store_is_refused_in_one_line(tmp_path: Path, statement: str, problem: str) -> None:
+def test_a_damaged_store_is_refused_in_one_line(tmp_path, statement, problem):
     ask_missing(tmp_path)
     stored.change(tmp_path, "a", statement)
     with pytest.raises(InputError, match=rf"a\.replies\.sqlite: is damaged \(.*{problem}\); delete it") as caught:
@@ -106,7 +106,7 @@ def test_a_damaged_store_is_refused_in_one_line(tmp_path: Path, statement: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_another_file_is_refused_in_one_line(tmp_path):
     (tmp_path / "a.replies.sqlite").write_text("not a database" * 50)
     with pytest.raises(
         InputError, match=r"is not a store of answers \(.*\); delete it, and its prompts are asked again$"
@@ -114,7 +114,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
         kept_in(tmp_path)
 
 
-def test_a_store_that_another_process_writes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_another_process_writes_is_refused(tmp_path, monkeypatch):
     ask_missing(tmp_path)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda path, **how: connect(path, **how | {"timeout": 0.1}))
@@ -139,7 +139,7 @@ for number in kept.missing:
 """
 
 
-def test_a_killed_writer_loses_no_batch_and_leaves_no_part_of_one(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_no_batch_and_leaves_no_part_of_one(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(25)]

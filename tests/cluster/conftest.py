@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ if importlib.util.find_spec("ray") is None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def cluster():
     from nodes import two_nodes
 
     with two_nodes() as started:
@@ -22,7 +19,7 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture
-def batch_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def batch_log(monkeypatch, tmp_path):
     """Where every batch that a worker is asked leaves a line; see `instrumented`."""
     import instrumented
     from ray import cloudpickle

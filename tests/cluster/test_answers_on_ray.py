@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,21 +22,19 @@ BATCHES = 5  # of each system
 
 
 @pytest.fixture(scope="module")
-def systems(tiny_adapters: dict[str, Path]) -> dict[str, Path | None]:
+def systems(tiny_adapters):
     return {"mle": tiny_adapters["mle"], "base": None, "emo": tiny_adapters["emo"]}
 
 
 @pytest.fixture(scope="module")
-def alone(tiny_model: Path, systems: dict[str, Path | None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(tiny_model, systems, tmp_path_factory):
     """What a single process writes."""
     folder = tmp_path_factory.mktemp("alone")
     generate_answers(ModelOptions(name=str(tiny_model)), systems, PROMPTS, "chat", CONFIG, folder)
     return folder
 
 
-def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
-    cluster: Any, tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_path: Path
-) -> None:
+def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(cluster, tiny_model, systems, alone, tmp_path):
     model, options = ModelOptions(name=str(tiny_model)), ClusterOptions(address=cluster.address)
 
     def answer(**where: Any) -> dict[str, ReplyStats]:

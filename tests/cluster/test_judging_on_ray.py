@@ -51,13 +51,11 @@ def verdicts(run: RunDirectory) -> list[Any]:
 
 
 @pytest.fixture
-def options(reward_model: Path) -> dict[str, Any]:
+def options(reward_model):
     return {"card": "skywork_reward", "model": str(reward_model), "engine": "transformers"}
 
 
-def test_verdicts_are_those_of_a_single_process(
-    cluster: Any, options: dict[str, Any], tiny_model_folder: Path, tmp_path: Path
-) -> None:
+def test_verdicts_are_those_of_a_single_process(cluster, options, tiny_model_folder, tmp_path):
     labels = str(Path(__file__).parents[1] / "judges" / "smollm2_labels")
     by_text = {"card": labels, "model": str(tiny_model_folder), "engine": "transformers", "dtype": "float32"}
     for name, given in (("reward", options), ("text", by_text)):
@@ -75,9 +73,7 @@ def test_verdicts_are_those_of_a_single_process(
         judge_run(spread, [Judge(JudgeOptions(**given))], [("ours", "theirs")], JudgingMode())
 
 
-def test_killed_judging_resumes_and_asks_no_key_twice(
-    cluster: Any, options: dict[str, Any], batch_log: Path, tmp_path: Path
-) -> None:
+def test_killed_judging_resumes_and_asks_no_key_twice(cluster, options, batch_log, tmp_path):
     run = make_run(tmp_path / "killed", 150)
     given = {
         "run": str(run.folder),

@@ -28,12 +28,12 @@ Answer = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def systems(tiny_adapters: dict[str, Path]) -> dict[str, Path | None]:
+def systems(tiny_adapters):
     return {"base": None, "emo": tiny_adapters["emo"]}
 
 
 @pytest.fixture(scope="module")
-def alone(tiny_model: Path, systems: dict[str, Path | None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(tiny_model, systems, tmp_path_factory):
     """What a single process writes."""
     folder = tmp_path_factory.mktemp("alone")
     generate_answers(ModelOptions(name=str(tiny_model)), systems, PROMPTS, "chat", CONFIG, folder)
@@ -41,7 +41,7 @@ def alone(tiny_model: Path, systems: dict[str, Path | None], tmp_path_factory: p
 
 
 @pytest.fixture
-def answer(tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_path: Path) -> Answer:
+def answer(tiny_model, systems, alone, tmp_path):
     """Answer on a cluster into `tmp_path/out`, and compare the files."""
 
     def call(address: str) -> Any:
@@ -55,9 +55,7 @@ def answer(tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_p
 
 
 @pytest.fixture
-def driver_arguments(
-    batch_log: Path, tiny_model: Path, systems: dict[str, Path | None], tmp_path: Path
-) -> dict[str, Any]:
+def driver_arguments(batch_log, tiny_model, systems, tmp_path):
     """Arguments of `driver.py` that answer as `answer` does; without the address."""
     return {
         "log": str(batch_log), "seconds": 0.5, "model": str(tiny_model),
@@ -76,9 +74,7 @@ def finished(folder: Path) -> set[str]:
     }
 
 
-def test_a_killed_worker_and_a_failed_engine_are_replaced(
-    cluster: Any, batch_log: Path, answer: Answer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_killed_worker_and_a_failed_engine_are_replaced(cluster, batch_log, answer, caplog):
     batch_log.with_name("once-kill-base-6").touch()
     batch_log.with_name("once-fail-emo-8").touch()
     stats = answer(cluster.address)
@@ -94,9 +90,7 @@ def test_a_killed_worker_and_a_failed_engine_are_replaced(
     wait(lambda: is_gone(batch_log), 30)
 
 
-def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(
-    cluster: Any, batch_log: Path, answer: Answer, tmp_path: Path
-) -> None:
+def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(cluster, batch_log, answer, tmp_path):
     poison = batch_log.with_name("fail-base-4")
     poison.touch()
     with pytest.raises(InstructError) as caught:
@@ -115,7 +109,7 @@ def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(
     assert {key for key in kept if asked(batch_log)[key] > before[key]} == set()
 
 
-def test_an_engine_that_never_starts_ends_the_run(cluster: Any, batch_log: Path, answer: Answer) -> None:
+def test_an_engine_that_never_starts_ends_the_run(cluster, batch_log, answer):
     batch_log.with_name("no-start").touch()
     with pytest.raises(InstructError, match=r"^an engine has failed to start 3 times \(last: RuntimeError: CUDA"):
         answer(cluster.address)
@@ -125,18 +119,14 @@ def test_an_engine_that_never_starts_ends_the_run(cluster: Any, batch_log: Path,
 @pytest.mark.full
 @pytest.mark.parametrize("what", ["kill", "fail"])
 @pytest.mark.parametrize("batch", ["base-0", "base-12", "base-22", "emo-0", "emo-10", "emo-22"])
-def test_an_end_at_any_batch_loses_nothing(
-    cluster: Any, batch_log: Path, answer: Answer, what: str, batch: str
-) -> None:
+def test_an_end_at_any_batch_loses_nothing(cluster, batch_log, answer, what, batch):
     batch_log.with_name(f"once-{what}-{batch}").touch()
     answer(cluster.address)
     repeated = {key: count for key, count in asked(batch_log).items() if count > 1}
     assert repeated == {batch.replace("-", "/"): 2}
 
 
-def test_a_killed_driver_loses_nothing_and_leaves_no_process(
-    cluster: Any, batch_log: Path, answer: Answer, driver_arguments: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_killed_driver_loses_nothing_and_leaves_no_process(cluster, batch_log, answer, driver_arguments, tmp_path):
     with driven(driver_arguments | {"address": cluster.address}, tmp_path / "driver.log") as driver:
         wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 5, 240)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
@@ -150,9 +140,7 @@ def test_a_killed_driver_loses_nothing_and_leaves_no_process(
     assert sum(asked(batch_log).values()) <= 2 * BATCHES + 2 * IN_FLIGHT
 
 
-def test_workers_that_hang_end_the_run(
-    cluster: Any, batch_log: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_workers_that_hang_end_the_run(cluster, batch_log, answer, monkeypatch, caplog):
     monkeypatch.setattr("instruct.engines.ray_engine.PATIENCE_S", 40.0)
     monkeypatch.setattr("instruct.engines.ray_crew.QUIET_S", 4.0)
     for key in ("base-2", "base-4"):
@@ -163,9 +151,7 @@ def test_workers_that_hang_end_the_run(
     wait(lambda: is_gone(batch_log), 30)
 
 
-def test_a_machine_that_dies_is_done_without(
-    batch_log: Path, driver_arguments: dict[str, Any], alone: Path, tmp_path: Path
-) -> None:
+def test_a_machine_that_dies_is_done_without(batch_log, driver_arguments, alone, tmp_path):
     with two_nodes() as own:
         arguments = driver_arguments | {"address": own.address, "node": str(tmp_path / "node")}
         with driven(arguments, tmp_path / "driver.log") as driver:
@@ -183,9 +169,7 @@ def test_a_machine_that_dies_is_done_without(
     assert counts.total() <= 2 * BATCHES + IN_FLIGHT
 
 
-def test_a_head_that_dies_is_named_and_what_is_finished_is_kept(
-    batch_log: Path, driver_arguments: dict[str, Any], answer: Answer, tmp_path: Path
-) -> None:
+def test_a_head_that_dies_is_named_and_what_is_finished_is_kept(batch_log, driver_arguments, answer, tmp_path):
     log = tmp_path / "driver.log"
     with two_nodes() as own:
         with driven(driver_arguments | {"address": own.address}, log) as driver:

@@ -18,9 +18,7 @@ from instruct.generation.answers import GenerationConfig, generate_answers
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 
 
-def test_a_cluster_that_cannot_answer_is_refused_in_one_line(
-    cluster: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_cannot_answer_is_refused_in_one_line(cluster, tiny_model, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     here = ray_cluster.versions()
 
@@ -47,9 +45,7 @@ def test_a_cluster_that_cannot_answer_is_refused_in_one_line(
     assert (tmp_path / "out" / "base.json").is_file()
 
 
-def test_a_model_that_a_machine_lacks_is_refused_with_the_machine_s_name(
-    cluster: Any, tiny_model: Path, tmp_path: Path, batch_log: Path
-) -> None:
+def test_a_model_that_a_machine_lacks_is_refused_with_the_machine_s_name(cluster, tiny_model, tmp_path, batch_log):
     batch_log.with_name("no-model").touch()
     with pytest.raises(InputError, match=r"^worker [\d.]+ \(.+\): .* no such folder; copy the model"):
         _answer(tiny_model, tmp_path / "out", GenerationConfig(engine="transformers"), ClusterOptions(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -40,8 +39,8 @@ REPLY = SHARED | {
 
 
 def test_tasks_on_a_cluster_have_the_results_of_one_machine_and_move_to_it(
-    cluster: Any, tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cluster, tiny_model, tiny_adapters, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     words = ["the", "night", "rain", "a", "dark", "house", "it", "and"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nodes import asked, is_gone, wait
@@ -23,13 +21,13 @@ BATCHES = 4  # of each system
 
 
 def test_base_and_two_adapters_are_those_of_one_machine_though_vllm_is_killed(
-    cluster: Any,
-    batch_log: Path,
-    smollm2: str,
-    make_adapter: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    cluster,
+    batch_log,
+    smollm2,
+    make_adapter,
+    tmp_path,
+    monkeypatch,
+):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     systems: dict[str, Path | None] = {"base": None}

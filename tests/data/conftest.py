@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -129,7 +128,7 @@ class LocalHub(http.server.ThreadingHTTPServer):
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[LocalHub]:
+def hub(tmp_path):
     """A running LocalHub without repositories."""
     server = LocalHub(tmp_path / "hf_home")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -141,7 +140,7 @@ def hub(tmp_path: Path) -> Iterator[LocalHub]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, Any], str]:
+def write(tmp_path):
     """Write a test file and give its path: rows as JSON lines in a .jsonl, text and bytes as they are, else JSON."""
 
     def written(name: str, content: Any) -> str:
@@ -160,7 +159,7 @@ def write(tmp_path: Path) -> Callable[[str, Any], str]:
 
 
 @pytest.fixture(scope="session")
-def smollm2_tokenizer(smollm2: str) -> Any:
+def smollm2_tokenizer(smollm2):
     """The embedded model's own tokenizer."""
     from transformers import AutoTokenizer
 

@@ -26,7 +26,7 @@ def counted(count: int) -> Iterator[dict[str, Any]]:
     return ({"number": number} for number in range(count))
 
 
-def test_a_folder_is_private_and_removed_with_what_was_made_for_it(tmp_path: Path) -> None:
+def test_a_folder_is_private_and_removed_with_what_was_made_for_it(tmp_path):
     run = tmp_path / "runs" / "mine"
     folder = RowFolder(run)
     rows = folder.store(counted(2500), NUMBERS)
@@ -41,7 +41,7 @@ def test_a_folder_is_private_and_removed_with_what_was_made_for_it(tmp_path: Pat
     assert squares[2499] == {"number": 2499**2}  # of a file that is gone, but still mapped
 
 
-def test_a_run_that_was_there_stays(tmp_path: Path) -> None:
+def test_a_run_that_was_there_stays(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     folder = RowFolder(tmp_path)
     folder.path.joinpath("more").mkdir()
@@ -49,7 +49,7 @@ def test_a_run_that_was_there_stays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
-def test_what_the_rows_raise_is_raised_and_leaves_nothing(tmp_path: Path) -> None:
+def test_what_the_rows_raise_is_raised_and_leaves_nothing(tmp_path):
     def failing() -> Iterator[dict[str, Any]]:
         yield {"number": 1}
         raise InputError("row 2: is wrong")
@@ -61,13 +61,13 @@ def test_what_the_rows_raise_is_raised_and_leaves_nothing(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/run: rows cannot be written \(Not a directory\); free disk space, or"):
         RowFolder(tmp_path / "file" / "run")
 
 
-def test_nothing_is_written_to_the_cache_of_the_library(tmp_path: Path) -> None:
+def test_nothing_is_written_to_the_cache_of_the_library(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"prompt": "a", "completion": "b"}\n')
     code = f"from instruct.data.rows import load_rows; print(len(load_rows(None, files=[{str(file)!r}]).rows))"
@@ -82,7 +82,7 @@ def test_nothing_is_written_to_the_cache_of_the_library(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
+def test_what_a_killed_process_has_left_is_removed(tmp_path):
     code = (
         "import time; from pathlib import Path; from instruct.data.arrow import RowFolder; "
         f"folder = RowFolder(Path({str(tmp_path)!r})); print(1, flush=True); time.sleep(99)"
@@ -99,7 +99,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path: Path) -> None:
+def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path):
     code = (
         "import time; from pathlib import Path; from instruct.data.arrow import RowFolder; "
         f"folder = RowFolder(Path({str(tmp_path / 'run')!r})); print(1, flush=True); time.sleep(99)"
@@ -113,7 +113,7 @@ def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_of_files_that_are_no_text_are_stored(tmp_path: Path) -> None:
+def test_names_of_files_that_are_no_text_are_stored(tmp_path):
     name = os.fsdecode(os.fsencode(tmp_path) + b"/r\xff.jsonl")
     Path(name).write_text('{"prompt": "a", "completion": "b"}\n')
     assert load_rows(None, files=[name]).sources[0].endswith("r\\udcff.jsonl:1")

@@ -23,7 +23,7 @@ def encoded(rows: RowSet, choice: Any = None) -> EncodedRows:
     return encode_rows(small_tokenizer(CHATML), rows, None, on_bad_row=choice)
 
 
-def test_what_a_template_drops_is_not_trained(write: Any) -> None:
+def test_what_a_template_drops_is_not_trained(write):
     file = write("rows.jsonl", [FINE, CALLS, THINKS, {**FINE, "tools": [CALL]}])
     found = encoded(load_rows(None, files=[file]), "skip")
     assert found.counts == {"kept": 1, "truncated": 0, "empty": 0, "fully_masked": 0, "rejected": 3}
@@ -35,7 +35,7 @@ def test_what_a_template_drops_is_not_trained(write: Any) -> None:
     assert [problem.split(": ")[0] for problem in error.value.problems] == [f"{file}:{number}" for number in (2, 3, 4)]
 
 
-def test_a_few_rejected_rows_are_left_out_and_many_stop(write: Any) -> None:
+def test_a_few_rejected_rows_are_left_out_and_many_stop(write):
     few = load_rows(None, files=[write("few.jsonl", [*[FINE] * 10, CALLS])])
     assert encoded(few).counts["rejected"] == 1
     many = load_rows(None, files=[write("many.jsonl", [*[FINE] * 8, CALLS])])
@@ -46,7 +46,7 @@ def test_a_few_rejected_rows_are_left_out_and_many_stop(write: Any) -> None:
         encoded(load_rows(None, files=[write("all.jsonl", [CALLS])]), "skip")
 
 
-def test_what_is_wrong_with_every_row_is_said_once(write: Any) -> None:
+def test_what_is_wrong_with_every_row_is_said_once(write):
     for count, others in ((50, range(2, 21)), (3, (2, 3))):
         rows = load_rows(None, files=[write("rows.jsonl", [CALLS] * count)])
         with pytest.raises(InputError, match="does not render tool call 1") as error:
@@ -59,7 +59,7 @@ def test_what_is_wrong_with_every_row_is_said_once(write: Any) -> None:
         encode_rows(small_tokenizer(None), rows, None)
 
 
-def test_malformed_rows_stop_together_or_are_left_out(write: Any) -> None:
+def test_malformed_rows_stop_together_or_are_left_out(write):
     file = write("rows.jsonl", [FINE, WRONG, FINE, {"messages": "hello"}])
     with pytest.raises(InputErrors) as error:
         load_rows(None, files=[file])
@@ -69,7 +69,7 @@ def test_malformed_rows_stop_together_or_are_left_out(write: Any) -> None:
     assert rows.notes[0].startswith(f"left out: {file}, row 2: messages[1].role: unknown role 'robot'")
 
 
-def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write: Any) -> None:
+def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write):
     turns = [
         USER,
         {"role": "assistant", "content": "one", "train": False},
@@ -92,7 +92,7 @@ def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write: Any) 
 
 
 @pytest.mark.parametrize("place", ["tools", "call"])
-def test_half_a_surrogate_pair_is_refused_wherever_it_is(place: str, write: Any, tmp_path: Any) -> None:
+def test_half_a_surrogate_pair_is_refused_wherever_it_is(place, write, tmp_path):
     broken = r'"\ud83d"'
     tools = f'[{{"type": "function", "function": {{"name": {broken}}}}}]' if place == "tools" else "null"
     call = f'[{{"function": {{"name": "add", "arguments": {{"a": {broken}}}}}}}]' if place == "call" else "null"
@@ -105,7 +105,7 @@ def test_half_a_surrogate_pair_is_refused_wherever_it_is(place: str, write: Any,
         load_rows(None, files=[str(file)])
 
 
-def test_answers_that_lose_their_end_token_are_counted_and_warned_about(write: Any) -> None:
+def test_answers_that_lose_their_end_token_are_counted_and_warned_about(write):
     rows = load_rows(None, files=[write("rows.jsonl", [FINE] * 200)])
     whole = encoded(rows)
     assert whole.notes == []

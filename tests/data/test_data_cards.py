@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from instruct.base.cards import list_cards, packaged_folder
+from instruct.base.cards import packaged_folder
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
@@ -19,14 +18,8 @@ Write = Callable[[str, Any], str]
 NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))
 
 
-def test_the_installed_cards_are_listed() -> None:
-    expected = {"alpaca_gpt4", "recycled_evol_instruct", "starter", "wikitext103", "alpaca_eval", "alpaca_eval_2"}
-    assert expected | {"starter_eval"} <= set(NAMES)
-    assert set(NAMES) <= {card.name for card in list_cards("data")}
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_every_card_loads(name: str) -> None:
+def test_every_card_loads(name):
     card = load_dataset_card(name)
     assert card.name == name
     assert card.description
@@ -43,7 +36,7 @@ def test_every_card_loads(name: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_the_starter_set_loads_without_duplicates(template: Any) -> None:
+def test_the_starter_set_loads_without_duplicates(template):
     card = load_dataset_card("starter")
     found = load_rows(card, template=template)
     assert len(found.rows) >= 300
@@ -52,7 +45,7 @@ def test_the_starter_set_loads_without_duplicates(template: Any) -> None:
     assert len({json.dumps(row["prompt"]) for row in found.rows}) == len(found.rows)
 
 
-def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set() -> None:
+def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set():
     found = load_eval_set("starter_eval")
     assert len(found.prompts) >= 60
     assert len(found.prompts) == load_dataset_card("starter_eval").rows
@@ -71,9 +64,7 @@ def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set()
     assert not prompts & asked
 
 
-def test_files_of_a_card_are_relative_to_the_card(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_card_are_relative_to_the_card(write, tmp_path, monkeypatch):
     write("rows.jsonl", [{"prompt": "a", "completion": "b"}])
     card = "name: mine\npurpose: train\nformat: prompt_completion\nlicence: none\nsource: {files: [rows.jsonl]}\n"
     path = write("mine.yaml", card)
@@ -84,7 +75,7 @@ def test_files_of_a_card_are_relative_to_the_card(
     assert load_rows(load_dataset_card("../mine.yaml")).sources == [f"{tmp_path / 'rows.jsonl'}:1"]
 
 
-def test_an_evaluation_card_is_not_trained_on() -> None:
+def test_an_evaluation_card_is_not_trained_on():
     with pytest.raises(InputError, match=r"card starter_eval: is an evaluation set; name a tr"):
         load_rows(load_dataset_card("starter_eval"))
 
@@ -104,7 +95,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_an_invalid_card_is_refused_in_one_line(text: str, message: str, write: Write) -> None:
+def test_an_invalid_card_is_refused_in_one_line(text, message, write):
     path = write("mine.yaml", text)
     with pytest.raises(InputError) as error:
         load_dataset_card(path)
@@ -112,12 +103,12 @@ def test_an_invalid_card_is_refused_in_one_line(text: str, message: str, write: 
     assert "\n" not in str(error.value)
 
 
-def test_an_unknown_card_names_the_nearest() -> None:
+def test_an_unknown_card_names_the_nearest():
     with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt5' \(nearest: alpaca_gpt4"):
         load_dataset_card("alpaca_gpt5")
 
 
-def test_a_card_without_a_name_is_refused(tmp_path: Path) -> None:
+def test_a_card_without_a_name_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: ''\nformat: alpaca\nlicence: none\nsource: {files: [a.json]}\n")
     with pytest.raises(InputError, match=r"mine.yaml: name: String should have at least 1 character"):

@@ -90,7 +90,7 @@ QWEN_2 = (
     ],
     ids=["ChatML", "Qwen2", "Llama-2", "Mistral", "Zephyr"],
 )
-def test_every_answer_with_its_end_token_is_trained_on_and_nothing_else(template: str, begin: str, end: str) -> None:
+def test_every_answer_with_its_end_token_is_trained_on_and_nothing_else(template, begin, end):
     tokenizer = with_special(template)
     assert answers(tokenizer, THREE) == [f"{begin}It is {n}.{end}" for n in (1, 2, 3)]
     row = encoded(tokenizer, THREE)
@@ -111,7 +111,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize("name", MARKED)
-def test_the_mask_equals_that_of_generation_markers(name: str) -> None:
+def test_the_mask_equals_that_of_generation_markers(name):
     import trl
 
     folder = Path(trl.__file__).parent / "chat_templates"
@@ -148,7 +148,7 @@ MARKED_CHATML = (
 
 @settings(deadline=None)
 @given(st.lists(WORDS, min_size=2, max_size=9))
-def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer: Any, contents: list[str]) -> None:
+def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer, contents):
     messages = chat(*contents)
     own = smollm2_tokenizer.chat_template
     row = encoded(smollm2_tokenizer, messages)
@@ -167,7 +167,7 @@ def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer: Any
 
 @settings(deadline=None)
 @given(st.lists(TURN.filter(str.strip), min_size=2, max_size=7))
-def test_any_answer_follows_the_prompt_of_generation(smollm2_tokenizer: Any, contents: list[str]) -> None:
+def test_any_answer_follows_the_prompt_of_generation(smollm2_tokenizer, contents):
     messages = chat(*contents)
     row = encoded(smollm2_tokenizer, messages)
     assert row.input_ids[: row.trained[0][0]] == prompt_token_ids(smollm2_tokenizer, messages[:1])
@@ -177,7 +177,7 @@ def test_any_answer_follows_the_prompt_of_generation(smollm2_tokenizer: Any, con
     ]
 
 
-def test_turns_that_are_not_answers_are_counted() -> None:
+def test_turns_that_are_not_answers_are_counted():
     tokenizer = small_tokenizer()
     messages = [
         {"role": "assistant", "content": "Welcome."}, SYSTEM, *chat("One?", " ", "Really?", "It is 1."), SYSTEM,
@@ -193,7 +193,7 @@ def test_turns_that_are_not_answers_are_counted() -> None:
     assert answers(tokenizer, ends_empty) == ["It is 1.<|im_end|>"]
 
 
-def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write: Any) -> None:
+def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write):
     rows = [{"messages": THREE}, {"messages": [{"role": "assistant", "content": "Hi."}, *THREE, *chat("Bye")]}]
     found = load_rows(None, files=[write("chats.jsonl", rows)])
     assert found.turns == {"answers": 6, "opening": 1, "empty": 0, "after": 1}
@@ -225,7 +225,7 @@ TOOLS = (
 )
 
 
-def test_tool_calls_are_trained_on_and_what_tools_return_is_not(write: Any) -> None:
+def test_tool_calls_are_trained_on_and_what_tools_return_is_not(write):
     tokenizer = with_special(TOOLS, "<|eom|>")
     call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
     messages = [
@@ -263,9 +263,7 @@ MOVES = (
     [(FORGETS, ("One?", "<think>hm</think>1", "Two?", "2")), (MOVES, ("One?", "1", "Two?", "2"))],
     ids=["drops-thinking", "moves-the-system-prompt"],
 )
-def test_a_template_that_rewrites_the_past_gets_a_row_for_each_answer(
-    template: str, contents: tuple[str, ...], write: Any
-) -> None:
+def test_a_template_that_rewrites_the_past_gets_a_row_for_each_answer(template, contents, write):
     tokenizer = small_tokenizer(template)
     rows = load_rows(None, files=[write("chats.jsonl", [{"messages": chat(*contents)}] * 2)])
     found = encode_rows(tokenizer, rows, None)
@@ -295,7 +293,7 @@ def sentencepiece_like(template: str) -> Any:
     return tokenizer
 
 
-def test_an_answer_has_the_tokens_of_the_whole_chat_where_a_tokenizer_begins_with_a_space() -> None:
+def test_an_answer_has_the_tokens_of_the_whole_chat_where_a_tokenizer_begins_with_a_space():
     tokenizer = sentencepiece_like(LLAMA_2)
     row = encoded(tokenizer, chat("one?", "it is 1.", "two?", "it is 2."))
     whole = tokenizer.apply_chat_template(chat("one?", "it is 1.", "two?", "it is 2."), return_dict=False)
@@ -303,7 +301,7 @@ def test_an_answer_has_the_tokens_of_the_whole_chat_where_a_tokenizer_begins_wit
     assert all(tokenizer.convert_ids_to_tokens(row.input_ids[begin]) == "▁it" for begin, _ in row.trained)
 
 
-def test_pieces_that_merge_are_tokenized_separately() -> None:
+def test_pieces_that_merge_are_tokenized_separately():
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
@@ -55,7 +55,7 @@ SAME_ROW: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("format", SAME_ROW)
-def test_every_format_gives_the_same_row(format: Any, write: Write) -> None:
+def test_every_format_gives_the_same_row(format, write):
     assert detect_format(RawRow("f", 1, SAME_ROW[format])) == format
     file = write("rows.jsonl", [SAME_ROW[format]])
     assert list(load_rows(None, files=[file]).rows) == [ADD_CHAT]
@@ -63,7 +63,7 @@ def test_every_format_gives_the_same_row(format: Any, write: Write) -> None:
     assert list(plain.rows) == [{"prompt": WITHOUT_INPUT, "completion": "3"}]
 
 
-def test_the_prompts_equal_stanford_alpacas() -> None:
+def test_the_prompts_equal_stanford_alpacas():
     assert alpaca_prompt("Add.", "1, 2") == WITH_INPUT
     assert alpaca_prompt("Add 1 and 2.") == WITHOUT_INPUT
     row = {"instruction": "Add.", "input": "1, 2", "output": "3"}
@@ -75,27 +75,22 @@ def test_the_prompts_equal_stanford_alpacas() -> None:
 
 
 @given(st.text(), st.text(min_size=1))
-def test_text_is_inserted_verbatim_into_the_alpaca_prompt(instruction: str, input: str) -> None:
+@example("Fill {input} and {instruction}", "{instruction}")
+def test_text_is_inserted_verbatim_into_the_alpaca_prompt(instruction, input):
     template = WITH_INPUT.replace("Add.", "\0").replace("1, 2", "\1")
     assert alpaca_prompt(instruction, input) == "".join(
         {"\0": instruction, "\1": input}.get(part, part) for part in template
     )
 
 
-def test_placeholders_in_the_text_are_not_replaced() -> None:
-    assert "### Instruction:\nFill {input} and {instruction}\n\n### Input:\n{instruction}\n" in alpaca_prompt(
-        "Fill {input} and {instruction}", "{instruction}"
-    )
-
-
-def test_a_missing_or_null_input_counts_as_no_input() -> None:
+def test_a_missing_or_null_input_counts_as_no_input():
     for row in ({"instruction": "Go.", "output": "ok"}, {"instruction": "Go.", "input": None, "output": "ok"}):
         found = to_row(RawRow("f", 1, row), "alpaca", "alpaca")
         assert found is not None
         assert found["prompt"] == alpaca_prompt("Go.")
 
 
-def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion() -> None:
+def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion():
     turns = [("system", "Be brief."), ("human", "One?"), ("gpt", "1"), ("user", "Two?"), ("assistant", "2")]
     row = {"conversations": [{"from": role, "value": text, "weight": 1} for role, text in [*turns, ("user", "Thanks")]]}
     chat = [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
@@ -110,7 +105,7 @@ def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion() -> N
 SYSTEM = {"role": "system", "content": "Be brief."}
 
 
-def test_the_columns_of_llama_factorys_alpaca_rows_are_turns() -> None:
+def test_the_columns_of_llama_factorys_alpaca_rows_are_turns():
     row = {"instruction": "Two?", "input": "", "output": "2", "system": "Be brief.", "history": [["One?", "1"]]}
     chat = [SYSTEM, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
     assert to_row(RawRow("f", 1, row), "alpaca", "chat") == {"messages": chat}
@@ -132,7 +127,7 @@ def test_the_columns_of_llama_factorys_alpaca_rows_are_turns() -> None:
             to_row(RawRow("f", 1, {**row, "history": history}), "alpaca", "chat")
 
 
-def test_a_sharegpt_rows_own_system_prompt_and_tools_are_read() -> None:
+def test_a_sharegpt_rows_own_system_prompt_and_tools_are_read():
     turns = [{"from": "human", "value": "One?"}, {"from": "gpt", "value": "1"}]
     tools = [{"type": "function", "function": {"name": "add"}}]
     row = {"conversations": turns, "system": "Be brief.", "tools": json.dumps(tools)}
@@ -142,11 +137,6 @@ def test_a_sharegpt_rows_own_system_prompt_and_tools_are_read() -> None:
     found = to_row(RawRow("f", 1, twice), "sharegpt", "chat")
     assert found is not None
     assert found["prompt"][0]["content"] == "Its own."
-
-
-def test_a_conversational_prompt_and_completion_are_kept() -> None:
-    row = {"prompt": [{"role": "system", "content": "Be brief."}, *user("One?")], "completion": assistant("1")}
-    assert to_row(RawRow("f", 1, row), "prompt_completion", "chat") == row
 
 
 @pytest.mark.parametrize(
@@ -162,7 +152,7 @@ def test_a_conversational_prompt_and_completion_are_kept() -> None:
         ("prompt_completion", {"prompt": user("Go."), "completion": assistant(" ")}),
     ],
 )
-def test_a_row_without_a_response_is_counted_and_left_out(format: str, row: Any, write: Write) -> None:
+def test_a_row_without_a_response_is_counted_and_left_out(format, row, write):
     assert to_row(RawRow("f", 1, row), format, "chat") is None  # type: ignore[arg-type]
     file = write("rows.jsonl", [SAME_ROW[format], row, SAME_ROW[format]])
     found = load_rows(None, files=[file])
@@ -250,7 +240,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("row", "format", "message"), REFUSED)
-def test_an_invalid_row_is_refused_in_one_line(row: Any, format: Any, message: str) -> None:
+def test_an_invalid_row_is_refused_in_one_line(row, format, message):
     with pytest.raises(InputError) as error:
         to_row(RawRow("my.jsonl", 12, row), format, "chat")
     assert str(error.value).startswith(f"my.jsonl, row 12: {message}")
@@ -264,7 +254,7 @@ def test_an_invalid_row_is_refused_in_one_line(row: Any, format: Any, message: s
         ([{"role": "system", "content": "s"}, *user("c")], "system, user"),
     ],
 )
-def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -> None:
+def test_several_turns_do_not_fit_the_alpaca_template(before, roles):
     with pytest.raises(InputError) as error:
         to_row(RawRow("my.jsonl", 2, {"messages": [*before, *assistant("d")]}), "messages", "alpaca")
     assert str(error.value) == (
@@ -274,7 +264,7 @@ def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -
 
 
 @pytest.mark.parametrize("format", SAME_ROW)
-def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(format: Any, write: Write) -> None:
+def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(format, write):
     beside = [{"topic": "history", "empty": " ", "number": 3}, {"topic": None, "tags": [{"a": "b"}]}]
     read = load_rows(None, files=[write("rows.jsonl", [SAME_ROW[format] | more for more in beside])])
     assert read.notes == ["columns with text that is not trained on: topic (50% of the rows), tags (50% of the rows)"]
@@ -282,7 +272,7 @@ def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(
     assert first.notes == ["columns with text that is not trained on: topic (100% of the rows)"]
 
 
-def test_columns_that_match_no_format_are_listed() -> None:
+def test_columns_that_match_no_format_are_listed():
     with pytest.raises(InputError) as error:
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
     assert str(error.value) == (
@@ -312,7 +302,7 @@ JSON = st.recursive(
     st.sampled_from(list(SAME_ROW)),
     st.sampled_from(["alpaca", "chat"]),
 )
-def test_any_row_gives_text_or_a_one_line_error(fields: Any, format: Any, template: Any) -> None:
+def test_any_row_gives_text_or_a_one_line_error(fields, format, template):
     try:
         row = to_row(RawRow("my.jsonl", 1, fields), format, template)
     except InputError as error:

@@ -69,7 +69,7 @@ TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplat
 
 
 @pytest.mark.parametrize(("name", "content"), FILES)
-def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path, name, content):
     hub.repositories["me/rows"] = {name: content, "README.md": b"# rows\n"}
     rows, sources, counts, notes = load(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
     assert [row["completion"] for row in rows] == ["3", "Hello!"]
@@ -89,7 +89,7 @@ def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name:
 
 
 @pytest.mark.slow
-def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
+def test_a_column_of_mappings_is_unwrapped(hub, tmp_path):
     hub.repositories["me/rows"] = {"train.jsonl": jsonl([{"data": row} for row in ROWS])}
     card = TRAIN.format(more="")
     (rows, _, counts, _), refused = load_all(hub, tmp_path, card + "column: data\n", card + "column: date\n")
@@ -98,7 +98,7 @@ def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
     assert refused == ("me/rows, row 1: no column 'date' (columns: data); fix the card's column")
 
 
-def test_a_pinned_revision_and_a_split_are_requested(hub: Any, tmp_path: Path) -> None:
+def test_a_pinned_revision_and_a_split_are_requested(hub, tmp_path):
     hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "test.jsonl": jsonl(ROWS[:1])}
     commit = "0123456789abcdef0123456789abcdef01234567"
     sources = (f", revision: {commit}, split: test", ", split: dev", ", revision: v9")
@@ -125,7 +125,7 @@ except InputError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "content"), FILES)
-def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_streamed_data_set_has_the_same_rows(hub, tmp_path, name, content):
     hub.repositories["me/rows"] = {name: content}
     expected, *_ = load(hub, tmp_path, TRAIN.format(more=""))
     hub.run(
@@ -144,7 +144,7 @@ def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: s
 EVAL = "purpose: eval\nformat: alpaca\nsource: {hub: me/eval, file: questions.json}\n"
 
 
-def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_path: Path) -> None:
+def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub, tmp_path):
     questions = [{"instruction": q, "output": "old", "generator": "davinci", "dataset": "d"} for q in ("a?", "b?")]
     answers = [{"instruction": q, "output": q + "!", "generator": "gpt4", "dataset": "d"} for q in ("b?", "a?")]
     hub.repositories["me/eval"] = {
@@ -171,7 +171,7 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["", ", file: rows.json"])
-def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
+def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub, tmp_path, file):
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "
     card = "purpose: train\nformat: alpaca\nsource: {{hub: me/{}" + file + "}}\n"
@@ -199,7 +199,7 @@ except InputError as error:
 
 
 @pytest.mark.slow
-def test_a_corpus_is_cut_from_its_split_and_column_and_a_missing_split_is_refused(hub: Any, tmp_path: Path) -> None:
+def test_a_corpus_is_cut_from_its_split_and_column_and_a_missing_split_is_refused(hub, tmp_path):
     hub.repositories["me/stories"] = {"test.jsonl": jsonl([{"story": " Once upon a time"}, {"story": "No"}])}
     path = tmp_path / "card.yaml"
     card = (

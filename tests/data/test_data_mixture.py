@@ -17,7 +17,7 @@ from instruct.data.tokens import encode_rows
 
 
 @pytest.fixture
-def files(write: Any) -> list[str]:
+def files(write):
     """Two files of 30 and 10 rows, whose completions say where they come from; two rows of the second have none."""
     rows = {name: [{"prompt": "p", "completion": f"{name}{i}"} for i in range(n)] for name, n in [("a", 30), ("b", 10)]}
     rows["b"][3]["completion"] = rows["b"][7]["completion"] = ""
@@ -41,7 +41,7 @@ def completions(encoded: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", [None, "all_exhausted", "all_exhausted_without_replacement"])
-def test_rows_follow_each_other_as_in_interleave_datasets(files: list[str], strategy: Any) -> None:
+def test_rows_follow_each_other_as_in_interleave_datasets(files, strategy):
     _, encoded = mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=5)
     texts = [[f"a{i}" for i in range(30)], [f"b{i}" for i in range(10) if i not in (3, 7)]]
     theirs = interleave_datasets(
@@ -55,13 +55,13 @@ def test_rows_follow_each_other_as_in_interleave_datasets(files: list[str], stra
     assert completions(mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=6)[1]) != list(theirs["text"])
 
 
-def test_without_weights_every_row_is_there_once(files: list[str]) -> None:
+def test_without_weights_every_row_is_there_once(files):
     rows, encoded = mixed(files, [None, None])
     assert completions(encoded) == [*(f"a{i}" for i in range(30)), *(f"b{i}" for i in range(10) if i not in (3, 7))]
     assert [part["drawn"] for part in rows.parts] == [30, 8]
 
 
-def test_each_data_set_is_counted(files: list[str]) -> None:
+def test_each_data_set_is_counted(files):
     rows, encoded = mixed(files, [0.5, 0.5], stopping_strategy="all_exhausted")
     assert rows.counts == {"read": 40, "kept": 38, "empty": 2}
     assert encoded.counts == {"kept": 38, "truncated": 0, "empty": 2, "fully_masked": 0}
@@ -78,7 +78,7 @@ def test_each_data_set_is_counted(files: list[str]) -> None:
     )
 
 
-def test_the_hash_covers_rows_weights_seed_and_strategy(files: list[str], write: Any) -> None:
+def test_the_hash_covers_rows_weights_seed_and_strategy(files, write):
     hashes = {
         mixed(files, [0.5, 0.5])[0].sha256,
         mixed(files, [0.6, 0.4])[0].sha256,
@@ -91,7 +91,7 @@ def test_the_hash_covers_rows_weights_seed_and_strategy(files: list[str], write:
     assert mixed(files, [0.5, 0.5])[0].sha256 in hashes
 
 
-def test_a_data_set_without_a_row_to_train_on_is_refused(files: list[str], write: Any) -> None:
+def test_a_data_set_without_a_row_to_train_on_is_refused(files, write):
     options = DataOptions.model_validate({"mixture": [{"files": [file]} for file in files]})
     sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
     encoded = [encode_rows(small_tokenizer(), sets[0], 500), encode_rows(small_tokenizer(), sets[1], 2)]
@@ -128,14 +128,14 @@ A, B = {"card": "starter"}, {"files": ["b.jsonl"]}
         ),
     ],
 )
-def test_a_wrong_mixture_is_refused_in_one_line(data: Any, message: str) -> None:
+def test_a_wrong_mixture_is_refused_in_one_line(data, message):
     with pytest.raises(InputError) as error:
         make_config({"name": "x", "data": data}, [], "c.yaml")
     assert str(error.value).startswith(f"c.yaml: {message}")
     assert "\n" not in str(error.value)
 
 
-def test_a_label_names_each_data_set_and_its_weight() -> None:
+def test_a_label_names_each_data_set_and_its_weight():
     options = DataOptions.model_validate({"mixture": [{**A, "weight": 0.7}, {"files": ["x/b.jsonl"], "weight": 0.3}]})
     assert data_label(options.model_dump()) == "starter (0.7), b.jsonl (0.3)"
     assert data_label(DataOptions(card="starter").model_dump()) == "starter"

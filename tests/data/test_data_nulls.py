@@ -52,7 +52,7 @@ def rows_of(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 @pytest.mark.parametrize("name", ["union", *KEPT])
-def test_rows_from_parquet_equal_those_from_json(name: str, tmp_path: Path) -> None:
+def test_rows_from_parquet_equal_those_from_json(name, tmp_path):
     rows = KEPT.get(name, UNION)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_parquet(tmp_path / "rows.parquet", rows)
@@ -68,7 +68,7 @@ def test_rows_from_parquet_equal_those_from_json(name: str, tmp_path: Path) -> N
         assert restored == [row["tools"] for row in rows]
 
 
-def test_values_of_the_json_type_of_datasets_keep_their_nulls(tmp_path: Path) -> None:
+def test_values_of_the_json_type_of_datasets_keep_their_nulls(tmp_path):
     rows = [chat("weather", {"city": "Paris", "unit": None}), chat("search", {"query": 3})]
     rows[0]["messages"][1]["tool_calls"][0]["function"]["arguments"]["query"] = "text"  # and a number: a mixed type
     write_datasets_json(tmp_path / "rows.parquet", rows)

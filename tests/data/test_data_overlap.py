@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_sets import row_set
 
@@ -21,18 +21,18 @@ def chat(*turns: str) -> dict[str, Any]:
 
 
 @given(st.text())
-def test_words_are_the_same_when_their_own_text_is_normalized_again(text: str) -> None:
+def test_words_are_the_same_when_their_own_text_is_normalized_again(text):
     assert words(" ".join(words(text))) == words(text)
 
 
 @given(
     st.lists(st.text(alphabet="abcXYZ019éßΩ語", min_size=1)), st.sampled_from([", ", " - ", "\n\n", '" "', "\t", "_"])
 )
-def test_case_punctuation_and_white_space_do_not_matter(parts: list[str], between: str) -> None:
+def test_case_punctuation_and_white_space_do_not_matter(parts, between):
     assert words(between.join(parts).upper().lower()) == words(" ".join(parts).lower())
 
 
-def test_compatible_characters_are_the_same_word_and_unspaced_scripts_have_a_word_per_character() -> None:
+def test_compatible_characters_are_the_same_word_and_unspaced_scripts_have_a_word_per_character():
     assert words("ﬁnd ＡＢＣ x²") == words("find abc x2")
     assert words("e\u0301te\u0301") == words("été")
     assert words("STRASSE") == words("straße")
@@ -43,8 +43,9 @@ def test_compatible_characters_are_the_same_word_and_unspaced_scripts_have_a_wor
 WORD = st.sampled_from(["a", "b"])
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(WORD, max_size=20), max_size=4), st.lists(st.lists(WORD, max_size=60), max_size=4))
-def test_the_search_finds_what_comparing_everything_finds(prompts: list[list[str]], rows: list[list[str]]) -> None:
+def test_the_search_finds_what_comparing_everything_finds(prompts, rows):
     def grams(own: list[str]) -> set[tuple[str, ...]]:
         return {tuple(own[start : start + N]) for start in range(len(own) - N + 1)}
 
@@ -55,8 +56,9 @@ def test_the_search_finds_what_comparing_everything_finds(prompts: list[list[str
     assert found["short"] == sum(len(prompt) < N for prompt in prompts)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=N, max_size=40), st.integers(0, 40), st.integers(0, 40))
-def test_thirteen_words_are_found_wherever_they_are(numbers: list[int], before: int, after: int) -> None:
+def test_thirteen_words_are_found_wherever_they_are(numbers, before, after):
     prompt = " ".join(f"w{n}" for n in numbers)
     text = " ".join([*(f"x{n}" for n in range(before)), *prompt.split()[:N], *(f"y{n}" for n in range(after))])
     assert find_overlap([prompt], row_set({"text": text}))["found"] == {1: "r:1"}
@@ -64,7 +66,7 @@ def test_thirteen_words_are_found_wherever_they_are(numbers: list[int], before: 
     assert find_overlap([prompt], row_set({"text": broken}))["found"] == {}
 
 
-def test_requests_are_compared_whole_and_everything_by_thirteen_words() -> None:
+def test_requests_are_compared_whole_and_everything_by_thirteen_words():
     prompts = ["Say hello!", "It is red.", LONG, "Bonjour"]
     rows = [
         chat("Is it red?", "It is red.", "say  HELLO", "Hello."),  # an answer is no request
@@ -76,7 +78,7 @@ def test_requests_are_compared_whole_and_everything_by_thirteen_words() -> None:
     }  # fmt: skip
 
 
-def test_the_words_of_a_template_do_not_count(write: Any) -> None:
+def test_the_words_of_a_template_do_not_count(write):
     rows = [{"instruction": "Add the numbers.", "input": "1, 2", "output": "3"}]
     file = write("rows.jsonl", rows)
     for template in ("alpaca", "chat"):
@@ -86,14 +88,14 @@ def test_the_words_of_a_template_do_not_count(write: Any) -> None:
 
 
 @given(st.text(), st.text())
-def test_alpaca_request_undoes_alpaca_prompt(instruction: str, input: str) -> None:
+def test_alpaca_request_undoes_alpaca_prompt(instruction, input):
     asked = alpaca_request(alpaca_prompt(instruction, input))
     if "### Input:" not in instruction:
         assert asked == (f"{instruction}\n\n{input}" if input else instruction)
     assert alpaca_request("My own prompt:\n\n### Response:") == "My own prompt:\n\n### Response:"
 
 
-def test_the_overlap_in_words_has_counts_and_shares() -> None:
+def test_the_overlap_in_words_has_counts_and_shares():
     found = find_overlap(["Say hello.", LONG, "Two.", "Three."], row_set(chat("say hello", LONG)))
     assert overlap_text(found) == (
         "1 of 4 evaluation prompts (25.0 %) are in the training data word for word, 1 (25.0 %) share 13 words in a row "
@@ -106,5 +108,5 @@ def test_the_overlap_in_words_has_counts_and_shares() -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [{"text": "one"}]])
-def test_nothing_in_common_is_zero(rows: list[dict[str, Any]]) -> None:
+def test_nothing_in_common_is_zero(rows):
     assert find_overlap([LONG], row_set(*rows))["found"] == {}

@@ -22,7 +22,7 @@ PAPER = ["wikitext2_test", "wikitext103_test", "webtext_test", "ptb_test", "writ
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_model_folder: Path) -> Any:
+def tokenizer(tiny_model_folder):
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tiny_model_folder)
@@ -41,9 +41,7 @@ def cut_file(path: Path, content: str | bytes, tokenizer: Any = None, **how: Any
     units=st.tuples(st.sampled_from(["words", "tokens"]), st.sampled_from(["words", "tokens"])),
     windows=st.booleans(),
 )
-def test_prefixes_and_references_are_the_text_to_the_letter(
-    tokenizer: Any, tmp_path_factory: Any, text: str, lengths: tuple[int, int], units: tuple[str, str], windows: bool
-) -> None:
+def test_prefixes_and_references_are_the_text_to_the_letter(tokenizer, tmp_path_factory, text, lengths, units, windows):
     path = tmp_path_factory.mktemp("corpus") / "a.jsonl"
     prefix, continuation = (f"{number} {unit}" for number, unit in zip(lengths, units, strict=True))
     path.write_text(json.dumps({"text": text}))
@@ -63,13 +61,13 @@ def test_prefixes_and_references_are_the_text_to_the_letter(
             assert each.text == each.text.rstrip()
 
 
-def test_words_are_runs_without_white_space_and_outer_space_stays(tmp_path: Path) -> None:
+def test_words_are_runs_without_white_space_and_outer_space_stays(tmp_path):
     found = cut_file(tmp_path / "a.txt", " It  was a\tdark night \n", prefix="2 words", continuation="2 words")
     assert [(each.text, each.reference) for each in found.prefixes] == [(" It  was", " a\tdark")]
     assert found.prefixes[0].id == "a.txt:1"
 
 
-def test_each_filter_counts_what_it_leaves_out(tmp_path: Path) -> None:
+def test_each_filter_counts_what_it_leaves_out(tmp_path):
     lines = ["", "a b", "one two three four", "a = = b == c d", "one two three four five six", "late late late late"]
     how: dict[str, Any] = {"prefix": "2 words", "continuation": "3 words", "min_characters": 5, "without": "=="}
     found = cut_file(tmp_path / "a.txt", "\n".join(lines), rows=5, min_words=3, **how)
@@ -84,7 +82,7 @@ def test_each_filter_counts_what_it_leaves_out(tmp_path: Path) -> None:
     )
 
 
-def test_running_text_is_cut_into_windows_across_its_lines(tmp_path: Path) -> None:
+def test_running_text_is_cut_into_windows_across_its_lines(tmp_path):
     found = cut_file(tmp_path / "a.txt", "a b\nc d e\nf g h", prefix="1 words", continuation="2 words", windows=True)
     assert [(each.id, each.text, each.reference) for each in found.prefixes] == [
         ("window:1", "a", " b\nc"),
@@ -93,12 +91,12 @@ def test_running_text_is_cut_into_windows_across_its_lines(tmp_path: Path) -> No
     assert found.counts == {"read": 3, "kept": 1, "windows": 2}
 
 
-def test_a_token_that_is_part_of_a_character_ends_with_it(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_token_that_is_part_of_a_character_ends_with_it(tokenizer, tmp_path):
     found = cut_file(tmp_path / "a.txt", "ab☕cd", tokenizer, prefix="3 tokens", continuation="1 tokens")
     assert [(each.text, each.reference) for each in found.prefixes] == [("ab☕", "c")]
 
 
-def test_equal_prefixes_have_ids_of_their_own(tmp_path: Path) -> None:
+def test_equal_prefixes_have_ids_of_their_own(tmp_path):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.txt").write_text("same words here\nsame words there\n")
@@ -111,7 +109,7 @@ def test_equal_prefixes_have_ids_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".json", ".csv"])
-def test_text_files_and_tables_are_read_compressed_or_not(tmp_path: Path, suffix: str, compressed: bool) -> None:
+def test_text_files_and_tables_are_read_compressed_or_not(tmp_path, suffix, compressed):
     texts = ["It was a dark night", "Call me «Ismael», he said"]
     table = io.StringIO()
     csv.writer(table).writerows([["story"], *([text] for text in texts)])
@@ -143,14 +141,14 @@ def test_text_files_and_tables_are_read_compressed_or_not(tmp_path: Path, suffix
         ("a b", {}, "no text is left to cut of 1 rows (1 shorter than prefix and continuation (2 words, 1 words))"),
     ],
 )
-def test_a_corpus_that_cannot_be_cut_is_refused(tmp_path: Path, content: Any, how: Any, message: str) -> None:
+def test_a_corpus_that_cannot_be_cut_is_refused(tmp_path, content, how, message):
     with pytest.raises(InputError) as error:
         cut_file(tmp_path / "a.txt", content, **{"prefix": "2 words", "continuation": "1 words", **how})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_column_and_a_torn_archive_are_refused(tmp_path: Path) -> None:
+def test_a_missing_column_and_a_torn_archive_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"a.jsonl, row 1: no column 'text' \(columns: story\); set continuations"):
         cut_file(tmp_path / "a.jsonl", '{"story": "a"}', prefix="1 words")
     with pytest.raises(InputError, match=r"a.jsonl.gz: is not a complete gzip file"):
@@ -158,13 +156,13 @@ def test_a_missing_column_and_a_torn_archive_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("length", ["20", "words", "20 word", "-1 words", "20  words", "20 words "])
-def test_a_length_is_a_number_and_a_unit(length: str) -> None:
+def test_a_length_is_a_number_and_a_unit(length):
     with pytest.raises(ValueError, match="a number and a unit, such as `20 words`"):
         Cut(prefix=length)
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_the_cards_of_the_papers_corpora_have_its_lengths(name: str) -> None:
+def test_the_cards_of_the_papers_corpora_have_its_lengths(name):
     card = load_dataset_card(name)
     lengths = {"ptb_test": ("5", "25"), "writing_prompts_test": ("35", "80"), "ag_news_test": ("10", "30")}
     prefix, continuation = lengths.get(name, ("20", "80"))
@@ -176,7 +174,7 @@ def test_the_cards_of_the_papers_corpora_have_its_lengths(name: str) -> None:
     assert card.licence
 
 
-def test_real_corpora_give_the_counted_number_of_prefixes(shared_data: Path, tmp_path: Path) -> None:
+def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path):
     """The authors count gaps between spaces: 928 of WikiText, where every line begins with one, and 444 of AG News."""
     folder = shared_data / "lm"
     if not folder.is_dir():
@@ -203,7 +201,7 @@ def test_real_corpora_give_the_counted_number_of_prefixes(shared_data: Path, tmp
     assert len(webtext.prefixes) > 1000
 
 
-def test_of_a_long_line_no_more_is_looked_at_than_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_line_no_more_is_looked_at_than_is_cut(tmp_path, monkeypatch):
     looked_at: list[int] = []
     first_words = prefixes._first_words
 

@@ -46,7 +46,7 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def test_every_file_type_gives_the_same_rows(tmp_path: Path, write: Write) -> None:
+def test_every_file_type_gives_the_same_rows(tmp_path, write):
     files = [
         write("a.json", ROWS),
         write("b.jsonl", ROWS),
@@ -66,12 +66,12 @@ def test_every_file_type_gives_the_same_rows(tmp_path: Path, write: Write) -> No
     assert list(both.sources) == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
 
 
-def test_rows_of_a_jsonl_file_are_numbered_by_line(write: Write) -> None:
+def test_rows_of_a_jsonl_file_are_numbered_by_line(write):
     file = write("gaps.jsonl", "\n" + json.dumps(ROWS[0]) + "\n  \n" + json.dumps(ROWS[1]) + "\n")
     assert list(load_rows(None, files=[file]).sources) == [f"{file}:2", f"{file}:4"]
 
 
-def test_chats_and_nulls_are_read_from_parquet(tmp_path: Path) -> None:
+def test_chats_and_nulls_are_read_from_parquet(tmp_path):
     chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     rows = load_rows(None, files=[write_parquet(tmp_path / "chat.parquet", [chat])]).rows
     assert list(rows) == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
@@ -80,7 +80,7 @@ def test_chats_and_nulls_are_read_from_parquet(tmp_path: Path) -> None:
     assert found.counts == {"read": 2, "kept": 1, "empty": 1}
 
 
-def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path: Path, write: Write) -> None:
+def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path, write):
     card = load_dataset_card("recycled_evol_instruct")
     nested = write_parquet(tmp_path / "nested.parquet", [{"data": row} for row in ROWS])
     flat = write("flat.jsonl", ROWS)
@@ -177,7 +177,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
-def test_an_unreadable_file_is_refused_in_one_line(name: str, content: Any, message: str, write: Write) -> None:
+def test_an_unreadable_file_is_refused_in_one_line(name, content, message, write):
     file = write(name, content)
     with pytest.raises(InputError) as error:
         load_rows(None, files=[file])
@@ -185,7 +185,7 @@ def test_an_unreadable_file_is_refused_in_one_line(name: str, content: Any, mess
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError) as error:
         load_rows(None, files=[str(tmp_path / "no.jsonl")])
     assert str(error.value) == (
@@ -268,9 +268,7 @@ def _text_of(rows: list[dict[str, str]], suffix: str) -> str:
     name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]),
     encoding=st.sampled_from([None, "cp1252", "utf-16"]),
 )
-def test_any_bytes_give_rows_or_a_one_line_error(
-    content: bytes, name: str, encoding: str | None, tmp_path: Path
-) -> None:
+def test_any_bytes_give_rows_or_a_one_line_error(content, name, encoding, tmp_path):
     path = tmp_path / name
     path.write_bytes(content)
     rows, message = [], ""
@@ -286,7 +284,7 @@ def test_any_bytes_give_rows_or_a_one_line_error(
         assert all(isinstance(row.fields, dict) for row in rows)
 
 
-def test_limit_counts_kept_rows(write: Write) -> None:
+def test_limit_counts_kept_rows(write):
     empty = {"instruction": "a", "output": ""}
     file = write("rows.jsonl", json.dumps(empty) + "\n" + LINE * 3 + "not read\n")
     found = load_rows(None, files=[file], limit=2)
@@ -294,14 +292,14 @@ def test_limit_counts_kept_rows(write: Write) -> None:
     assert list(found.sources) == [f"{file}:2", f"{file}:3"]
 
 
-def test_the_hash_covers_the_rows(write: Write) -> None:
+def test_the_hash_covers_the_rows(write):
     one = load_rows(None, files=[write("one.jsonl", ROWS)])
     assert one.sha256 == load_rows(None, files=[write("extra.jsonl", [row | {"extra": 1} for row in ROWS])]).sha256
     assert one.sha256 != load_rows(None, files=[write("order.jsonl", ROWS[::-1])]).sha256
     assert one.sha256 != load_rows(None, files=[write("one.jsonl", ROWS)], template="alpaca").sha256
 
 
-def test_real_rows_load(shared_data: Path) -> None:
+def test_real_rows_load(shared_data):
     alpaca = load_dataset_card("alpaca_gpt4")
     found = load_rows(alpaca, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")])
     assert found.counts == {"read": 2036, "kept": 2036, "empty": 0}

@@ -197,13 +197,13 @@ def check_template(name: str, empty_thinking: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_answer_is_trained_after_the_prompt_of_a_server(name: str) -> None:
+def test_each_answer_is_trained_after_the_prompt_of_a_server(name):
     assert name in REPLIES, "TRL has a new template: write down what its model replies"
     assert check_template(name) == [cell for cell in CELLS if cell in REFUSED.get(name, {})]
 
 
 @pytest.mark.parametrize("name", ["deepseek_r1_distill", "deepseekv3", "qwen3_5_think"])
-def test_empty_thoughts_are_trained_if_asked_for(name: str) -> None:
+def test_empty_thoughts_are_trained_if_asked_for(name):
     refused = check_template(name, empty_thinking=True)
     reasons = REFUSED.get(name, {})
     assert refused == [cell for cell in CELLS if cell in reasons and "empty_thinking" not in reasons[cell]]
@@ -215,7 +215,7 @@ CUT_OFTEN = ("cohere2", "gemma4", "gptoss", "qwen3")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in CUT_OFTEN else pytest.mark.full) for name in NAMES]
 )
-def test_a_cut_keeps_the_beginning_of_each_row(name: str) -> None:
+def test_a_cut_keeps_the_beginning_of_each_row(name):
     whole, _ = encoded(name, Rendering())
     longest = max(len(row["input_ids"]) for row in whole.encoded)
     for most in (1, longest // 4, longest // 2, longest):
@@ -233,7 +233,7 @@ def test_a_cut_keeps_the_beginning_of_each_row(name: str) -> None:
         assert cut.facts.get("cut", 0) == without_end
 
 
-def test_chats_with_a_system_turn_that_the_template_rejects_are_counted() -> None:
+def test_chats_with_a_system_turn_that_the_template_rejects_are_counted():
     for name, note in (
         ("gemma", "1 chat with a system turn, which the chat template rejects: its text begins "),
         ("phi3", ""),
@@ -244,7 +244,7 @@ def test_chats_with_a_system_turn_that_the_template_rejects_are_counted() -> Non
 
 
 @pytest.mark.parametrize("name", ["gptoss", "llama3_2", "muse_glimmer"])
-def test_the_date_is_that_of_the_run_in_every_cell(name: str) -> None:
+def test_the_date_is_that_of_the_run_in_every_cell(name):
     """The other templates write no date (test_data_templates.py)."""
     today, then = date.today(), date(2024, 2, 29)
     now, before = (encoded(name, Rendering(day=day))[0].encoded for day in (today, then))
@@ -259,7 +259,7 @@ def test_the_date_is_that_of_the_run_in_every_cell(name: str) -> None:
         assert [span[1] for span in spans(tokenizer, row)] == [span[1] for span in spans(tokenizer, other)]
 
 
-def test_the_template_proves_each_refusal() -> None:
+def test_the_template_proves_each_refusal():
     """By what it has, or by what it would need to have."""
     for name, reasons in REFUSED.items():
         template = (FOLDER / f"{name}.jinja").read_text()
@@ -285,7 +285,7 @@ def table() -> str:
     return head + "".join(f"| {', '.join(names)} | {' | '.join(cells)} |\n" for cells, names in lines.items())
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_has_the_table():
     page = PAGE.read_text(encoding="utf-8")
     assert page.split(BEGIN)[1].split(END)[0] == table(), f"run python {Path(__file__).relative_to(PAGE.parents[1])}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trl
@@ -27,10 +26,9 @@ def encoded(name: str, file: str, rendering: Rendering) -> tuple[EncodedRows, li
     return found, [text_of(tokenizer, row["input_ids"]) for row in found.encoded]
 
 
-@pytest.mark.parametrize("name", ["qwen3_5_think", "qwen3_6", "qwen3_8"])
-def test_an_answer_never_stands_inside_an_open_thought(name: str, write: Any) -> None:
+def test_an_answer_never_stands_inside_an_open_thought(write):
     file = write("rows.jsonl", [PLAIN, PLAIN, THINKS])
-    found, texts = encoded(name, file, Rendering())
+    found, texts = encoded("qwen3_5_think", file, Rendering())
     assert [text.partition("assistant\n")[2] for text in texts] == [
         *["<think>\n\n</think>\n\nIt is 1.<|im_end|>"] * 2,
         "<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>",
@@ -42,7 +40,7 @@ def test_an_answer_never_stands_inside_an_open_thought(name: str, write: Any) ->
     assert (found.facts["thinking"], found.facts["without"]) == (1, 2)
 
 
-def test_empty_thoughts_are_named_in_the_plan(write: Any) -> None:
+def test_empty_thoughts_are_named_in_the_plan(write):
     found, texts = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN]), Rendering(empty_thinking=True))
     assert texts[0].endswith("assistant\n<think>\n\n</think>\n\nIt is 1.<|im_end|>")
     assert found.encoded[0]["loss_tokens"] == len("\n</think>\n\nIt is 1.") + 1
@@ -52,13 +50,13 @@ def test_empty_thoughts_are_named_in_the_plan(write: Any) -> None:
     ]
 
 
-def test_what_the_user_set_wins(write: Any) -> None:
+def test_what_the_user_set_wins(write):
     found, texts = encoded("qwen3", write("rows.jsonl", [THINKS]), Rendering(arguments={"enable_thinking": True}))
     assert texts[0].endswith("assistant\n<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>")
     assert found.notes == ["1 answer with thinking"]
 
 
-def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp_path: Path, write: Any) -> None:
+def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp_path, write):
     file = write("rows.jsonl", [PLAIN])
     template = (Path(trl.__file__).parent / "chat_templates" / "glm4moe.jinja").read_text()
     small_tokenizer(template).save_pretrained(tmp_path)

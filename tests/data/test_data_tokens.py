@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,8 +40,8 @@ ANSWER = TEXT.filter(lambda text: text.strip())
 @settings(deadline=None)
 @given(instruction=TEXT, input=TEXT, answer=ANSWER, template=st.sampled_from(["alpaca", "chat"]), data=st.data())
 def test_the_mask_covers_only_the_answer_and_its_end_token(
-    smollm2_tokenizer: Any, instruction: str, input: str, answer: str, template: Any, data: Any
-) -> None:
+    smollm2_tokenizer, instruction, input, answer, template, data
+):
     tokenizer = smollm2_tokenizer
     fields = {"instruction": instruction, "input": input, "output": answer}
     row = to_row(RawRow("f", 1, fields), "alpaca", template)
@@ -71,7 +70,7 @@ def test_the_mask_covers_only_the_answer_and_its_end_token(
 
 @settings(deadline=None)
 @given(instruction=TEXT)
-def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer: Any, instruction: str) -> None:
+def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer, instruction):
     chat = EvalPrompt(instruction, "").render("chat")
     own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert prompt_token_ids(smollm2_tokenizer, chat) == own
@@ -80,9 +79,7 @@ def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer: Any, instruction:
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_training_prompts_equal_those_of_generation_on_real_rows(
-    smollm2_tokenizer: Any, shared_data: Path, template: Any
-) -> None:
+def test_training_prompts_equal_those_of_generation_on_real_rows(smollm2_tokenizer, shared_data, template):
     rows = load_rows(None, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")], template=template)
     encoded = encode_rows(smollm2_tokenizer, rows, 512)
     assert len(encoded.encoded) == 2036
@@ -102,14 +99,7 @@ def test_training_prompts_equal_those_of_generation_on_real_rows(
             assert answer.startswith(text_of(smollm2_tokenizer, ids[len(prompt) :]).rstrip("\ufffd"))
 
 
-def test_text_after_the_end_token_is_dropped(smollm2_tokenizer: Any) -> None:
-    encoded = encode_row(smollm2_tokenizer, HELLO, None)
-    assert text_of(smollm2_tokenizer, encoded.input_ids).endswith("<|im_start|>assistant\nhello there<|im_end|>")
-    assert responses(smollm2_tokenizer, HELLO) == "hello there<|im_end|>"
-    assert responses(smollm2_tokenizer, PLAIN) == "hello there<|im_end|>"
-
-
-def test_a_plain_prompt_gets_the_start_token_but_no_end_token() -> None:
+def test_a_plain_prompt_gets_the_start_token_but_no_end_token():
     begins = small_tokenizer(before="<s>")
     assert text_of(begins, prompt_token_ids(begins, "hi")) == "<s>hi"
     ends = small_tokenizer(before="<s>", after="</s>")
@@ -145,7 +135,7 @@ THINKS = CHATML.replace(
         (CHATML.replace("<|im_end|>", ""), "  hello there\n</s>"),
     ],
 )
-def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expected: str) -> None:
+def test_the_answer_is_trained_on_as_the_template_renders_it(template, expected):
     tokenizer = small_tokenizer(template)
     row = {"prompt": USER, "completion": [{"role": "assistant", "content": "  hello there\n"}]}
     assert responses(tokenizer, row) == expected
@@ -153,7 +143,7 @@ def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expe
     assert encoded.input_ids[: -encoded.completion_length] == prompt_token_ids(tokenizer, USER)
 
 
-def test_an_empty_thought_is_trained_on_only_if_asked_for() -> None:
+def test_an_empty_thought_is_trained_on_only_if_asked_for():
     """The template cannot turn thinking off, so an answer without it would teach the model not to think."""
     tokenizer = small_tokenizer(THINKS)
     with pytest.raises(InputError, match="empty_thinking: train"):
@@ -186,7 +176,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("template", "message"), REFUSED)
-def test_an_unusable_template_is_refused_in_one_line(template: str | None, message: str) -> None:
+def test_an_unusable_template_is_refused_in_one_line(template, message):
     with pytest.raises(InputError) as error:
         encode_row(small_tokenizer(template), HELLO, None)
     assert str(error.value).startswith(message)
@@ -194,7 +184,7 @@ def test_an_unusable_template_is_refused_in_one_line(template: str | None, messa
     assert "data.template to alpaca" in str(error.value)
 
 
-def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) -> None:
+def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write):
     cuts = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
     chats = [{"messages": [*USER, {"role": "assistant", "content": text}]} for text in ("fine", "so </think> this")]
     rows = load_rows(None, files=[write("chats.jsonl", chats)])
@@ -215,14 +205,14 @@ def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) ->
     assert text_of(tokenizer, trained) == "hello<|im_end|>fine<|im_end|>"
 
 
-def test_a_tokenizer_without_an_end_token_is_refused() -> None:
+def test_a_tokenizer_without_an_end_token_is_refused():
     with pytest.raises(InputError, match="the tokenizer has no end token, so the model could not learn to stop"):
         encode_row(small_tokenizer(eos=None), PLAIN, None)
     # A chat template adds its own.
     assert responses(small_tokenizer(eos=None), HELLO) == "hello there<|im_end|>"
 
 
-def test_every_row_is_counted(write: Write) -> None:
+def test_every_row_is_counted(write):
     tokenizer = small_tokenizer()
     sizes = [(3, 5), (3, 6), (3, 7), (8, 1), (9, 1), (7, 1), (2, 0)]  # characters: each is a token
     rows = load_rows(None, files=[write("r.jsonl", [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes])])
@@ -255,9 +245,9 @@ def test_every_row_is_counted(write: Write) -> None:
         encode_rows(tokenizer, plain, 0)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), TEXT, ANSWER), min_size=1, max_size=8))
-def test_a_batch_is_encoded_like_its_single_rows(rows: list[tuple[bool, str, str]]) -> None:
+def test_a_batch_is_encoded_like_its_single_rows(rows):
     tokenizer = small_tokenizer(before="<s>")
     made = [
         {"prompt": [{"role": "user", "content": p}], "completion": [{"role": "assistant", "content": c}]}

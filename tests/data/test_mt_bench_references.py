@@ -27,7 +27,7 @@ OURS = Path(load_dataset_card("mt_bench_corrected").folder) / "mt_bench_correcte
 
 
 @pytest.fixture(scope="module")
-def published(request) -> dict[int, list[str]]:
+def published(request):
     """GPT-4's references, by question and turn."""
     folder = request.getfixturevalue("shared_data") / "mt_bench"
     rows = map(json.loads, (folder / "reference_gpt-4.jsonl").read_text(encoding="utf-8").splitlines())
@@ -35,7 +35,7 @@ def published(request) -> dict[int, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def ours() -> dict[int, list[str]]:
+def ours():
     rows = map(json.loads, OURS.read_text(encoding="utf-8").splitlines())
     return {row["question_id"]: row["choices"][0]["turns"] for row in rows}
 

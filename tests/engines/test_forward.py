@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,12 +17,12 @@ TEXTS = ["A short text.", "", "Ten more words than the other one has, and ünïc
 
 
 @pytest.fixture
-def options(tiny_model: Path) -> ModelOptions:
+def options(tiny_model):
     return ModelOptions(name=str(tiny_model), dtype="float32")
 
 
 @pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_batches(monkeypatch):
     """Several batches, and several portions of a row."""
     monkeypatch.setitem(network.BATCH_TOKENS, "cpu", 64)
     monkeypatch.setitem(forward._CHUNK, "cpu", 7 * 300)

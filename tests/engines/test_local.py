@@ -23,7 +23,7 @@ def options_of(model: Path, **more: Any) -> EngineOptions:
     return EngineOptions("model tiny", str(model), decoding, context_length=512, chat=True, **more)
 
 
-def test_a_reply_ends_before_its_first_stop_token(tiny_model: Path) -> None:
+def test_a_reply_ends_before_its_first_stop_token(tiny_model):
     engine: LocalEngine = TransformersEngine(options_of(tiny_model))
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     ids = list(tokenizer(" two words ")["input_ids"])
@@ -38,9 +38,7 @@ def test_a_reply_ends_before_its_first_stop_token(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
 @pytest.mark.parametrize("model", ["tiny_model", "smollm2"])
-def test_generation_stops_at_the_end_token_of_training(
-    request: pytest.FixtureRequest, model: str, template: Any
-) -> None:
+def test_generation_stops_at_the_end_token_of_training(request, model, template):
     folder = request.getfixturevalue(model)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     stops = stop_token_ids(tokenizer, str(folder))
@@ -50,13 +48,13 @@ def test_generation_stops_at_the_end_token_of_training(
     assert not set(row.input_ids[row.length - row.completion_length : -1]) & set(stops)
 
 
-def test_settings_that_affect_replies_are_part_of_the_identity(tiny_model: Path) -> None:
+def test_settings_that_affect_replies_are_part_of_the_identity(tiny_model):
     plain = VLLMEngine(options_of(tiny_model)).identity
     assert set(plain) == {"engine", "model", "revision"}
     assert VLLMEngine(options_of(tiny_model, tensor_parallel_size=2)).identity == {**plain, "tensor_parallel_size": 2}
     assert VLLMEngine(options_of(tiny_model, dtype="float32")).identity == {**plain, "dtype": "float32"}
 
 
-def test_vllm_refuses_to_quantize(tiny_model: Path) -> None:
+def test_vllm_refuses_to_quantize(tiny_model):
     with pytest.raises(InputError, match=r"^model tiny: vLLM cannot quantize a model to 4bit .* to transformers"):
         VLLMEngine(options_of(tiny_model, quantization="4bit"))

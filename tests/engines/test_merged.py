@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,7 @@ TEXTS = ["The capital of France is Paris, and that of Italy is Rome.", "Once upo
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_merged_tensors_are_those_of_peft_and_the_others_are_left(
-    kind: str, dtype: torch.dtype, tiny_model: Path, make_adapter: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_merged_tensors_are_those_of_peft_and_the_others_are_left(kind, dtype, tiny_model, make_adapter, tmp_path):
     adapter = make_adapter(tiny_model, tmp_path / kind, 1, 0.5, **KINDS[kind])
     tensors = load_file(tiny_model / "model.safetensors")
     layers = MergedAdapters(str(tiny_model), None, [str(adapter)])._layers[str(adapter)]
@@ -56,9 +53,7 @@ def test_merged_tensors_are_those_of_peft_and_the_others_are_left(
         ({"init_lora_weights": "pissa"}, "may change the base's weights"),
     ],
 )
-def test_an_adapter_of_more_than_matrices_is_not_merged(
-    settings: dict[str, Any], reason: str, make_adapter: Callable[..., Path], tmp_path: Path, request: Any
-) -> None:
+def test_an_adapter_of_more_than_matrices_is_not_merged(settings, reason, make_adapter, tmp_path, request):
     model = request.getfixturevalue("tiny_model")
     if "bias" in settings:
         model = with_biases(model, tmp_path / "model")
@@ -78,9 +73,7 @@ def with_biases(model: Path, folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(
-    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(smollm2, make_adapter, tmp_path, monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     adapters = {kind: make_adapter(smollm2, tmp_path / kind, 1, 0.02, **more) for kind, more in KINDS.items()}
@@ -131,9 +124,7 @@ def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_an_adapter_that_cannot_be_merged_answers_but_does_not_score(
-    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_that_cannot_be_merged_answers_but_does_not_score(smollm2, make_adapter, tmp_path, monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     adapter = make_adapter(smollm2, tmp_path / "adapter", 1, 0.02)

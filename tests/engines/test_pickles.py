@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -193,7 +192,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+def endpoint():
     """The hub's address; one for all tests, since transformers asks the first one that it knew."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -203,7 +202,7 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def hub(pickled_model_folder, endpoint, monkeypatch) -> type[Hub]:
+def hub(pickled_model_folder, endpoint, monkeypatch):
     """The handler's class, to be changed."""
     for name, value in (("folder", sharded(pickled_model_folder)), ("asked", []), ("wrong_hash", None)):
         monkeypatch.setattr(Hub, name, value, raising=False)
@@ -211,7 +210,7 @@ def hub(pickled_model_folder, endpoint, monkeypatch) -> type[Hub]:
 
 
 @pytest.fixture
-def judge_once(hub, endpoint, tmp_path, monkeypatch, instruct) -> Callable[[], tuple[int, str]]:
+def judge_once(hub, endpoint, tmp_path, monkeypatch, instruct):
     """`judge_once()`: exit code and stderr of `instruct judge` with the pickled judge, asking this hub only."""
     card, run = tmp_path / "judges" / "pickled", tmp_path / "runs" / "r"
 

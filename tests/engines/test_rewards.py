@@ -12,6 +12,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from scoring import chat, options, score_all
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -23,7 +24,7 @@ from transformers import (
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
-from instruct.engines.base import Decoding, EngineOptions, Request
+from instruct.engines.base import Request
 from instruct.engines.network import BATCH_TOKENS, batches
 from instruct.engines.rewards import RewardEngine
 from instruct.engines.server import ServerEngine
@@ -48,22 +49,11 @@ licence: none
 """
 
 
-def chat(instruction: str, answer: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
-
-
 CHATS = [chat(f"Why {'so ' * (number % 5)}much?", f"Because {number}. " * (number % 9 + 1)) for number in range(40)]
 
 
-def options(model: Path, **more: Any) -> EngineOptions:
-    return EngineOptions("judge scorer", str(model), Decoding(), 512, reward=True, dtype="float32", **more)
-
-
-def scores(engine: Any, chats: list[Any] = CHATS) -> list[float]:
-    requests = [Request(f"key {number}", prompt) for number, prompt in enumerate(chats)]
-    found = {request.key: reply for portion in engine.complete(iter(requests)) for request, reply in portion}
-    engine.close()
-    return [float(found[request.key].text) for request in requests]
+def scores(engine, chats=CHATS):
+    return score_all(engine, chats)
 
 
 def own_logits(folder: Path) -> list[float]:
@@ -286,7 +276,7 @@ def test_the_higher_score_wins_and_a_margin_is_a_tie():
 
 
 @pytest.fixture
-def judge(reward_model, tmp_path) -> Judge:
+def judge(reward_model, tmp_path):
     path = tmp_path / "judges" / "scorer" / "judge.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(CARD.format(model=reward_model))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scoring import chat, options, score_all
 from transformers import AutoModel, AutoTokenizer
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.rewards import BATCH_TOKENS
 from instruct.engines.score_heads import HeadReading, ScoreHead, ScoreHeadEngine, StatesEngine, load_head
 from instruct.engines.start import make_engine
@@ -34,29 +33,18 @@ licence: none
 """
 
 
-def chat(instruction: str, answer: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
-
-
 CHATS = [chat(f"Why {'so ' * (number % 5)}?", f"Because {number}. " * (number % 9)) for number in range(30)]
 
 
-def options(model: Path, **more: Any) -> EngineOptions:
-    return EngineOptions("judge scorer", str(model), Decoding(), 512, reward=True, dtype="float32", **more)
+def scores(engine, chats=CHATS):
+    return score_all(engine, chats)
 
 
 @pytest.fixture
-def head(tmp_path) -> Path:
+def head(tmp_path):
     weights = np.random.default_rng(0).normal(size=2 * 32 + 1).astype(np.float32)
     ScoreHead(READING, weights, 0.25).save(tmp_path / "head.safetensors")
     return tmp_path / "head.safetensors"
-
-
-def scores(engine: Any, chats: list[Any] = CHATS) -> list[float]:
-    requests = [Request(f"key {number}", prompt) for number, prompt in enumerate(chats)]
-    found = {request.key: reply for portion in engine.complete(iter(requests)) for request, reply in portion}
-    engine.close()
-    return [float(found[request.key].text) for request in requests]
 
 
 def own_features(folder: Path, prompt: list[dict[str, str]]) -> np.ndarray:

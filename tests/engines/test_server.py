@@ -98,7 +98,6 @@ def test_a_permanent_fault_is_a_failure_with_its_reason(server, fault):
     engine = judge_at(url, timeout=1.5 if fault in ENDLESS else 60)
     prompts = ["well", f"<{fault}> for ever", "also well"]
     replies = ask(engine, prompts)
-    engine.close()
     assert isinstance(replies[1], Failure)
     assert replies[1].reason == reason
     assert len(sent(requests, prompts[1])) == times
@@ -111,7 +110,6 @@ def test_a_temporary_fault_is_retried_and_nothing_is_lost(server):
     prompts = ["all is well", "<many>", *(f"<{fault} once>" for fault in PASSES)]
     engine = judge_at(url, timeout=3)
     replies = ask(engine, prompts)
-    engine.close()
     assert all(isinstance(reply, Completion) for reply in replies.values())
     assert {prompt: len(sent(requests, prompt)) for prompt in prompts} == {
         "all is well": 1,
@@ -128,7 +126,6 @@ def test_retry_after_is_honored(server, prompt, least, most):
     url, requests = server
     engine = judge_at(url)
     assert isinstance(ask(engine, [prompt])[0], Completion)
-    engine.close()
     first, second = (each["time"] for each in sent(requests, prompt))
     assert least <= second - first
     assert second - first <= most + 1.0  # allows for a busy machine
@@ -139,7 +136,6 @@ def test_retry_after_is_capped(server, monkeypatch):
     monkeypatch.setattr("instruct.engines.server.LONGEST_WAIT", 0.1)
     engine = judge_at(url)
     assert isinstance(ask(engine, ["<an hour>"])[0], Completion)
-    engine.close()
     assert len(sent(requests, "<an hour>")) == 2
 
 
@@ -174,7 +170,6 @@ def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_se
     engine = judge_at(url)
     with pytest.raises(InputError) as caught:
         ask(engine, ["Q"] * 200)
-    engine.close()
     line = str(caught.value)
     assert f"judge pandalm: {url} refuses model WeOpenML/PandaLM-7B-v1 (HTTP {status})" in line
     assert ("--judge-model" if status == "404" else "OPENAI_API_KEY") in line
@@ -189,7 +184,6 @@ def test_a_retired_model_is_refused_with_an_alternative(fake_server, card):
     engine = judge_at(url, card)
     with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): --judge-model M asks another model"):
         ask(engine, [[{"role": "user", "content": "Q"}]])
-    engine.close()
 
 
 def test_an_exhausted_quota_stops_the_work(fake_server):
@@ -197,7 +191,6 @@ def test_an_exhausted_quota_stops_the_work(fake_server):
     engine = judge_at(url)
     with pytest.raises(StoppedError, match="quota is used up") as caught:
         ask(engine, ["Q"] * 200)
-    engine.close()
     assert caught.value.exit_code == 3
     assert len(requests()) <= CONCURRENCY
 
@@ -214,7 +207,6 @@ def test_many_failures_in_a_row_stop_the_work_and_keep_the_replies(fake_server):
 
     with pytest.raises(StoppedError, match=rf"{FAILURES_IN_A_ROW} requests in a row failed .*HTTP 400"):
         keep_all()
-    engine.close()
     assert sum(isinstance(reply, Completion) for _, reply in found) == 6
     assert FAILURES_IN_A_ROW <= len(found) - 6 <= FAILURES_IN_A_ROW + 4
     assert len(requests()) == len(found)
@@ -224,21 +216,13 @@ def test_failures_between_replies_do_not_stop_the_work(fake_server):
     url, _ = fake_server({"bad": "400"})
     engine = judge_at(url, concurrency=1)
     replies = ask(engine, (["bad"] * (FAILURES_IN_A_ROW - 1) + ["good"]) * 2)
-    engine.close()
     assert sum(isinstance(reply, Failure) for reply in replies.values()) == 2 * (FAILURES_IN_A_ROW - 1)
-
-
-def test_an_unreachable_address_is_reported_quickly():
-    engine = judge_at("http://127.0.0.1:9/v1")
-    with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
-        ask(engine, ["Q"] * 100)
-    engine.close()
 
 
 def test_a_dead_server_is_told_of_at_once(caplog, monkeypatch):
     monkeypatch.setattr("instruct.engines.server.FIRST_WAIT", 0.4)
     began, engine = time.time(), judge_at("http://127.0.0.1:9/v1")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
         ask(engine, ["Q"] * 100)
     assert [record.getMessage() for record in caplog.records] == [
         "judge pandalm: http://127.0.0.1:9/v1: no connection; the request is sent again"
@@ -326,7 +310,6 @@ def test_requests_in_flight_are_bounded_and_taken_lazily(fake_server):
     for portion in engine.complete(lazily()):
         assert len(taken) - len(kept) <= 5
         kept += portion
-    engine.close()
     assert len(kept) == len(taken) == 40
     assert 1 < max(each["at_once"] for each in requests()) <= 5
 
@@ -339,7 +322,6 @@ def test_closing_early_cancels_requests_and_leaks_nothing(fake_server, caplog):
     assert [request.key for request, _ in next(replies)] == ["0"]
     replies.close()
     assert isinstance(ask(engine, ["again"])[0], Completion)  # the same engine still works
-    engine.close()
     assert time.monotonic() - started < 20
     assert threading.active_count() < 20
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -378,7 +360,6 @@ def test_an_interrupt_ends_the_wait(fake_server):
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         ask(engine, ["Q"] * 10)
-    engine.close()
     assert time.monotonic() - started < 20
 
 
@@ -386,7 +367,6 @@ def test_a_text_judge_reads_unusual_replies(server):
     url, _ = server
     engine = judge_at(url)
     blank, cut, odd, thought = ask(engine, ["<blank>", "<truncated>", "<unicode>", "<long_thought>"]).values()
-    engine.close()
     assert (blank.text, blank.finish_reason) == ("", "stop")
     assert cut.finish_reason == "length"
     assert odd.text.endswith(" \ufffd \x00 \u202eright to left \U0001f600")
@@ -399,7 +379,6 @@ def test_a_refusal_is_not_retried(server):
     url, requests = server
     engine = judge_at(url, "alpaca_eval_gpt4")
     (reply,) = ask(engine, [[{"role": "user", "content": "<refusal>"}]]).values()
-    engine.close()
     assert reply == Failure("the judge refuses to answer", permanent=True)
     assert len(sent(requests, "<refusal>")) == 1
 
@@ -415,7 +394,6 @@ def test_any_text_is_sent_unchanged(fake_server, answer, form):
     url, requests = fake_server()
     engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
     (reply,) = ask(engine, [answer if form == "text" else [{"role": "user", "content": answer}]]).values()
-    engine.close()
     assert isinstance(reply, Completion)
     body = requests()[0]["body"]
     shown = body["prompt"] if form == "text" else body["messages"][0]["content"]
@@ -437,7 +415,6 @@ def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
     assert set(number.label_logprobs) == {"1", "2"}
     assert all(math.isfinite(value) for value in number.label_logprobs.values())
     nan, none = ask(engine, ["<nan>", "<no_logprobs>"]).values()
-    engine.close()
     assert nan.label_logprobs == none.label_logprobs == {}
 
     without, requests = fake_server({"": "no_logprobs"})
@@ -448,7 +425,6 @@ def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
         engine = judge_at(without, card)
         with pytest.raises(InputError, match=rf"judge {Path(card).name}: {without} gives no log-probabilities"):
             ask(engine, [prompt] * 100)
-        engine.close()
     assert len(requests()) <= 2 * CONCURRENCY
 
 
@@ -457,7 +433,6 @@ def test_the_stored_choice_has_the_layout_of_alpaca_eval(server):
     engine = judge_at(url, "weighted_alpaca_eval_gpt4_turbo")
     prompts = [[{"role": "user", "content": content}] for content in ("well", "<nan>", "<blank>")]
     well, nan, blank = (reply.choice for reply in ask(engine, prompts).values())
-    engine.close()
     assert {"finish_reason", "index", "logprobs", "message", "text", "total_tokens"} == set(well)
     assert {entry["token"] for entry in well["logprobs"]["content"][0]["top_logprobs"]} >= {"m", "M"}
     assert nan["logprobs"]["content"][0]["top_logprobs"] == []
@@ -468,7 +443,6 @@ def test_the_cost_of_unusable_replies_is_recorded(server):
     url, _ = server
     engine = judge_at(url)
     once, failed, unsent = ask(engine, ["<null twice>", "<null> in vain", "<400>"], usd=0.25).values()
-    engine.close()
     assert once.prompt_tokens == 3 * 4  # of three replies: the store records what was charged
     assert failed.usd == pytest.approx(PAID_ATTEMPTS * 0.25)
     assert unsent.usd == 0.0
@@ -481,7 +455,6 @@ def test_the_key_is_never_shown(fake_server, caplog, capfd):
     replies = ask(engine, ["bad", "good"])
     with pytest.raises(InputError) as caught:
         ask(engine, ["Q"])
-    engine.close()
     shown = [repr(engine), repr(vars(engine)), repr(replies), str(caught.value), repr(caught.value.__context__)]
     shown += [record.getMessage() for record in caplog.records]
     shown += list(capfd.readouterr())

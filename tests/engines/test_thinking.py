@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from small_tokenizers import small_tokenizer
 
@@ -37,7 +35,7 @@ HARMONY = "<|channel|>analysis<|message|>2 + 2<|end|><|start|>assistant<|channel
         ("gptoss", "<|channel|>analysis<|message|>2 + 2", Parted("", "2 + 2")),
     ],
 )
-def test_thinking_is_parted_by_the_marks_of_the_chat_template(template: str, reply: str, expected: Parted) -> None:
+def test_thinking_is_parted_by_the_marks_of_the_chat_template(template, reply, expected):
     tokenizer = small_tokenizer(template_text(template))
     tokenizer.add_tokens(["<|channel|>", "<|message|>", "<|return|>"], special_tokens=True)
     assert marks_of(tokenizer.chat_template)
@@ -45,21 +43,21 @@ def test_thinking_is_parted_by_the_marks_of_the_chat_template(template: str, rep
     assert parted_after(prompt, reply, reply, tokenizer) == expected
 
 
-def test_a_model_that_does_not_think_keeps_its_text() -> None:
+def test_a_model_that_does_not_think_keeps_its_text():
     assert marks_of(template_text("llama3")) is None
     plain = small_tokenizer()
     assert parted_after([1], " <think>a</think> b ", " b ", plain) == Parted(" b ", None)
     assert parted("  it is ", marks_of("</think>")) == Parted("  it is ", None)
 
 
-def test_a_server_whose_prompt_is_not_known_may_have_opened_the_thinking() -> None:
+def test_a_server_whose_prompt_is_not_known_may_have_opened_the_thinking():
     assert parted_inline("2 + 2\n</think>\nIt is 4.") == ANSWERED
     assert parted_inline("<think>2 + 2</think>It is 4.") == ANSWERED
     assert parted_inline("Write <think> and </think>.") == Parted("Write <think> and </think>.", None)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model: Path, kept: bool) -> None:
+def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model, kept):
     options = EngineOptions("model", str(tiny_model), Decoding(), 512, chat=True, parts_thinking=kept)
     engine = TransformersEngine(options)
     engine.tokenizer.chat_template = template_text("qwen3")
@@ -72,7 +70,7 @@ def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model: Path, k
 
 
 @pytest.mark.parametrize("form", ["reasoning_content", "reasoning", "inline_thought", "opened_thought"])
-def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch, form):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     url, _ = fake_server({"2 + 2?": form, "cut?": "cut_thought", "null?": "cut_reasoning"})
     engine = ServerEngine(EngineOptions("model", "m", Decoding(), 0, parts_thinking=True), url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?"
 
 
 @pytest.fixture(scope="module")
-def wide_model(tiny_model_folder, tmp_path_factory) -> Path:
+def wide_model(tiny_model_folder, tmp_path_factory):
     """The tiny model with weights so large that beam search and greedy decoding differ."""
     folder = tmp_path_factory.mktemp("wide") / "model"
     model = AutoModelForCausalLM.from_pretrained(tiny_model_folder)
@@ -41,7 +40,7 @@ def wide_model(tiny_model_folder, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def make_card() -> Callable[..., JudgeCard]:
+def make_card():
     def make(name: str, model: Path, decoding: dict[str, Any] | None = None, **fields: Any) -> JudgeCard:
         card = load_judge_card(name)
         decoded = card.decoding.model_copy(update=decoding or {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def options(model: Path, adapters: Sequence[Path] = (), temperature: float = 0.0
 
 
 @pytest.fixture
-def engine(tiny_model: Path, tiny_adapters: dict[str, Path]) -> Iterator[TransformersEngine]:
+def engine(tiny_model, tiny_adapters):
     engine = TransformersEngine(options(tiny_model, list(tiny_adapters.values()), dtype="float32"))
     yield engine
     engine.close()
@@ -72,9 +72,7 @@ def most_likely(model: Path, adapter: Path | None, ids: list[int], stops: tuple[
     return answer
 
 
-def test_adapters_share_one_base_and_leave_it_unchanged(
-    engine: TransformersEngine, tiny_model: Path, tiny_adapters: dict[str, Path]
-) -> None:
+def test_adapters_share_one_base_and_leave_it_unchanged(engine, tiny_model, tiny_adapters):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     prompts = [tokenizer(text)["input_ids"] for text in TEXTS]
     stops = stop_token_ids(tokenizer, str(tiny_model))
@@ -91,7 +89,7 @@ def test_adapters_share_one_base_and_leave_it_unchanged(
     assert len({tuple(each.text for each in done) for done in answers.values()}) == 3
 
 
-def test_samples_depend_only_on_their_seeds(tiny_model: Path) -> None:
+def test_samples_depend_only_on_their_seeds(tiny_model):
     engine = TransformersEngine(options(tiny_model, temperature=1.0))
     first, second = (complete(engine, tiny_model, None, first=index) for index in (0, 3))
     assert first != second
@@ -102,7 +100,7 @@ def test_samples_depend_only_on_their_seeds(tiny_model: Path) -> None:
     engine.close()
 
 
-def test_the_weights_have_the_requested_dtype(tiny_model: Path) -> None:
+def test_the_weights_have_the_requested_dtype(tiny_model):
     here = pick_dtype(None, str)
     for dtype, expected in [(None, here), ("float32", "float32"), ("bfloat16", "bfloat16"), ("auto", here)]:
         engine = TransformersEngine(options(tiny_model, dtype=dtype))
@@ -112,7 +110,7 @@ def test_the_weights_have_the_requested_dtype(tiny_model: Path) -> None:
         engine.close()
 
 
-def test_4bit_weights_need_a_gpu_and_several_gpus_need_vllm(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_4bit_weights_need_a_gpu_and_several_gpus_need_vllm(tiny_model, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     engine = TransformersEngine(options(tiny_model, quantization="4bit"))
     assert engine.identity["quantization"] == "4bit"

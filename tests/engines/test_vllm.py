@@ -16,7 +16,7 @@ from instruct.engines import vllm
 from instruct.engines.base import Request
 from instruct.engines.vllm import VLLMEngine
 from instruct.judging.asking import Judge, engine_options
-from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import PromptTemplate
 
@@ -36,7 +36,7 @@ CLEAR = [
 
 
 @pytest.fixture
-def writing_card() -> JudgeCard:
+def writing_card():
     """A judge that writes replies that follow a JSON schema."""
     card = load_judge_card(LABELS)
     verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}

@@ -42,7 +42,7 @@ def tokenizer_of(template: str):
         ("gemma4", "", "<|channel>thought\n2 + 2<channel|>ok", ("2 + 2", "ok", 0)),
     ],
 )
-def test_vllm_finds_reasoning_content_and_calls(template: str, prompt: str, reply: str, parts: tuple) -> None:
+def test_vllm_finds_reasoning_content_and_calls(template, prompt, reply, parts):
     pytest.importorskip("vllm")
     served = as_served(tokenizer_of(template), prompt, reply)
     assert served is not None
@@ -51,14 +51,14 @@ def test_vllm_finds_reasoning_content_and_calls(template: str, prompt: str, repl
     assert served.words().startswith(f"vLLM ({served.parsers}) returns ")
 
 
-def test_nothing_is_shown_without_vllm_or_for_a_template_that_it_needs_no_parser_for(monkeypatch) -> None:
+def test_nothing_is_shown_without_vllm_or_for_a_template_that_it_needs_no_parser_for(monkeypatch):
     assert as_served(tokenizer_of("llama3"), "", "It is 4.") is None
     assert as_served(tokenizer_of("gptoss"), "", "It is 4.") is None
     monkeypatch.setattr(vllm_parsers, "vllm_is_installed", lambda: False)
     assert as_served(tokenizer_of("qwen3"), "", "It is 4.") is None
 
 
-def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(monkeypatch) -> None:
+def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(monkeypatch):
     from instruct.training import preview
 
     tokenizer, asked = tokenizer_of("qwen3"), []
@@ -81,7 +81,7 @@ def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(m
         ("qwen3_5_think", f"<think>\nx\n</think>\n\nok{XML_CALL}", "ok"),
     ],
 )
-def test_a_call_of_a_local_reply_leaves_its_text(tiny_model, template: str, reply: str, content: str) -> None:
+def test_a_call_of_a_local_reply_leaves_its_text(tiny_model, template, reply, content):
     pytest.importorskip("vllm")
     engine = local_engine(tiny_model, template)
     completion = engine._completion([7], engine.tokenizer(reply)["input_ids"])
@@ -95,9 +95,7 @@ def test_a_call_of_a_local_reply_leaves_its_text(tiny_model, template: str, repl
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_a_call_that_cannot_be_parsed_stays_in_the_text_and_is_said_once(
-    tiny_model, monkeypatch: pytest.MonkeyPatch, caplog, installed: bool
-) -> None:
+def test_a_call_that_cannot_be_parsed_stays_in_the_text_and_is_said_once(tiny_model, monkeypatch, caplog, installed):
     monkeypatch.setattr(vllm_parsers, "vllm_is_installed", lambda: installed)
     engine = local_engine(tiny_model, "llama3" if installed else "qwen3")
     for _ in range(2):

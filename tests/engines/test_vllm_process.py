@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from instruct.engines.vllm_process import GIB, MOST_CACHE_GIB, _cache_gib
@@ -22,7 +20,7 @@ from instruct.engines.vllm_process import GIB, MOST_CACHE_GIB, _cache_gib
         ({"max_num_seqs": None}, MOST_CACHE_GIB),  # vLLM's default
     ],
 )
-def test_the_cache_of_a_cpu_holds_the_rows_of_a_batch(changed: dict[str, Any], gib: int, smollm2: str) -> None:
+def test_the_cache_of_a_cpu_holds_the_rows_of_a_batch(changed, gib, smollm2):
     token = 2 * 30 * 3 * 64 * 4  # keys and values, layers, heads, their size, bytes
     assert token * 2 * 128 * 25 < GIB < token * 2 * 128 * 129
     arguments = {"model": smollm2, "dtype": "float32", "max_model_len": 200, "max_num_seqs": 24}

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,7 @@ from instruct.base.errors import InputError
 from instruct.engines.weights import adapter_identity, check_model, is_adapter, lora_rank, model_identity
 
 
-def test_adapters_and_models_are_distinguished(
-    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
-) -> None:
+def test_adapters_and_models_are_distinguished(tiny_model, tiny_adapters, tmp_path):
     assert is_adapter(tiny_adapters["mle"])
     assert not is_adapter(tiny_model)
     with pytest.raises(InputError, match="neither an adapter"):
@@ -26,7 +23,7 @@ def test_adapters_and_models_are_distinguished(
         is_adapter(tmp_path)
 
 
-def test_a_model_without_config_or_weights_is_refused(tmp_path: Path) -> None:
+def test_a_model_without_config_or_weights_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no config\.json"):
         check_model(str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
@@ -34,13 +31,13 @@ def test_a_model_without_config_or_weights_is_refused(tmp_path: Path) -> None:
         check_model(str(tmp_path))
 
 
-def test_an_unknown_hub_name_is_refused_in_one_line() -> None:
+def test_an_unknown_hub_name_is_refused_in_one_line():
     with pytest.raises(InputError, match="no such folder, and the hub does not give it") as caught:
         check_model("nobody/no-such-model-here")
     assert "\n" not in str(caught.value)
 
 
-def test_a_hub_model_is_identified_by_its_commit(tmp_path: Path) -> None:
+def test_a_hub_model_is_identified_by_its_commit(tmp_path):
     commits = {"main": "0123456789abcdef0123456789abcdef01234567", "v2": "89abcdef0123456789abcdef0123456789abcdef"}
     repository = tmp_path / "hub" / "models--someone--something"
     (repository / "refs").mkdir(parents=True)
@@ -60,7 +57,7 @@ check_model("someone/something", "v3")
     assert "InputError: model someone/something: no such folder, and the hub" in result.stderr.splitlines()[-1]
 
 
-def test_the_hash_changes_with_any_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path: Path) -> None:
+def test_the_hash_changes_with_any_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path):
     weights = tmp_path / "model.safetensors"
     (tmp_path / "config.json").write_text("{}")
     small = bytearray(range(256)) * 64
@@ -83,7 +80,7 @@ def test_the_hash_changes_with_any_byte_of_a_small_file_and_any_matrix_of_a_larg
     assert model_identity(str(tmp_path), None) != first
 
 
-def test_an_adapters_hash_covers_both_files(tmp_path: Path) -> None:
+def test_an_adapters_hash_covers_both_files(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     first = adapter_identity(tmp_path)
@@ -93,7 +90,7 @@ def test_an_adapters_hash_covers_both_files(tmp_path: Path) -> None:
     assert len({first, second, adapter_identity(tmp_path)}) == 3
 
 
-def test_the_rank_is_the_largest_in_the_adapter(tmp_path: Path) -> None:
+def test_the_rank_is_the_largest_in_the_adapter(tmp_path):
     config = tmp_path / "adapter_config.json"
     config.write_text(json.dumps({"peft_type": "LORA", "r": 8, "rank_pattern": {"down_proj": 24}}))
     assert lora_rank(tmp_path) == 24

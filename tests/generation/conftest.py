@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.fixture
-def answer_command() -> Callable[..., list[str]]:
+def answer_command():
     """`generate_answers` with the chat template as a process of its own, which can be killed."""
 
     def command(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stored
 
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError
@@ -47,9 +46,7 @@ def continued(
     return continue_texts(ModelOptions(name=str(model)), systems, prefixes, how, folder)
 
 
-def test_every_system_continues_every_prefix_to_the_letter(
-    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
-) -> None:
+def test_every_system_continues_every_prefix_to_the_letter(tiny_model, tiny_adapters, tmp_path):
     from transformers import AutoTokenizer
 
     systems = {"base": (None, 1.0), "mle": (tiny_adapters["mle"], 1.0), "mle-cold": (tiny_adapters["mle"], 0.1)}
@@ -72,7 +69,7 @@ def test_every_system_continues_every_prefix_to_the_letter(
     assert texts["base"] != texts["mle"] != texts["mle-cold"]
 
 
-def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_continuation_may_end_if_the_config_says_so(tiny_model, tmp_path):
     many = PrefixSet("tiny", [Prefix(str(i), f"text {i}", None, f"row {i}") for i in range(40)], {"read": 40}, Cut())
     how = options(generation={"max_new_tokens": 60, "min_new_tokens": 2, "batch_size": 40})
     stats = continued(tiny_model, tmp_path, {"base": (None, 3.0)}, how, many)["base"]
@@ -83,20 +80,7 @@ def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path
     assert max(tokens) < 60
 
 
-def test_a_stopped_call_resumes_to_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
-    systems = {"base": (None, 1.0)}
-    continued(tiny_model, tmp_path, systems, options())
-    path = tmp_path / "base.json"
-    written, replies = path.read_bytes(), stored.replies(tmp_path, "base")
-    assert stored.finished(tmp_path, "base") == 2
-    path.unlink()
-    stored.forget(tmp_path, "base", 1)
-    continued(tiny_model, tmp_path, systems, options())
-    assert path.read_bytes() == written
-    assert stored.replies(tmp_path, "base") == replies
-
-
-def test_empty_continuations_are_counted(tmp_path: Path) -> None:
+def test_empty_continuations_are_counted(tmp_path):
     draws = [_Draw(prefix, 0, 0) for prefix in PREFIXES.prefixes[:3]]
     work = continuation_work(draws, PREFIXES, options())
     kept = KeptReplies(tmp_path, "base", "fingerprint", work.identities, 3)
@@ -109,7 +93,7 @@ def test_empty_continuations_are_counted(tmp_path: Path) -> None:
     assert [row.continuation for row in rows] == ["", " \n", " so on"]
 
 
-def test_whatever_changes_a_continuation_starts_over() -> None:
+def test_whatever_changes_a_continuation_starts_over():
     def of(how: ContinuationOptions, temperature: float = 1.0, prefixes: PrefixSet = PREFIXES) -> str:
         draws = [_Draw(each, seed, 0) for seed in how.seeds for each in prefixes.prefixes]
         work = continuation_work(draws, prefixes, how)
@@ -129,7 +113,7 @@ def test_whatever_changes_a_continuation_starts_over() -> None:
     assert len({first, *changed}) == 7
 
 
-def test_one_text_more_changes_no_sample_seed(tiny_model: Path) -> None:
+def test_one_text_more_changes_no_sample_seed(tiny_model):
     draws = [_Draw(prefix, seed, sample) for seed in (0, 1) for sample in (0, 1) for prefix in PREFIXES.prefixes]
     seeds = continuation_work(draws, PREFIXES, options()).seeds
     assert len(set(seeds)) == len(draws)
@@ -145,16 +129,14 @@ def test_one_text_more_changes_no_sample_seed(tiny_model: Path) -> None:
         ("x", {"generation": {"min_new_tokens": 7}}, 1.0, "min_new_tokens 7: exceeds the longest length 6"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_continued_is_refused_in_one_line(
-    tiny_model: Path, tmp_path: Path, prefix: str, how: Any, temperature: float, message: str
-) -> None:
+def test_what_cannot_be_continued_is_refused_in_one_line(tiny_model, tmp_path, prefix, how, temperature, message):
     prefixes = PrefixSet("b", [Prefix("b.txt:7", prefix, None, "b.txt, row 7")], {"read": 7}, PREFIXES.cut)
     with pytest.raises(InputError, match=message):
         continued(tiny_model, tmp_path, {"base": (None, temperature)}, options(**how), prefixes)
     assert not (tmp_path / "base.json").exists()
 
 
-def test_the_space_that_a_tokenizer_drops_at_the_start_of_a_text_is_kept(tmp_path: Path) -> None:
+def test_the_space_that_a_tokenizer_drops_at_the_start_of_a_text_is_kept(tmp_path):
     """As LLaMA's does: decoded alone, the first token of a continuation would lose its space."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -173,9 +155,7 @@ def test_the_space_that_a_tokenizer_drops_at_the_start_of_a_text_is_kept(tmp_pat
     assert engine._completion([2, 3], [4, 5, 0, 1]).text == " darkness<unk>"
 
 
-def test_a_server_is_asked_for_text_with_the_least_number_of_tokens(
-    fake_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_asked_for_text_with_the_least_number_of_tokens(fake_server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     url, requests = fake_server()
     how = options(generation={"engine": "server", "base_url": url})
@@ -190,7 +170,7 @@ def test_a_server_is_asked_for_text_with_the_least_number_of_tokens(
     assert all(row.continuation for row in read_continuations(tmp_path / "base.json"))
 
 
-def test_samples_of_transformers_have_the_models_own_probabilities(tiny_model: Path, tmp_path: Path) -> None:
+def test_samples_of_transformers_have_the_models_own_probabilities(tiny_model, tmp_path):
     """Unbiased: no top-k, no nucleus, nothing from the model's own generation config."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from instruct.base.models import ModelOptions
@@ -20,8 +17,8 @@ PREFIXES = PrefixSet("tiny", [Prefix(str(i), text, None, f"row {i}") for i, text
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 def test_vllm_continues_to_the_letter_with_samples_that_do_not_depend_on_their_batch(
-    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_vllm: None
-) -> None:
+    smollm2, make_adapter, tmp_path, monkeypatch, shared_vllm
+):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     model = ModelOptions(name=smollm2, dtype="float32")

@@ -41,12 +41,12 @@ def trained_prompt(tokenizer: Any, instruction: str, template: Any) -> list[int]
 
 
 @pytest.fixture(scope="session")
-def tokenizer(smollm2: str) -> Any:
+def tokenizer(smollm2):
     return AutoTokenizer.from_pretrained(smollm2)
 
 
 @pytest.fixture(scope="session")
-def smollm2_words(smollm2: str, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smollm2_words(smollm2, tokenizer, tmp_path_factory):
     """SmolLM2's tokenizer on a model of one narrow layer."""
     folder = tmp_path_factory.mktemp("words")
     LlamaForCausalLM(
@@ -65,9 +65,7 @@ def smollm2_words(smollm2: str, tokenizer: Any, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_engines_receive_the_prompts_of_training(
-    smollm2_words: Path, tokenizer: Any, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_receive_the_prompts_of_training(smollm2_words, tokenizer, template, tmp_path, monkeypatch):
     sent: list[list[int]] = []
     complete = TransformersEngine.complete
 
@@ -84,6 +82,6 @@ def test_engines_receive_the_prompts_of_training(
 
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
-def test_any_instruction_has_one_alpaca_prompt(tokenizer: Any, instruction: str) -> None:
+def test_any_instruction_has_one_alpaca_prompt(tokenizer, instruction):
     (sent,) = token_ids(tokenizer, [EvalPrompt(instruction, "").render("alpaca")])
     assert list(sent) == trained_prompt(tokenizer, instruction, "alpaca")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +13,12 @@ ROWS = st.lists(st.dictionaries(st.text(max_size=5), st.none() | st.integers() |
 
 
 @given(rows=ROWS, indent=st.integers(1, 4))
-def test_pieces_are_those_of_json(rows: list[dict[str, Any]], indent: int) -> None:
+def test_pieces_are_those_of_json(rows, indent):
     whole = json.dumps(rows, ensure_ascii=False, indent=indent) + "\n"
     assert b"".join(json_list(rows, indent)).decode() == whole
 
 
-def test_a_file_that_holds_the_rows_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_holds_the_rows_is_left_alone(tmp_path):
     path, rows = tmp_path / "emo.json", [{"output": "a\nb"}, {"output": "é"}]
     write_rows(path, lambda: rows, indent=2)
     before = path.stat()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import stored
 
 from instruct.base.errors import InputError, InstructError, StoppedError
 from instruct.base.models import ModelOptions
-from instruct.base.options import same_inputs
 from instruct.data.cards import Cut
 from instruct.data.evaluation import load_answers
 from instruct.data.formats import alpaca_prompt
@@ -20,15 +18,14 @@ from instruct.data.prompts import EvalPrompt
 from instruct.engines.server import ATTEMPTS
 from instruct.generation.answers import generate_answers
 from instruct.generation.continuations import continue_texts
-from instruct.generation.options import AnswerOptions, ContinuationOptions, GenerationConfig
-from instruct.generation.written import ReplyStats
+from instruct.generation.options import ContinuationOptions, GenerationConfig
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
 MODEL = ModelOptions(name="someone/served-model")
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, short_waits: None) -> None:
+def _environment(monkeypatch, short_waits):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
 
 
@@ -36,9 +33,13 @@ def config_at(url: str, **changes: object) -> GenerationConfig:
     return GenerationConfig(engine="server", base_url=url, max_new_tokens=9, batch_size=2, **changes)
 
 
-def test_the_template_decides_the_request_and_adapters_are_model_names(
-    fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
-) -> None:
+def answered(url, folder, prompts=PROMPTS, **changes):
+    """What the base's answers count."""
+    systems = {"base": None}
+    return generate_answers(MODEL, systems, prompts, "chat", config_at(url, **changes), folder)["base"]
+
+
+def test_the_template_decides_the_request_and_adapters_are_model_names(fake_server, tiny_adapters, tmp_path):
     url, requests = fake_server()
     systems = {"base": None, "emo": tiny_adapters["emo"]}
     stats = generate_answers(MODEL, systems, PROMPTS, "chat", config_at(url), tmp_path / "chat")
@@ -66,13 +67,10 @@ def test_the_template_decides_the_request_and_adapters_are_model_names(
     assert len({each["body"]["seed"] for each in sampled_requests}) == len(PROMPTS)
 
 
-def test_a_refused_prompt_is_counted_and_the_others_are_answered(fake_server, tmp_path: Path, caplog) -> None:
+def test_a_refused_prompt_is_counted_and_the_others_are_answered(fake_server, tmp_path, caplog):
     url, requests = fake_server({"Question 3?": "400", "Question 1?": ["500", "429"]})
 
-    def answered() -> ReplyStats:
-        return generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)["base"]
-
-    stats = answered()
+    stats = answered(url, tmp_path)
     assert (stats.n, stats.failed, stats.again) == (5, {"HTTP 400": 1}, 0)
     assert len(requests()) == 5 + 2  # a fault that passes is retried, a refusal is not
     assert "base: no answer to 1 of 5 requests (1 HTTP 400); a rerun does not ask them again" in caplog.text
@@ -80,25 +78,22 @@ def test_a_refused_prompt_is_counted_and_the_others_are_answered(fake_server, tm
     assert [row["output"] == "" for row in rows] == [row.get("failed") == "HTTP 400" for row in rows]
     assert [row.get("failed") for row in rows] == [None, None, None, "HTTP 400", None]
     written = (tmp_path / "base.json").read_bytes()
-    assert (answered(), len(requests())) == (stats, 7)
+    assert (answered(url, tmp_path), len(requests())) == (stats, 7)
     assert (tmp_path / "base.json").read_bytes() == written
 
 
-def test_a_prompt_that_failed_for_now_is_asked_again_by_a_rerun_alone(fake_server, tmp_path: Path) -> None:
+def test_a_prompt_that_failed_for_now_is_asked_again_by_a_rerun_alone(fake_server, tmp_path):
     url, requests = fake_server({"Question 3?": ["500"] * ATTEMPTS})
 
-    def answered() -> ReplyStats:
-        return generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)["base"]
-
-    stats = answered()
+    stats = answered(url, tmp_path)
     assert (stats.failed, stats.again) == ({"HTTP 500": 1}, 1)
     before = len(requests())
-    assert answered().failed == {}
+    assert answered(url, tmp_path).failed == {}
     assert len(requests()) - before == 1
     assert all(row["output"] for row in load_answers(tmp_path / "base.json"))
 
 
-def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path: Path) -> None:
+def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path):
     prompts = [EvalPrompt(f"Question {i}?", "tiny") for i in range(60)]
     url, requests = fake_server({f"Question {i}?": ["400"] for i in range(20, 50)})
     config = config_at(url).model_copy(update={"batch_size": 4})
@@ -113,38 +108,38 @@ def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path: Path)
     assert len(requests()) - before == 60 - kept - failed
 
 
-def test_a_server_that_refuses_all_prompts_ends_the_call_and_is_asked_again(fake_server, tmp_path: Path) -> None:
+def test_a_server_that_refuses_all_prompts_ends_the_call_and_is_asked_again(fake_server, tmp_path):
     url, requests = fake_server({"Question": ["too_long"]})
     with pytest.raises(StoppedError, match=r"served-model: no request to base was answered \(the first: too long"):
-        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
-    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
-    assert (stats["base"].failed, len(requests())) == ({}, 10)
+        answered(url, tmp_path)
+    stats = answered(url, tmp_path)
+    assert (stats.failed, len(requests())) == ({}, 10)
 
 
-def test_a_call_that_was_stopped_resumes_with_the_first_missing_batch(fake_server, tmp_path: Path) -> None:
+def test_a_call_that_was_stopped_resumes_with_the_first_missing_batch(fake_server, tmp_path):
     url, requests = fake_server()
     reference = tmp_path / "reference"
-    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), reference)
+    answered(url, reference)
     shutil.copy(stored.path_of(reference, "base"), stored.path_of(tmp_path, "base"))
     stored.forget(tmp_path, "base", 1)
     before = len(requests())
     for _ in range(2):
-        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+        answered(url, tmp_path)
         assert len(requests()) - before == 3
         assert (tmp_path / "base.json").read_bytes() == (reference / "base.json").read_bytes()
 
 
-def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_server, tmp_path: Path) -> None:
+def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_server, tmp_path):
     url, _ = fake_server({"Question 1?": "no_usage"})
-    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
-    assert stats["base"].mean_tokens is None
+    stats = answered(url, tmp_path)
+    assert stats.mean_tokens is None
     counted = [reply.tokens is not None for reply in stored.replies(tmp_path, "base")]
     assert sorted(counted) == [False, True, True, True, True]
     assert not all(counted[:2])
-    assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
+    assert answered(url, tmp_path) == stats
 
 
-def test_continuations_that_fail_keep_the_others(fake_server, tmp_path: Path) -> None:
+def test_continuations_that_fail_keep_the_others(fake_server, tmp_path):
     url, requests = fake_server({"third": "400"})
     texts = ("the first", "the second", "the third", "the fourth")
     prefixes = PrefixSet("tiny", [Prefix(text, text, None, text) for text in texts], {"read": 4}, Cut())
@@ -159,42 +154,31 @@ def test_continuations_that_fail_keep_the_others(fake_server, tmp_path: Path) ->
         assert not (tmp_path / "base.json").exists()
 
 
-def test_a_model_missing_on_the_server_is_refused_in_one_line(
-    fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_model_missing_on_the_server_is_refused_in_one_line(fake_server, tiny_adapters, tmp_path):
     url, _ = fake_server({"": "404"})
     with pytest.raises(InputError, match=rf"^model someone/served-model: {url} refuses model emo \(HTTP 404\)"):
         generate_answers(MODEL, {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config_at(url), tmp_path)
 
 
 @pytest.mark.parametrize("given", [{"engine": "server"}, {"base_url": "http://127.0.0.1:8000/v1"}])
-def test_engine_and_address_require_each_other(given: dict[str, str]) -> None:
+def test_engine_and_address_require_each_other(given):
     with pytest.raises(ValueError, match="engine: server requires base_url"):
         GenerationConfig(**given)
 
 
-def test_later_options_do_not_make_earlier_answers_outdated() -> None:
-    recorded = AnswerOptions().model_dump(mode="json")
-    for name in ("base_url", "tensor_parallel_size"):
-        del recorded["generation"][name]
-    assert same_inputs("answers", {"answers": recorded}, {"answers": AnswerOptions()})
-    served = AnswerOptions(generation={"engine": "server", "base_url": "http://127.0.0.1:8000/v1"})
-    assert not same_inputs("answers", {"answers": recorded}, {"answers": served})
-
-
-def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_server, tmp_path: Path) -> None:
+def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_server, tmp_path):
     url, requests = fake_server({"Question 1?": "inline_thought", "Question 2?": "cut_thought"})
-    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    stats = answered(url, tmp_path)
     rows = json.loads((tmp_path / "base.json").read_text())
     assert (rows[1]["output"], rows[1]["reasoning"]) == ("It is 4.", "2 + 2")
     assert (rows[2]["output"], rows[2]["failed"]) == ("", "cut off while thinking")
     assert "reasoning" not in rows[0]
-    assert stats["base"].failed == {"cut off while thinking": 1}
-    assert stats["base"].truncated == 0
+    assert stats.failed == {"cut off while thinking": 1}
+    assert stats.truncated == 0
     loaded = load_answers(tmp_path / "base.json")
     assert loaded[1] == {key: rows[1][key] for key in ("dataset", "instruction", "output", "generator")}
     assert loaded[2]["failed"] == "cut off while thinking"
 
     asked = len(requests())
-    assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
+    assert answered(url, tmp_path) == stats
     assert len(requests()) == asked  # it would be cut again

@@ -46,7 +46,7 @@ def answered(model: Path, folder: Path, config: GenerationConfig = CONFIG) -> tu
     return stats["base"], [replies[key] for key in sorted(replies)]
 
 
-def test_the_end_of_thinking_is_forced_when_its_tokens_are_used_up() -> None:
+def test_the_end_of_thinking_is_forced_when_its_tokens_are_used_up():
     budget = ThinkingBudget(2, (1,), (8, 9))
     prompt = [0, 1, 5]
     assert [budget.forced(prompt, [4] * count) for count in (0, 1, 2)] == [None, None, 8]
@@ -60,9 +60,7 @@ def test_the_end_of_thinking_is_forced_when_its_tokens_are_used_up() -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 9])
-def test_transformers_ends_thinking_and_answers_within_limits_of_their_own(
-    tiny_model: Path, tmp_path: Path, budget: int
-) -> None:
+def test_transformers_ends_thinking_and_answers_within_limits_of_their_own(tiny_model, tmp_path, budget):
     model = thinking_model(tiny_model, tmp_path / "model")
     config = CONFIG.model_copy(update={"thinking_budget": budget})
     stats, replies = answered(model, tmp_path / "out", config)
@@ -82,13 +80,13 @@ def test_transformers_ends_thinking_and_answers_within_limits_of_their_own(
     assert all("</think>" not in row["output"] for row in rows)
 
 
-def test_without_a_budget_thinking_shares_the_limit_of_the_answer(tiny_model: Path, tmp_path: Path) -> None:
+def test_without_a_budget_thinking_shares_the_limit_of_the_answer(tiny_model, tmp_path):
     model = thinking_model(tiny_model, tmp_path / "model")
     stats, _ = answered(model, tmp_path / "out", CONFIG.model_copy(update={"thinking_budget": None}))
     assert stats.failed == {"cut off while thinking": len(PROMPTS)}
 
 
-def test_a_changed_budget_answers_anew_and_none_is_as_before(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_changed_budget_answers_anew_and_none_is_as_before(tiny_model, tmp_path):
     from instruct.generation.answers import answer_work
 
     works = [answer_work(PROMPTS, "chat", CONFIG.model_copy(update={"thinking_budget": n})) for n in (None, 3, 4)]
@@ -96,15 +94,13 @@ def test_a_changed_budget_answers_anew_and_none_is_as_before(tiny_model: Path, t
     assert "thinking_budget" not in works[0].decoding
 
 
-def test_a_model_that_does_not_think_is_refused_a_budget(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_model_that_does_not_think_is_refused_a_budget(tiny_model, tmp_path):
     with pytest.raises(InputError, match=r"generation\.thinking_budget 9: the chat template of .* has no thinking"):
         answered(tiny_model, tmp_path)
 
 
 @pytest.mark.usefixtures("short_waits")
-def test_a_server_is_sent_the_budget_and_room_for_the_answer_after_it(
-    fake_server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
+def test_a_server_is_sent_the_budget_and_room_for_the_answer_after_it(fake_server, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     url, requests = fake_server({"number 3": "cut_reasoning"})
     config = GenerationConfig(engine="server", base_url=url, max_new_tokens=5, thinking_budget=9, batch_size=3)
@@ -115,7 +111,7 @@ def test_a_server_is_sent_the_budget_and_room_for_the_answer_after_it(
     assert "base: 1 replies think longer than thinking_budget 9, which the server seems to ignore" in caplog.text
 
 
-def test_a_server_that_takes_no_budget_ends_the_work_in_a_line() -> None:
+def test_a_server_that_takes_no_budget_ends_the_work_in_a_line():
     options = EngineOptions("model m", "m", Decoding(), 0, thinking_budget=9)
     body = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
     for error in (body, {"param": "thinking_token_budget", "code": "unknown_parameter"}):
@@ -127,7 +123,7 @@ def test_a_server_that_takes_no_budget_ends_the_work_in_a_line() -> None:
 
 
 @pytest.mark.parametrize(("usage", "counted"), [(7, 7), (30, None), (None, None)])
-def test_a_server_says_how_many_tokens_were_thinking(usage: int | None, counted: int | None) -> None:
+def test_a_server_says_how_many_tokens_were_thinking(usage, counted):
     message = {"content": "It is 4.", "reasoning": "2 + 2"}
     counts = {"prompt_tokens": 3, "completion_tokens": 12, "completion_tokens_details": {"reasoning_tokens": usage}}
     reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": counts}
@@ -138,9 +134,7 @@ def test_a_server_says_how_many_tokens_were_thinking(usage: int | None, counted:
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.parametrize("opens", [OPENS, "{# <think> </think> #}"])
-def test_vllm_ends_thinking_within_two_tokens_of_transformers(
-    smollm2: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
-) -> None:
+def test_vllm_ends_thinking_within_two_tokens_of_transformers(smollm2, tmp_path, monkeypatch, opens):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     model = thinking_model(Path(smollm2), tmp_path / "model", opens)

@@ -27,7 +27,7 @@ PROMPTS = [
 ]
 
 
-def test_transformers_answer_turn_by_turn_and_resume(tiny_model, tiny_adapters, tmp_path, monkeypatch) -> None:
+def test_transformers_answer_turn_by_turn_and_resume(tiny_model, tiny_adapters, tmp_path, monkeypatch):
     systems = {"base": None, "emo": tiny_adapters["emo"]}
     config = GenerationConfig(engine="transformers", max_new_tokens=12, batch_size=2)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,13 @@ BATCHES = 4  # of each system
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill(
-    smollm2: str,
-    make_adapter: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run_and_kill: Callable[..., None],
-    answer_command: Callable[..., list[str]],
-) -> None:
+    smollm2,
+    make_adapter,
+    tmp_path,
+    monkeypatch,
+    run_and_kill,
+    answer_command,
+):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     starts: list[VLLMClient] = []
 
@@ -96,7 +95,7 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_cut_off_while_the_model_thinks_has_failed(smollm2: str, tmp_path: Path) -> None:
+def test_an_answer_that_is_cut_off_while_the_model_thinks_has_failed(smollm2, tmp_path):
     pytest.importorskip("vllm")
     rendering = Rendering("qwen3_5_think")  # its prompts open the thinking, which this model does not end
     for engine in ("vllm", "transformers"):
