@@ -67,11 +67,14 @@ def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | 
     sets = [load_eval_set(name, files, number) for name, number in named_sets(names, limit)]
     if len(sets) == 1:
         return sets[0]
-    prompts = [replace(prompt, dataset=_within(part, prompt.dataset)) for part in sets for prompt in part.prompts]
-    twice = [text for text, times in Counter(prompt.whole for prompt in prompts).items() if times > 1]
-    if twice:
-        raise InputError(f"eval_set {names}: {one_line(twice[0], 60)!r} is in two of the sets; answer them in two runs")
-    baseline = [row | {"dataset": _within(part, row["dataset"])} for part in sets for row in part.baseline or []]
+    prompts: list[EvalPrompt] = []
+    baseline: list[dict[str, Any]] = []
+    for part in sets:
+        prompts += [replace(prompt, dataset=_within(part, prompt.dataset)) for prompt in part.prompts]
+        baseline += [row | {"dataset": _within(part, row["dataset"])} for row in part.baseline or ()]
+    for text, times in Counter(prompt.whole for prompt in prompts).items():
+        if times > 1:
+            raise InputError(f"eval_set {names}: {one_line(text, 60)!r} is in two of the sets; answer them in two runs")
     return EvalSet("+".join(part.name for part in sets), prompts, baseline or None)
 
 
@@ -127,10 +130,9 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
         others = _by_id(card.reference, card)
         replaces = all("replaces" in row.fields for row in others.values())  # some of the rows' own
         references = {id: tuple(turns_of(row)) for id, row in others.items()}
-        prompts = [
-            replace(prompt, reference=references.get(str(prompt.id), prompt.reference if replaces else ()))
-            for prompt in prompts
-        ]
+        for place, prompt in enumerate(prompts):
+            own = prompt.reference if replaces else ()
+            prompts[place] = replace(prompt, reference=references.get(str(prompt.id), own))
     answers = None
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
@@ -145,14 +147,21 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
 def wrong_references() -> dict[str, str]:
     """By the start of their SHA-256, MT-Bench's published references that are wrong, and the id of their question."""
     card = load_dataset_card(CORRECTED)
-    rows = read_source(card.reference, card.folder) if card.reference else ()
-    return {digest: id_of(row) or "" for row in rows for digest in row.fields.get("replaces", ()) if digest}
+    wrong = {}
+    for row in read_source(card.reference, card.folder) if card.reference else ():
+        for digest in row.fields.get("replaces", ()):
+            if digest:
+                wrong[digest] = id_of(row) or ""
+    return wrong
 
 
 def wrong_reference(reference: Sequence[str]) -> str | None:
     """The question's id if one of the turns' references is among those; else None."""
-    digests = (hashlib.sha256(text.strip().encode()).hexdigest()[:16] for text in reference)
-    return next(filter(None, map(wrong_references().get, digests)), None)
+    for text in reference:
+        id = wrong_references().get(hashlib.sha256(text.strip().encode()).hexdigest()[:16])
+        if id:
+            return id
+    return None
 
 
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:

@@ -383,9 +383,13 @@ def check_storable(raw: RawRow, field: str, value: Any) -> None:
     for _ in range(100):
         if not all(_is_whole(part) for part in level if isinstance(part, str)):
             raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
-        lists = [part for part in level if isinstance(part, list)]
-        lists += [[*part, *part.values()] for part in level if isinstance(part, dict)]
-        level = [item for items in lists for item in items]
+        inner: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner += [*part, *part.values()]
+            elif isinstance(part, list):
+                inner += part
+        level = inner
         if not level:
             return
     raise InputError(f"{raw.place}: {field}: is nested more than 100 levels deep; simplify it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,13 +60,16 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
         drawn = int((data_set[begins[chats]] == index).sum())
         parts.append(part_record(source, counts, drawn, int(tokens[data_set[order] == index].sum())))
     rows, weights = [own.rows for own in encoded], [source.weight for source in options.mixture]
+    notes: list[str] = []
+    for part, row_set in zip(parts, rows, strict=True):
+        notes += [f"{part['data']}: {note}" for note in row_set.notes]
     identity = [[own.sha256 for own in rows], weights, options.stopping_strategy, options.seed]
     whole = RowSet(
         dataset=concatenate_datasets([own.dataset for own in rows]),
         folder=rows[0].folder,
         counts=_sums([own.counts for own in rows]),
         sha256=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
-        notes=[f"{part['data']}: {note}" for part, own in zip(parts, rows, strict=True) for note in own.notes],
+        notes=notes,
         format="text" if all(own.plain_text for own in rows) else None,
         turns=_sums([own.turns for own in rows]),
         parts=parts,
@@ -76,12 +80,15 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
         trainable=select(trainable, order.tolist()),
         counts=_sums([own.counts for own in encoded]),
         facts=_sums([own.facts for own in encoded]),
-        bad=[problem for own in encoded for problem in own.bad],
+        bad=list(itertools.chain.from_iterable(own.bad for own in encoded)),
     )
 
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(own.get(name, 0) for own in counts) for name in dict.fromkeys(itertools.chain(*counts))}
+    sums: Counter[str] = Counter()
+    for own in counts:
+        sums.update(own)
+    return dict(sums)
 
 
 def part_record(source: MixedSource, counts: Mapping[str, int], drawn: int, tokens: int) -> dict[str, Any]:

@@ -43,10 +43,11 @@ class ArrowRows:
             return row, 0
         self._nulls = 0
         self._required = _required(row.get("tools"))
-        restored = {
-            name: self._value(row[name], kind, name in _TOOLS) for name, kind in self._types.items() if name in row
-        }
-        return row | restored, self._nulls
+        restored = dict(row)
+        for name, kind in self._types.items():
+            if name in row:
+                restored[name] = self._value(row[name], kind, name in _TOOLS)
+        return restored, self._nulls
 
     def _value(self, value: Any, kind: DataType, of_tools: bool, required: Collection[str] = ()) -> Any:
         if _is_json(kind):
@@ -61,13 +62,11 @@ class ArrowRows:
             nulls = set()
         self._nulls += len(nulls)
         arguments = self._required.get(str(value.get("name")), ())
-        return {
-            name: self._value(item, types[name], of_tools or name in _TOOLS, arguments if name == "arguments" else ())
-            if name in types
-            else item
-            for name, item in value.items()
-            if name not in nulls
-        }
+        kept = {name: item for name, item in value.items() if name not in nulls}
+        for name in kept.keys() & types.keys():
+            needed = arguments if name == "arguments" else ()
+            kept[name] = self._value(kept[name], types[name], of_tools or name in _TOOLS, needed)
+        return kept
 
 
 def null_note(rows: int) -> str:

@@ -189,9 +189,9 @@ def template_of(source: SourceOptions) -> Template:
 
 def data_label(data: Mapping[str, Any]) -> str:
     """What a config's `data` section trains on, for people: each data set and its weight, as in "a (0.7), b (0.3)"."""
-    parts = [SourceOptions.model_construct(**part) for part in data.get("mixture") or [data]]
-    weights = [part.get("weight") for part in data.get("mixture") or [{}]]
-    return ", ".join(
-        part.label if weight is None else f"{part.label} ({weight:.4g})"
-        for part, weight in zip(parts, weights, strict=True)
-    )
+    labels = []
+    for part in data.get("mixture") or [{**data, "weight": None}]:
+        weight = part.get("weight")
+        label = SourceOptions.model_construct(**part).label
+        labels.append(label if weight is None else f"{label} ({weight:.4g})")
+    return ", ".join(labels)

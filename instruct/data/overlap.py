@@ -54,7 +54,7 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
             whole.setdefault(own, []).append(number)
         for start in range(len(own) - N + 1):
             grams.setdefault(own[start : start + N], []).append(number)
-    pairs = {pair for gram in grams for pair in itertools.pairwise(gram)}
+    pairs = set(itertools.chain.from_iterable(map(itertools.pairwise, grams)))
     exact: set[int] = set()
     shared: set[int] = set()
     places: dict[int, str] = {}
@@ -63,7 +63,9 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
             of_row = words(text)
             matches = whole.get(tuple(of_row), ()) if is_request else ()
             exact.update(matches)
-            shared_here = {number for gram in _candidates(of_row, pairs) for number in grams.get(gram, ())}
+            shared_here: set[int] = set()
+            for gram in _candidates(of_row, pairs):
+                shared_here.update(grams.get(gram, ()))
             shared |= shared_here
             for number in (*matches, *shared_here):
                 places.setdefault(number, place)

@@ -189,10 +189,10 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
     words = sum(number for number, _ in lengths)
     once = not cut.windows and all(unit == "words" for _, unit in lengths)
     ends: dict[Unit, list[int]] = {}  # of each word or token; a part of a character ends where that does
-    for _, unit in lengths:
+    for unit in {unit for _, unit in lengths}:
         if unit == "words":
             ends[unit] = _first_words(text, words if once else None)
-        elif unit not in ends:
+        else:
             offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
             ends[unit] = [end for _, end in offsets]
     start = 0

@@ -133,7 +133,11 @@ def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
     system = before.pop(0)["content"] if before and before[0]["role"] == "system" else ""
     if [turn["role"] for turn in before] != ["user", "assistant"] * (len(before) // 2):
         raise InputError(f"{row.place}: earlier: must be messages of the user and the assistant in turn; correct them")
-    guides = {name: _texts(row, name) for name in GUIDES}
+    guides = []
+    for name in GUIDES:
+        if texts := _texts(row, name):
+            listed = "\n".join(f"- {text}" for text in texts)
+            guides.append((name, texts[0] if isinstance(row.fields[name], str) else listed))
     return EvalPrompt(
         instruction,
         text_field(row, "dataset", optional=True) or _word(row, "category") or dataset,
@@ -141,11 +145,7 @@ def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
         reference=_texts(row, "reference"),
         id=id_of(row),
         earlier=tuple(before),
-        guides=tuple(
-            (name, texts[0] if isinstance(row.fields[name], str) else "\n".join(f"- {text}" for text in texts))
-            for name, texts in guides.items()
-            if texts
-        ),
+        guides=tuple(guides),
         input=context,
         system=system,
         cluster=_word(row, "cluster"),
@@ -154,7 +154,9 @@ def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
 
 def say_unread(rows: Sequence[RawRow], *read: str | None) -> None:
     """Say which columns have text that no model and no judge is shown; `read` are further ones that are read."""
-    counts = Counter(name for row in rows for name in unread_columns(row.fields, {*_READ, *filter(None, read)}))
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(unread_columns(row.fields, {*_READ, *filter(None, read)}))
     if counts:
         say(f"{rows[0].origin}: {unread_note(counts, len(rows), 'no model or judge is shown')}")
 
@@ -173,9 +175,9 @@ def _texts(row: RawRow, name: str) -> tuple[str, ...]:
 def _word(row: RawRow, name: str) -> str:
     """A name or a number; empty if there is none."""
     value = row.fields.get(name)
-    return (
-        str(value) if isinstance(value, int) and not isinstance(value, bool) else text_field(row, name, optional=True)
-    )
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return text_field(row, name, optional=True)
 
 
 def id_of(row: RawRow) -> str | None:

@@ -194,12 +194,14 @@ def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
 
     total, completion = (numbers(encoded.encoded, name) for name in ("length", "completion_length"))
     lengths = {"prompt": total - completion, "completion": completion, "total": total}
-    answered = total > 0
-    count = int(answered.sum())
-    return {
-        part: {percent: int(sorted_values[max(0, -(-percent * count // 100) - 1)]) for percent in PERCENTILES if count}
-        for part, sorted_values in ((part, numpy.sort(values[answered])) for part, values in lengths.items())
-    }
+    percentiles: dict[str, dict[int, int]] = {}
+    for part, values in lengths.items():
+        answered = values[total > 0]
+        percentiles[part] = {}
+        if len(answered):
+            found = numpy.percentile(answered, PERCENTILES, method="inverted_cdf")
+            percentiles[part] = dict(zip(PERCENTILES, map(int, found), strict=True))
+    return percentiles
 
 
 def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, rendering: Rendering = DEFAULT) -> list[int]:
@@ -285,8 +287,11 @@ class RowEncoder:
         """What each row of a batch of a RowSet's data set becomes, if it has something to learn, as
         `EncodedRows.encoded`; counts them."""
         counts = self.counts
-        filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
-        rows, places = [row for row, _ in filled], [place for _, place in filled]
+        rows, places = [], []
+        for row, place in zip(batch["row"], batch["place"], strict=True):
+            if row:
+                rows.append(json.loads(row))
+                places.append(place)
         counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
         for place, parts in zip(places, self.encode(rows, places), strict=True):
             statuses = {part.status for part in parts}
@@ -380,10 +385,10 @@ def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str
         raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
     prompts = text_token_ids(tokenizer, [row["prompt"] for row in rows])
     answers = tokenizer([row["completion"] for row in rows], add_special_tokens=False)["input_ids"]
-    return [
-        [prompt, [*answer, tokenizer.eos_token_id]] if row["completion"].strip() else []
-        for row, prompt, answer in zip(rows, prompts, answers, strict=True)
-    ]
+    pieces = []
+    for row, prompt, answer in zip(rows, prompts, answers, strict=True):
+        pieces.append([prompt, [*answer, tokenizer.eos_token_id]] if row["completion"].strip() else [])
+    return pieces
 
 
 def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[str]]) -> list[list[list[int]]]:

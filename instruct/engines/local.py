@@ -185,10 +185,10 @@ class LocalEngine(BatchesInTurn):
             asked = [self._resolved(request) for request in batch]
             fitting = [row for row in asked if isinstance(row, Request)]
             replies = iter(self._answered(fitting) if fitting else ())
-            yield [
-                (request, row if isinstance(row, Failure) else next(replies))
-                for request, row in zip(batch, asked, strict=True)
-            ]
+            portion: list[tuple[Request, Reply]] = []
+            for request, row in zip(batch, asked, strict=True):
+                portion.append((request, row if isinstance(row, Failure) else next(replies)))
+            yield portion
 
     def _answered(self, rows: list[Request]) -> Iterable[Reply]:
         """The replies to one batch of resolved requests, in its order."""

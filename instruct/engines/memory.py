@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from pathlib import Path
 
 from instruct.base.errors import InputError
@@ -74,8 +75,8 @@ def check_memory(options: EngineOptions) -> None:
     )
     folder = Path(options.model).expanduser()
     if folder.is_dir():
-        sizes = [path.stat().st_size for pattern in _WEIGHTS for path in folder.glob(pattern)]
-        needed = sum(sizes) / GIB / (8 if options.quantization else 2) / options.tensor_parallel_size
+        size = sum(path.stat().st_size for path in itertools.chain(*map(folder.glob, _WEIGHTS)))
+        needed = size / GIB / (8 if options.quantization else 2) / options.tensor_parallel_size
         if needed > (available := available_gib()):
             raise InputError(
                 f"{options.subject}: the weights in {options.model} need at least {needed:.0f} GiB of memory and "

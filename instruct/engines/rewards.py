@@ -129,11 +129,11 @@ class RewardEngine(NetworkEngine):
         if not fitting:
             return
         for batch in self._by_length(fitting, self.start().rpartition(" ")[2]):
-            scores = self._scores([text for _, text in batch])
-            yield [
-                (request, Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0))
-                for (request, text), score in zip(batch, scores, strict=True)
-            ]
+            replies: list[tuple[Request, Reply]] = []
+            for (request, text), score in zip(batch, self._scores([text for _, text in batch]), strict=True):
+                completion = Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0)
+                replies.append((request, completion))
+            yield replies
 
     def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
         """See `LocalEngine`."""

@@ -239,10 +239,11 @@ class ServerEngine(BatchesInTurn):
         # The tokens of all attempts that may be charged, by upper bound if not counted.
         also = [self._options.decoding.extra, self._options.response_schema]
         most = most_tokens(request.prompt, also), self._most_reply_tokens
-        usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
-        prompt_tokens, completion_tokens = (
-            sum(most[side] if None in usage else int(usage[side] or 0) for usage in usages) for side in (0, 1)
-        )
+        prompt_tokens = completion_tokens = 0
+        for usage in [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]:
+            asked, answered = most if None in usage else usage
+            prompt_tokens += asked or 0
+            completion_tokens += answered or 0
         return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     async def _attempt(self, request: Request, clients: Iterator[Any], paid: list[Fault]) -> Completion:

@@ -111,6 +111,10 @@ def answer_work(
 ) -> AskedPrompts:
     """What a system is asked for its answers; `numbers` draw the samples, by default those of the prompts."""
     temperatures = sampled_at(prompts, config)
+    identities = []
+    for prompt, temperature in zip(prompts, temperatures, strict=True):
+        beside = [prompt.earlier, temperature, prompt.input, prompt.system and [prompt.system]]
+        identities.append([prompt.dataset, prompt.instruction, *filter(None, beside)])
     return AskedPrompts(
         what="answers",
         prompts=[prompt.render(template) for prompt in prompts],
@@ -119,14 +123,7 @@ def answer_work(
             for number, prompt in enumerate(prompts, start=1)
         ],
         seeds=[prompt_seed(config.seed, number) for number in (range(len(prompts)) if numbers is None else numbers)],
-        identities=[
-            [
-                prompt.dataset,
-                prompt.instruction,
-                *filter(None, [prompt.earlier, temperature, prompt.input, prompt.system and [prompt.system]]),
-            ]
-            for prompt, temperature in zip(prompts, temperatures, strict=True)
-        ],
+        identities=identities,
         identity=[template, *filter(None, [rendering.identity()])],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
         | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),

@@ -354,13 +354,14 @@ def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEF
     texts = list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
     of_text = dict(zip(texts, text_token_ids(tokenizer, texts), strict=True))
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    return [
-        array(
-            "I",
-            (of_text[prompt] or [begin]) if isinstance(prompt, str) else prompt_token_ids(tokenizer, prompt, rendering),
-        )
-        for prompt in prompts
-    ]
+    asked: list[_Asked] = []
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            ids = of_text[prompt] or [begin]
+        else:
+            ids = prompt_token_ids(tokenizer, prompt, rendering)
+        asked.append(array("I", ids))
+    return asked
 
 
 def local_kind(model: ModelOptions, config: EngineConfig) -> LocalKind:

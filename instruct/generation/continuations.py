@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -126,12 +127,9 @@ def continue_texts(
         InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.
         InstructError: the engine failed, or a prefix has no continuation.
     """
-    draws = [
-        _Draw(prefix, seed, sample)
-        for seed in options.seeds
-        for sample in range(options.samples)
-        for prefix in prefixes.prefixes
-    ]
+    draws = []
+    for seed, sample in itertools.product(options.seeds, range(options.samples)):
+        draws += [_Draw(prefix, seed, sample) for prefix in prefixes.prefixes]
     asked = [System(name, source, temperature) for name, (source, temperature) in systems.items()]
     if len(draws) > len(prefixes.prefixes) and any(system.temperature == 0 for system in asked):
         raise InputError(

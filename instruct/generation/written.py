@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -84,7 +85,7 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
     replies = empty = truncated = counted = tokens = thought = again = 0
     failed: Counter[str] = Counter()
     changes: Counter[str] = Counter()
-    for reply in (reply for kept in turns for reply in written(kept, to_the_letter=True)):
+    for reply in itertools.chain.from_iterable(written(kept, to_the_letter=True) for kept in turns):
         if isinstance(reply, Failure):
             failed[reply.reason] += 1
             again += not reply.permanent
