@@ -154,9 +154,16 @@ def read_texts(
     Raises:
         InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
     """
-    origin = origin or str(path)
-    rows = _text_rows(path, origin, documents, encoding, f"{section}.encoding")
-    return _checked_rows(path, origin, rows, "text", "is empty; give a file with text")
+    name, option = origin or str(path), f"{section}.encoding"
+
+    def rows() -> Iterator[RawRow]:
+        with _opened(path, name, text_codec(encoding, name, option), option, "row", newline="\n") as lines:
+            for number, line in enumerate([lines.read()] if documents == "file" else lines, start=1):
+                text = line if documents == "file" else re.sub(r"\r?\n\Z", "", line)
+                if line:
+                    yield RawRow(name, number, {"text": text})
+
+    return _checked_rows(path, name, rows(), "text", "is empty; give a file with text")
 
 
 def is_text_file(path: Path) -> bool:
@@ -189,14 +196,6 @@ def _checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, em
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if row is None:
         raise InputError(f"{origin}: {empty}")
-
-
-def _text_rows(path: Path, origin: str, documents: Documents, encoding: str | None, option: str) -> Iterator[RawRow]:
-    with _opened(path, origin, text_codec(encoding, origin, option), option, "row", newline="\n") as lines:
-        for number, line in enumerate([lines.read()] if documents == "file" else lines, start=1):
-            text = line if documents == "file" else re.sub(r"\r?\n\Z", "", line)
-            if line:
-                yield RawRow(origin, number, {"text": text})
 
 
 def _table_rows(path: Path, origin: str, encoding: str | None, option: str | None) -> Iterator[RawRow]:

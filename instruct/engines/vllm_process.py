@@ -224,24 +224,24 @@ def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) ->
 
     schema = request.get("schema")
     prompts, params, adapters = [], [], []
-    for row in request["rows"]:
-        last = _last_token(row, loras)
-        prompts.append({"prompt_token_ids": row["prompt"][:-1] if last else row["prompt"]})
-        adapters.append(loras[row["adapter"]])
-        params.append(
-            SamplingParams(
-                **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
-                top_p=request["top_p"],
-                thinking_token_budget=request.get("thinking_budget"),
-                stop_token_ids=request["stop_ids"],
-                repetition_penalty=request.get("repetition_penalty") or 1.0,
-                logprob_token_ids=request.get("logprob_token_ids") or last,
-                structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
-                detokenize=bool(row["stop"]),
-                prompt_logprobs=None if row["scored"] is None or last else 1,
-            )
-        )
     try:
+        for row in request["rows"]:
+            last = _last_token(row, loras)
+            prompts.append({"prompt_token_ids": row["prompt"][:-1] if last else row["prompt"]})
+            adapters.append(loras[row["adapter"]])
+            params.append(
+                SamplingParams(
+                    **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
+                    top_p=request["top_p"],
+                    thinking_token_budget=request.get("thinking_budget"),
+                    stop_token_ids=request["stop_ids"],
+                    repetition_penalty=request.get("repetition_penalty") or 1.0,
+                    logprob_token_ids=request.get("logprob_token_ids") or last,
+                    structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
+                    detokenize=bool(row["stop"]),
+                    prompt_logprobs=None if row["scored"] is None or last else 1,
+                )
+            )
         ids = llm.enqueue(prompts=prompts, sampling_params=params, lora_request=adapters, use_tqdm=False)
     except Exception as error:  # vLLM checks a schema here
         if schema is None:

@@ -17,7 +17,7 @@ from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import warn
-from instruct.base.replies import Completion
+from instruct.base.replies import Failure
 from instruct.base.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
@@ -224,9 +224,8 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
             batches = FixedBatches(work.what, list(unfinished), requests, apart=config.engine == "server")
             ask_engine(engine, batches, show)
             for kept in unfinished:
-                _check_answered(kept, f"model {model.name}")
-                if config.engine == "server" and work.thinking_budget is not None:
-                    _warn_of_budget(kept, work.thinking_budget)
+                budget = work.thinking_budget if config.engine == "server" else None
+                _check_answered(kept, f"model {model.name}", budget)
         finally:
             engine.close()
 
@@ -248,30 +247,31 @@ def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str) -> 
     return check_weights_that_answer(engine, canary, plan.adapter, dtype, f"system {plan.system.name}")
 
 
-def _check_answered(kept: KeptReplies, subject: str) -> None:
-    """Refuse to go on without a single reply; then all is asked again by a rerun.
+def _check_answered(kept: KeptReplies, subject: str, budget: int | None) -> None:
+    """Refuse to go on without a single reply, so that a rerun asks all again; say that thinking exceeds its budget.
+
+    Args:
+        budget: the most tokens of thinking that a server was asked for; one that does not know it ignores it.
 
     Raises:
         StoppedError: every prompt failed.
     """
+    answered = over = 0
     reason = ""
     for reply in kept.replies():
-        if isinstance(reply, Completion):
+        if isinstance(reply, Failure):
+            reason = reason or reply.reason
+            continue
+        if budget is None:
             return
-        reason = reason or reply.reason
-    kept.forget()
-    raise StoppedError(
-        f"{subject}: no request to {kept.system} was answered (the first: {reason}); rerun the command when it can be"
-    )
-
-
-def _warn_of_budget(kept: KeptReplies, budget: int) -> None:
-    """Say that a server does not hold its replies to the budget: one that does not know the parameter ignores it."""
-    over = sum(
-        reply.cut_in_thinking or (reply.reasoning_tokens or 0) > budget + MARKS_ROOM
-        for reply in kept.replies()
-        if isinstance(reply, Completion)
-    )
+        answered += 1
+        over += reply.cut_in_thinking or (reply.reasoning_tokens or 0) > budget + MARKS_ROOM
+    if not answered:
+        kept.forget()
+        raise StoppedError(
+            f"{subject}: no request to {kept.system} was answered (the first: {reason}); rerun the command when it can "
+            "be"
+        )
     if over:
         warn(
             f"{kept.system}: {over} replies think longer than thinking_budget {budget}, which the server seems to "
@@ -381,7 +381,13 @@ def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: En
     from instruct.engines.server import ServerEngine
 
     work = next(iter(works.values()))
-    tokenizer = _server_tokenizer([prompt for own in works.values() for prompt in own.prompts], model, work.rendering)
+    rendering, tokenizer = work.rendering, None
+    chats = any(isinstance(prompt, list) for own in works.values() for prompt in own.prompts)
+    # A server has another template, other arguments or another date: then chats are rendered here.
+    if chats and (rendering.is_own or (rendering.day is not None and has_tokenizer(model))):
+        loaded = load_tokenizer(f"model {model.name}", model_path(model.name), model.revision)
+        rendering.prepare(loaded)
+        tokenizer = loaded if rendering.is_own or writes_the_date(loaded) else None
     prompts: _Prompts = {
         key: token_ids(tokenizer, own.prompts, own.rendering) if tokenizer else own.prompts
         for key, own in works.items()
@@ -391,14 +397,3 @@ def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: En
         decoding = options.decoding.model_copy(update={"extra": {"skip_special_tokens": False}})
         options = replace(options, decoding=decoding)
     return ServerEngine(options, config.base_url, config.batch_size, config.timeout), prompts
-
-
-def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering: Rendering) -> Any:
-    """What renders chats here, because a server has another template, other arguments or another date; else None."""
-    if not any(isinstance(prompt, list) for prompt in prompts):
-        return None
-    if not rendering.is_own and (rendering.day is None or not has_tokenizer(model)):
-        return None
-    tokenizer = load_tokenizer(f"model {model.name}", model_path(model.name), model.revision)
-    rendering.prepare(tokenizer)
-    return tokenizer if rendering.is_own or writes_the_date(tokenizer) else None

@@ -136,7 +136,7 @@ def _answer(
     at = {prompt.dataset: value for prompt, value in zip(evaluation.prompts, named, strict=True) if value is not None}
     if at:
         ran_with["temperatures"] = at
-    ran_with |= config.model_dump(mode="json", include={"cluster"}, exclude_none=True)
+    ran_with |= {key: value for key, value in config.model_dump(mode="json", include={"cluster"}).items() if value}
     with run.step("answers", inputs, config=ran_with) as results:
         stats = generate_answers(
             config.model,
