@@ -131,6 +131,7 @@ def to_row(
         InputError: a missing column, a field that is not text, an unknown role, or a chat that the template cannot
             represent.
     """
+    turns = Counter() if turns is None else turns
     if format == "text":
         text = _response(_field(raw, "text"), raw, "text")
         return None if text is None else {"text": text}
@@ -154,7 +155,7 @@ def to_row(
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
     tools = _tools(raw)
-    return _from_chat(raw, chat, tools, template, train_on, Counter() if turns is None else turns)
+    return _from_chat(raw, chat, tools, template, train_on, turns)
 
 
 def alpaca_prompt(instruction: str, input: str = "") -> str:
@@ -227,9 +228,7 @@ def turns_before(raw: RawRow) -> list[Message]:
     return [{"role": turn.message["role"], "content": turn.checked(raw)["content"]} for turn in turns]
 
 
-def _from_alpaca(
-    raw: RawRow, template: Template, train_on: TrainOn, turns: Counter[str] | None
-) -> dict[str, Any] | None:
+def _from_alpaca(raw: RawRow, template: Template, train_on: TrainOn, turns: Counter[str]) -> dict[str, Any] | None:
     before = [*_system(raw), *_history(raw)]
     instruction = text_field(raw, "instruction")
     input = text_field(raw, "input", optional=True)
@@ -247,12 +246,12 @@ def _from_alpaca(
     answer = {"role": "assistant", "content": output}
     if before:
         chat = [*before, _Turn(request, "instruction"), _Turn(answer, "output")]
-        return _from_chat(raw, chat, None, template, train_on, Counter() if turns is None else turns)
+        return _from_chat(raw, chat, None, template, train_on, turns)
     return {"prompt": [request], "completion": [answer]}
 
 
 def _from_prompt_completion(
-    raw: RawRow, template: Template, train_on: TrainOn, counts: Counter[str] | None
+    raw: RawRow, template: Template, train_on: TrainOn, counts: Counter[str]
 ) -> dict[str, Any] | None:
     """The answers of the completion alone are trained on, also where the prompt is a chat with answers."""
     prompt, completion = _field(raw, "prompt"), _field(raw, "completion")

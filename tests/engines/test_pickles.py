@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import json
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 import huggingface_hub.constants
 import huggingface_hub.hf_api
 import pytest
 import torch
+from local_hub import COMMIT, running_hub
 from safetensors.torch import load_file
 
 from instruct.base.errors import InputError
@@ -29,7 +26,6 @@ from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.run.directory import RunDirectory
 
-COMMIT = "1246562fa2022b2eae9c7d6e4719c6a28a6250a8"
 JUDGE = f"""\
 name: pickled
 description: a hub model whose weights are pickles
@@ -126,103 +122,36 @@ def test_anything_but_named_tensors_is_refused(pickled_model_folder, tmp_path, c
     assert not list((tmp_path / "cache").glob("models/*"))
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
-    """A hub with one model, `authors/judge`, as huggingface_hub asks for it."""
-
-    folder: ClassVar[Path]
-    wrong_hash: ClassVar[str | None] = None
-    asked: ClassVar[list[str]] = []
-
-    def _files(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
-
-    def _answer(self, body: bool) -> None:
-        path = unquote(urlsplit(self.path).path)
-        self.asked.append(path)
-        files = self._files()
-        if path.startswith("/api/models/authors/judge/revision/"):
-            self._send(json.dumps(self._info(files)).encode(), {"Content-Type": "application/json"}, body)
-        elif path.startswith("/api/models/authors/judge/tree/"):
-            self._send(json.dumps(self._tree(files)).encode(), {"Content-Type": "application/json"}, body)
-        elif path.startswith(f"/authors/judge/resolve/{COMMIT}/") and (name := path.rpartition("/")[2]) in files:
-            digest = hashlib.sha256(files[name]).hexdigest()
-            self._send(files[name], {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT}, body)
-        else:
-            self.send_response(404)
-            self.send_header("X-Error-Code", "EntryNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    def _lfs(self, name: str, content: bytes) -> dict[str, Any]:
-        if not name.endswith(".bin"):
-            return {}
-        digest = "0" * 64 if name == self.wrong_hash else hashlib.sha256(content).hexdigest()
-        return {"lfs": {"sha256": digest, "oid": digest, "size": len(content), "pointerSize": 130}}
-
-    def _info(self, files: dict[str, bytes]) -> dict[str, Any]:
-        siblings = [
-            {"rfilename": name, "size": len(content), "blobId": "b", **self._lfs(name, content)}
-            for name, content in files.items()
-        ]
-        return {"_id": "1", "id": "authors/judge", "modelId": "authors/judge", "sha": COMMIT, "siblings": siblings}
-
-    def _tree(self, files: dict[str, bytes]) -> list[dict[str, Any]]:
-        return [
-            {"type": "file", "path": name, "size": len(content), "oid": "b", **self._lfs(name, content)}
-            for name, content in files.items()
-        ]
-
-    def _send(self, content: bytes, headers: dict[str, str], body: bool) -> None:
-        self.send_response(200)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def endpoint():
-    """The hub's address; one for all tests, since transformers asks the first one that it knew."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+def one_hub(tmp_path_factory):
+    """One for all tests, since transformers asks the first one that it knew."""
+    with running_hub(tmp_path_factory.mktemp("hub")) as server:
+        yield server
 
 
 @pytest.fixture
-def hub(pickled_model_folder, endpoint, monkeypatch):
-    """The handler's class, to be changed."""
-    for name, value in (("folder", sharded(pickled_model_folder)), ("asked", []), ("wrong_hash", None)):
-        monkeypatch.setattr(Hub, name, value, raising=False)
-    return Hub
+def hub(one_hub, pickled_model_folder):
+    """A hub with one model, `authors/judge`."""
+    files = {path.name: path.read_bytes() for path in sharded(pickled_model_folder).iterdir()}
+    one_hub.repositories["authors/judge"], one_hub.wrong_hash = files, ""
+    one_hub.requests.clear()
+    return one_hub
 
 
 @pytest.fixture
-def judge_once(hub, endpoint, tmp_path, monkeypatch, instruct):
+def judge_once(hub, tmp_path, monkeypatch, instruct):
     """`judge_once()`: exit code and stderr of `instruct judge` with the pickled judge, asking this hub only."""
     card, run = tmp_path / "judges" / "pickled", tmp_path / "runs" / "r"
 
     def judge() -> tuple[int, str]:
         for name, value in (
-            ("ENDPOINT", endpoint),
-            ("HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}"),
+            ("ENDPOINT", hub.address),
+            ("HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"),
             ("HF_HUB_CACHE", str(tmp_path / "hub")),
             ("HF_HUB_OFFLINE", False),
         ):
             monkeypatch.setattr(huggingface_hub.constants, name, value)
-        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", endpoint)
+        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", hub.address)
         monkeypatch.chdir(tmp_path)
         card.mkdir(parents=True, exist_ok=True)
         (card / "judge.yaml").write_text(JUDGE)
@@ -247,7 +176,8 @@ def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, 
     assert "authors/judge: its pickled weights are converted to safetensors, once" in err
     (folder,) = (tmp_path / "cache" / "models").iterdir()
     record = json.loads((folder / "pickles.json").read_text())
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in hub.folder.glob("*.bin")}
+    files = hub.repositories["authors/judge"].items()
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files if name.endswith(".bin")}
     assert record == {
         "model": "authors/judge", "revision": COMMIT, "checked_against_the_hub": True, "sha256": digests,
     }  # fmt: skip
@@ -257,11 +187,11 @@ def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, 
     assert all(f"{name} {digest}" in note for name, digest in digests.items())
 
     shutil.rmtree(tmp_path / "runs")
-    hub.asked.clear()
+    hub.requests.clear()
     code, err = judge_once()
     assert code == 0
     assert "converted to safetensors" not in err
-    assert not [path for path in hub.asked if path.endswith(".bin")]
+    assert not [path for path in hub.requests if path.endswith(".bin")]
 
 
 def test_a_pickle_with_another_hash_than_the_hubs_is_refused(hub, judge_once, tmp_path):
