@@ -1,8 +1,12 @@
-"""What is killed on a Ray cluster is asked again, and what no worker survives ends the run with its name."""
+"""Answers on a Ray cluster of two nodes are those of a single process, to the byte, whatever is killed.
+
+What is killed is asked again, and what no worker survives ends the run with its name.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +76,42 @@ def finished(folder: Path) -> set[str]:
         for path in folder.glob("*.replies.sqlite")
         for (batch,) in stored.select(path, "SELECT batch FROM batches")
     }
+
+
+def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(cluster, tiny_model, systems, alone, tmp_path):
+    model, options = ModelOptions(name=str(tiny_model)), ClusterOptions(address=cluster.address)
+
+    def answer(**where):
+        return generate_answers(model, systems, PROMPTS, "chat", CONFIG, tmp_path, **where)
+
+    stats = answer(where=options)
+    for name in systems:
+        assert (tmp_path / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
+        assert stored.replies(tmp_path, name) == stored.replies(alone, name)
+        assert stored.made_by(tmp_path, name) == stored.made_by(alone, name)
+    workers = stats["emo"].workers
+    assert len(workers) == 2
+    assert sum(worker["batches"] for worker in workers.values()) == BATCHES * len(systems)
+    assert sum(worker["replies"] for worker in workers.values()) == len(PROMPTS) * len(systems)
+    for worker in workers.values():
+        assert worker["device"]
+        assert worker["engine"] == stats["emo"].engine
+        assert {"torch", "transformers", "python"} <= set(worker["versions"])
+
+    # What a cluster began is finished here, and what began here is finished on the cluster.
+    for keep, where in ((2, {}), (3, {"where": options})):
+        source = tmp_path if keep == 2 else alone
+        for name in systems:
+            if source != tmp_path:
+                shutil.copy(stored.path_of(source, name), stored.path_of(tmp_path, name))
+            stored.forget(tmp_path, name, keep)
+            (tmp_path / f"{name}.json").unlink()
+        moved = answer(**where)
+        for name in systems:
+            assert (tmp_path / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
+            assert stored.finished(tmp_path, name) == BATCHES
+        asked = sum(worker["batches"] for worker in moved["emo"].workers.values())
+        assert asked == (0 if keep == 2 else (BATCHES - 3) * len(systems))
 
 
 def test_a_killed_worker_and_a_failed_engine_are_replaced(cluster, batch_log, answer, caplog):
