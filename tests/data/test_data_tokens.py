@@ -78,12 +78,13 @@ def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer, instruction):
     assert prompt_token_ids(smollm2_tokenizer, plain) == smollm2_tokenizer(plain)["input_ids"]
 
 
+@pytest.mark.parametrize("count", [300, pytest.param(2036, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_training_prompts_equal_those_of_generation_on_real_rows(smollm2_tokenizer, shared_data, template):
-    rows = load_rows(None, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")], template=template)
+def test_training_prompts_equal_those_of_generation_on_real_rows(smollm2_tokenizer, shared_data, template, count):
+    file = str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")
+    rows = load_rows(None, files=[file], template=template, limit=count)
     encoded = encode_rows(smollm2_tokenizer, rows, 512)
-    assert len(encoded.encoded) == 2036
-    assert encoded.counts["kept"] + encoded.counts["truncated"] == 2036
+    assert len(encoded.encoded) == encoded.counts["kept"] + encoded.counts["truncated"] == count
     for row, encoded_row in zip(rows.rows, encoded.encoded, strict=True):
         prompt = prompt_token_ids(smollm2_tokenizer, row["prompt"])
         answer = row["completion"] if template == "alpaca" else row["completion"][0]["content"]
