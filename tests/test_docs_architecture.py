@@ -13,6 +13,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 WALKS = {
     text.splitlines()[0]: re.findall(r"^\d+\. \[`(.+?)`\]\(\.\./instruct/\1\)", text, re.MULTILINE)
     for text in PAGE.split("\n## ")[1:]
+    if text.startswith("How ")
 }
 
 
