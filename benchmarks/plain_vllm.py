@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.harness import ROOT
-from instruct.base.dtype import pick_dtype
+from instruct.base.models import pick_dtype
 
 
 @contextmanager

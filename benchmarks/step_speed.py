@@ -31,7 +31,7 @@ from trl import SFTConfig, SFTTrainer
 
 from benchmarks.harness import CLOCKS, alternate, ratio, real_rows, response_ids, write_results
 from instruct import EMOConfig, EMOTrainer
-from instruct.training.collator import HostLabelsCollator
+from instruct.training.batches import HostLabelsCollator
 
 ROWS, MAX_LENGTH, BATCHES = 8, 512, 4
 RATIOS = [

@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        from instruct.base.extras import missing_package
+        from instruct.base.machine import missing_package
 
         if needed := missing_package(error):
             raise ImportError(f"instruct.{name}: {needed}", name=error.name) from error

@@ -41,8 +41,7 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.measuring.texts.predictions import DISTANCES, matching_temperatures, position_distances
 from instruct.objectives import LogitLoss, Objective
-from instruct.objectives.check import jensen_shannon
-from instruct.objectives.expectation import Expectation, descent
+from instruct.objectives.check import Expectation, descent, jensen_shannon
 from instruct.reporting.figures.canvas import COLORS, FAINT, Drawing, axes_at, empty_figure
 from instruct.training.emo_config import objective_of
 from instruct.training.objective_names import OBJECTIVES

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import instruct
-from instruct.base.dtype import is_faster
+from instruct.base.models import is_faster
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ import torch
 
 from instruct.base.errors import InputError
 from instruct.objectives import CosineCost, Energy, EnergyTable, linear_objective_loss
-from instruct.objectives.expectation import Expectation
+from instruct.objectives.check import Expectation
 from instruct.training.objective_names import OBJECTIVES
 
 ROOT = Path(__file__).resolve().parent.parent

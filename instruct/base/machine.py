@@ -1,4 +1,4 @@
-"""This machine: its GPU, its processor and memory, the installed versions, the time.
+"""This machine: its GPU, its processor and memory, the installed packages and their extras, the time.
 
 An NVIDIA GPU that PyTorch cannot use is an error, never a reason to train on the CPU.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,37 @@ def machine() -> dict[str, Any]:
 
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {"processor": processor(), "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
+
+
+PROJECT = "emo-instruct"
+
+
+def requirements(extra: str | None = None) -> Iterator[str]:
+    """The requirements of an extra as the installed package names them, without markers; of the base by default."""
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, importlib.metadata.requires(PROJECT) or []):
+        marker, requirement.marker = requirement.marker, None
+        base = marker is None or marker.evaluate({"extra": ""})
+        if base if extra is None else marker is not None and not base and marker.evaluate({"extra": extra}):
+            yield str(requirement)
+
+
+def missing_package(error: ModuleNotFoundError) -> InputError | None:
+    """The error in one line with the smallest extra that installs the package; None if no extra does."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    package = canonicalize_name((error.name or "").partition(".")[0])
+    extras = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []
+    installed = {extra: {canonicalize_name(Requirement(text).name) for text in requirements(extra)} for extra in extras}
+    having = [extra for extra, packages in installed.items() if package in packages - {PROJECT}]
+    if not having:
+        return None
+    extra = min(having, key=lambda extra: len(installed[extra]))
+    return InputError(f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'")
+
+
+def vllm_is_installed() -> bool:
+    """Whether vLLM can be imported; it is not."""
+    return importlib.util.find_spec("vllm") is not None

@@ -228,7 +228,7 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
-        from instruct.base.extras import missing_package  # takes a third of the time in which the help is printed
+        from instruct.base.machine import missing_package  # takes a third of the time in which the help is printed
 
         needed = missing_package(error)
         if needed is None:

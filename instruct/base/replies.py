@@ -1,9 +1,16 @@
-"""What a model replies, as engines return it and stores keep it."""
+"""What a model replies, as engines return it and stores keep it, and its text apart from the thinking before it.
+
+Servers return both apart (`reasoning_content`, `reasoning`), or the thinking stands in the text, as a model writes it.
+Where it begins and ends is known from the model's chat template, as vLLM's parsers of its family have it.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -69,3 +76,136 @@ class Failure:
 
 
 Reply = Completion | Failure
+
+
+class Marks(NamedTuple):
+    """What a family of models writes around its thinking, and around the text after it."""
+
+    begin: str
+    end: str
+    text: str = ""
+
+
+THINK = Marks("<think>", "</think>")
+# By what a chat template contains.
+_FAMILIES = (
+    Marks("<|channel|>analysis<|message|>", "<|end|>", "<|channel|>final<|message|>"),  # harmony: gpt-oss
+    Marks("<|channel>thought", "<channel|>"),  # Gemma 4
+    Marks("[THINK]", "[/THINK]"),  # Magistral
+    Marks("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
+    THINK,  # Qwen, DeepSeek-R1, GLM, Nemotron, LFM
+)
+
+
+# Tokens at the end of a prompt in which a mark is looked for.
+_LAST = 32
+
+
+class Parted(NamedTuple):
+    """A reply's text, and the thinking before it; None if it did not think."""
+
+    text: str
+    reasoning: str | None
+
+
+class ThinkingBudget(NamedTuple):
+    """The most tokens of thinking, and the token ids of the marks around it."""
+
+    tokens: int
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def thought(self, ids: Sequence[int]) -> int | None:
+        """How many tokens of thinking stand at the end of these; None if it has not begun, or has ended."""
+        begun, ended = _last(ids, self.begin), _last(ids, self.end)
+        return len(ids) - begun - len(self.begin) if begun > ended else None
+
+    def forced(self, prompt: Sequence[int], answer: Sequence[int]) -> int | None:
+        """The token that must come next, as the thinking has used up its tokens; thinking in the prompt is free."""
+        thought = self.thought([*prompt, *answer])
+        over = -1 if thought is None else min(thought, len(answer)) - self.tokens
+        return self.end[over] if 0 <= over < len(self.end) else None
+
+
+# Tokens besides a budget's: the marks around the thinking, white space and the header of the text after it.
+MARKS_ROOM = 16
+
+
+def _last(ids: Sequence[int], part: tuple[int, ...]) -> int:
+    """Where a part last begins; -1 if nowhere."""
+    first, size = part[0], len(part)
+    places = range(len(ids) - size, -1, -1)
+    return next((place for place in places if ids[place] == first and tuple(ids[place : place + size]) == part), -1)
+
+
+def budget_of(tokenizer: Any, tokens: int) -> ThinkingBudget | None:
+    """The budget in a tokenizer's ids; None if its chat template has no thinking."""
+    marks = marks_of(tokenizer.chat_template)
+    if marks is None:
+        return None
+    begin, end = (tuple(tokenizer(mark, add_special_tokens=False)["input_ids"]) for mark in (marks.begin, marks.end))
+    return ThinkingBudget(tokens, begin, end)
+
+
+def reasoning_tokens(prompt: Sequence[int], answer: Sequence[int], tokenizer: Any) -> int | None:
+    """How many tokens of a reply come before its text, with the marks of its thinking; None if it did not think."""
+    marks = marks_of(tokenizer.chat_template)
+    if marks is None or parted_after(prompt, tokenizer.decode(answer), "", tokenizer).reasoning is None:
+        return None
+    mark = marks.text or marks.end
+    return bisect_left(range(len(answer)), True, key=lambda count: mark in tokenizer.decode(answer[:count]))
+
+
+def marks_of(chat_template: Any) -> Marks | None:
+    """The marks of the models that have this chat template; None if they do not think."""
+    text = str(chat_template or "")
+    if "<|channel|>" in text and "analysis" in text:
+        return _FAMILIES[0]
+    return next((marks for marks in _FAMILIES[1:] if marks.end in text), None)
+
+
+def parted(reply: str, marks: Marks, prompt: str = "") -> Parted:
+    """A reply without its thinking, which begins in the reply, or at the end of the prompt.
+
+    A reply that ends before its thinking does has no text. White space around either is removed if the reply thought.
+    """
+    begun = reply.lstrip()
+    if begun.startswith(marks.begin):
+        begun = begun[len(marks.begin) :]
+    elif marks.text and begun.startswith(marks.text):
+        return Parted(begun[len(marks.text) :].strip(), None)
+    elif not prompt.rstrip().endswith(marks.begin):
+        return Parted(reply, None)
+    reasoning, ended, text = begun.partition(marks.end)
+    if marks.text:  # what comes before it is the header of the next message
+        text = text.partition(marks.text)[2]
+    return Parted(text.strip() if ended else "", reasoning.strip())
+
+
+def opens_thinking(reply: str, end: str) -> bool:
+    """Whether a reply begins with the mark of thinking that the mark `end` ends."""
+    return any(reply.lstrip().startswith(marks.begin) for marks in _FAMILIES if marks.end == end)
+
+
+def parted_inline(reply: str) -> Parted:
+    """A reply from elsewhere without the thinking in its text; its prompt, which may have opened it, is not known."""
+    opened = THINK.begin if THINK.end in reply and THINK.begin not in reply.partition(THINK.end)[0] else ""
+    marks = next((marks for marks in _FAMILIES if reply.lstrip().startswith(marks.begin)), THINK)
+    return parted(reply, marks, opened)
+
+
+def parted_after(prompt: Sequence[int], whole: str, text: str, tokenizer: Any) -> Parted:
+    """A reply to a prompt of token ids, by the marks of the tokenizer's chat template.
+
+    Args:
+        whole: the reply with its special tokens, which marks may be.
+        text: the reply as it is if it did not think.
+    """
+    marks = marks_of(tokenizer.chat_template)
+    reply = parted(whole, marks, tokenizer.decode(prompt[-_LAST:])) if marks else Parted(whole, None)
+    if reply == (whole, None):
+        return Parted(text, None)
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    tokens = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
+    reasoning = None if reply.reasoning is None else tokens.sub("", reply.reasoning).strip()
+    return Parted(tokens.sub("", reply.text).strip(), reasoning)

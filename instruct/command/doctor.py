@@ -9,10 +9,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from instruct.base import hub as hub_access
 from instruct.base.errors import InstructError, one_line
-from instruct.base.extras import PROJECT, requirements
-from instruct.base.machine import driver_version, has_nvidia_gpu, unusable_gpu
+from instruct.base.machine import PROJECT, driver_version, has_nvidia_gpu, requirements, unusable_gpu
+from instruct.base.models import hub_failure
 from instruct.base.output import Finding, say
 from instruct.judging.annotators import package_module
 
@@ -143,7 +142,7 @@ def caches() -> Iterator[Finding]:
 
 
 def hub() -> Iterator[Finding]:
-    failure = hub_access.failure()
+    failure = hub_failure()
     if failure is None:
         yield Finding("hub", "ok", "the Hugging Face Hub answers")
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
-from instruct.base.thinking import parted_inline
+from instruct.base.replies import parted_inline
 from instruct.data.bad_rows import LISTED
 from instruct.data.cards import DatasetCard, Source, check_purpose, load_dataset_card
 from instruct.data.formats import text_field

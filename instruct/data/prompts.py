@@ -11,7 +11,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.output import say
-from instruct.base.thinking import parted_inline
+from instruct.base.replies import parted_inline
 from instruct.data.cards import Template
 from instruct.data.formats import Message, Prompt, alpaca_prompt, text_field, turns_before, unread_columns, unread_note
 from instruct.data.sources import RawRow

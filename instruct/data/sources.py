@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.hub import use_cache_if_unreachable
+from instruct.base.models import use_cache_if_unreachable
 from instruct.base.parsing import JSON, RepeatedKeyError, parse_json
 from instruct.data.cards import Documents, Source
 from instruct.data.nulls import ArrowRows

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from instruct.base.dtype import Dtype
+from instruct.base.models import Dtype
 from instruct.base.replies import Reply
 
 Message = dict[str, str]

@@ -10,12 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from instruct.base.dtype import pick_dtype
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, stated_dtype
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype
 from instruct.base.output import warn
-from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
-from instruct.base.thinking import ThinkingBudget, budget_of, marks_of, parted_after, reasoning_tokens
+from instruct.base.replies import (
+    Completion,
+    Failure,
+    Reply,
+    ScoredCompletion,
+    ThinkingBudget,
+    budget_of,
+    marks_of,
+    parted_after,
+    reasoning_tokens,
+)
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.vllm_parsers import called, has_a_call

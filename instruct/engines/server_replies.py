@@ -13,8 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
-from instruct.base.replies import Completion, ScoredCompletion
-from instruct.base.thinking import parted_after, parted_inline
+from instruct.base.replies import Completion, ScoredCompletion, parted_after, parted_inline
 from instruct.engines.base import EngineOptions, Prompt, Request
 
 # SQLite's largest integer.

@@ -9,8 +9,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, InstructError, one_line, refused_by_library
 from instruct.base.networks import load_adapter
-from instruct.base.replies import Reply
-from instruct.base.thinking import ThinkingBudget
+from instruct.base.replies import Reply, ThinkingBudget
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
 from instruct.engines.network import NetworkEngine, TextRow

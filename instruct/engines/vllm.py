@@ -16,8 +16,7 @@ from typing import IO, Any, Literal
 
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.machine import has_gpu_device
-from instruct.base.replies import Failure, Reply
-from instruct.base.thinking import marks_of
+from instruct.base.replies import Failure, Reply, marks_of
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
 from instruct.engines.network import TextRow

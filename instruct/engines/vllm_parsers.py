@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from instruct.base.extras import vllm_is_installed
+from instruct.base.machine import vllm_is_installed
 
 # vLLM's parsers of reasoning and of tool calls (--reasoning-parser, --tool-call-parser), by what a chat template has.
 # Harmony (gpt-oss) is not here: vLLM parses it by the ids of its own vocabulary.

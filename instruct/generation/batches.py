@@ -14,11 +14,10 @@ from typing import Any, Literal, TypeAlias
 from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
-from instruct.base.extras import vllm_is_installed
+from instruct.base.machine import vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import warn
-from instruct.base.replies import Failure
-from instruct.base.thinking import MARKS_ROOM, THINK, marks_of
+from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.base.extras import vllm_is_installed
+from instruct.base.machine import vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import BatchesInTurn, Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.start import LocalKind, Where, make_engine

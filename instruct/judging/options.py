@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.base.dtype import Dtype
+from instruct.base.models import Dtype
 from instruct.base.options import Affects, Options, Texts
 
 

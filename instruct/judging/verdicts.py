@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
-from instruct.base.replies import Completion, Failure, Reply
-from instruct.base.thinking import opens_thinking
+from instruct.base.replies import Completion, Failure, Reply, opens_thinking
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import (

@@ -17,8 +17,8 @@ from instruct.objectives.built_in import (
     ProbabilityPower,
     TaiLr,
     TopEAFT,
+    goldfish_mask,
 )
-from instruct.objectives.goldfish import goldfish_mask
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
 from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.transport import (

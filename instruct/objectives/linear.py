@@ -16,15 +16,13 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import Energy
-from instruct.objectives.energy import EnergyWeigher
-from instruct.objectives.logit_losses import LogitWeigher
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
-from instruct.objectives.torch_kernels import AnyReference, Head, LossParts, TorchWeigher
+from instruct.objectives.torch_kernels import AnyReference, EnergyWeigher, Head, LogitWeigher, LossParts, TorchWeigher
 from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
 
 if TYPE_CHECKING:
-    from instruct.objectives.triton_weigher import TritonWeigher
+    from instruct.objectives.triton_kernels import TritonWeigher
 
 # Without Triton: size of each of the two buffers that are as wide as the vocabulary, logits and cost rows of a chunk.
 CHUNK_BYTES = 64 * 2**20
@@ -266,7 +264,7 @@ def _weigher(work: LossParts, products: Tensor) -> TorchWeigher | TritonWeigher:
     if isinstance(work.cost, EnergyTable):
         return EnergyWeigher(work, products)
     if _uses_triton(products):
-        from instruct.objectives.triton_weigher import TritonWeigher
+        from instruct.objectives.triton_kernels import TritonWeigher
 
         return TritonWeigher(work, products)
     return TorchWeigher(work, products)

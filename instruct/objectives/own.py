@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from instruct.base.errors import InputError, one_line
-from instruct.objectives.logit_losses import losses_of
 from instruct.objectives.objective import OPTIONAL, TERMS, LogitLoss, Objective, TokenStatistics, Weighting
+from instruct.objectives.torch_kernels import losses_of
 
 _PROBED = 64  # tokens
 

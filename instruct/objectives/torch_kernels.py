@@ -1,6 +1,18 @@
 """The work between linear.py's matrix products, in torch: from a chunk's logits to its statistics and gradient.
 
 On a CPU, a chunk is processed in blocks of rows that stay in the cache, because every operation is a pass over them.
+
+EnergyWeigher has the energy score in place of EMO's transport cost. The cost, sum_j q_j C(j, y), is linear in q: by
+itself it is least if q is all on one token, so any share of it sharpens. The energy score (Gneiting and Raftery,
+"Strictly Proper Scoring Rules", 2007) subtracts half of q's own spread, 1/2 sum_ij q_i q_j C(i, j), and is proper. With
+C the halved squared distance of embeddings e (1 - cosine for unit rows) it is
+
+    energy_t = 1/2 ||e_y - sum_j q_j e_j||^2
+
+    d energy / d z_k = q_k (r_k - sum_j q_j r_j)        r_k = e_k . (sum_j q_j e_j - e_y)
+
+It is no transport cost of single tokens (see transport.py), because it is not linear in q. Compared with cross-entropy
+it takes two more products, of tokens x vocabulary x width of the embeddings.
 """
 
 from __future__ import annotations
@@ -12,7 +24,7 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import TERMS, Objective, TokenStatistics
+from instruct.objectives.objective import FLOAT16_SIZE, TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.plan import TokenPlan, whole_rows
 from instruct.objectives.transport import EnergyTable, TransportCost
 
@@ -274,3 +286,72 @@ class TorchWeigher:
         if head.softcap is not None or head.logit_scale != 1.0:
             q.mul_(head.slope_(head.cap_(self.spare[: len(product)].copy_(product))))
         product.copy_(q)
+
+
+class EnergyWeigher(TorchWeigher):
+    """TorchWeigher with the energy in place of the transport cost, on a CPU and on a GPU."""
+
+    def __init__(self, work: LossParts, like: Tensor) -> None:
+        super().__init__(work, like)
+        assert isinstance(work.cost, EnergyTable)
+        self.embeddings = work.cost.embeddings.to(self.q)
+        self.statistics = replace(self.statistics, cost=torch.empty_like(self.statistics.ce))
+
+    def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
+        statistics, others = self._leave_out_targets(product, target, place)
+        q, spare = self.q[: len(product)], self.spare[: len(product)]
+        own = self.embeddings[target]
+        # sum_j q_j e_j - e_y from the other tokens alone: for a confident token, the difference would cancel.
+        offset = torch.addcmul(torch.mm(q, self.embeddings), own, others[:, None], value=-1)
+        square = offset.square().sum(dim=-1)
+        statistics = replace(statistics, cost=square / 2)
+        self._store(statistics, place)
+        if self.wants_grad:
+            # |r_j - sum_k q_k r_k| is at most twice the offset's length, for unit rows.
+            weights = self._weights(statistics, others, 2 * others * square.sqrt(), place)
+            a, b = weights["a"], weights["b"]
+            # With r as above, sum_j q_j r_j = r_y + ||offset||^2.
+            mean = (offset * own).sum(dim=-1) + square
+            torch.mm(offset, self.embeddings.T, out=spare)
+            q.mul_(spare.mul_(b[:, None]).add_((a - b * mean)[:, None]))
+            q.scatter_(1, target[:, None], -(a * others + b * statistics.q_target * square)[:, None])
+            self._write_gradient_(product)
+
+
+# Numbers in a block's logits on a GPU: autograd keeps several tensors of this size.
+LOGIT_NUMBERS = 2**25
+
+
+class LogitWeigher(TorchWeigher):
+    """TorchWeigher for a LogitLoss, on a CPU and on a GPU. `values`: (tokens,), each token's loss."""
+
+    def __init__(self, work: LossParts, like: Tensor) -> None:
+        super().__init__(work, like)
+        assert isinstance(work.objective, LogitLoss)
+        self.loss, self.reference = work.objective, work.reference
+        self.size = max(1, min(self.size, LOGIT_NUMBERS // like.shape[1]))
+        self.values = torch.empty_like(self.statistics.ce)
+
+    def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
+        statistics, _ = self._leave_out_targets(product, target, place)
+        self._store(statistics, place)
+        logits = self.head.cap_(product.to(self.q.dtype, copy=True))
+        reference = () if self.reference is None else (self.reference.logits(place, logits),)
+        with torch.enable_grad():
+            losses = losses_of(self.loss, logits.requires_grad_(self.wants_grad), target, *reference)
+        self.values[place] = losses.detach()
+        if not self.wants_grad:
+            return
+        (gradient,) = torch.autograd.grad(losses, logits, torch.ones_like(losses))
+        if self.unit is not None:
+            unit = self.unit[place] = gradient.abs().amax(dim=-1).clamp(min=1e-30) / FLOAT16_SIZE
+            gradient /= unit[:, None]
+        self.q[: len(product)].copy_(gradient)
+        self._write_gradient_(product)
+
+
+def losses_of(loss: LogitLoss, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+    """The losses; a loss that takes a reference and has none has the model itself, as when training begins."""
+    if not loss.reference:
+        return loss.losses(logits, labels)
+    return loss.losses(logits, labels, *(reference or (logits.detach(),)))

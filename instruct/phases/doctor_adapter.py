@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from instruct.base.dtype import Dtype
 from instruct.base.errors import InputError, InstructError, counted, one_line
-from instruct.base.models import ModelOptions, compute_dtype, model_path
+from instruct.base.models import Dtype, ModelOptions, compute_dtype, model_path
 from instruct.base.networks import check_adapter
 from instruct.base.output import Finding
 from instruct.data.tokens import text_token_ids

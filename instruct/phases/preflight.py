@@ -51,7 +51,6 @@ from instruct.training.estimate import (
     training_minutes,
 )
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
-from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, plan_network, trainer_arguments
 
 
@@ -98,6 +97,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
             disk, nothing to train.
     """
+    from instruct.training.callbacks import check_trackers  # imports transformers
     from instruct.training.trained import report_trained  # imports PEFT
 
     first = first_trained(config)

@@ -15,14 +15,13 @@ from accelerate.parallelism_config import ParallelismConfig
 from trl import SFTConfig
 
 from instruct.base.cards import nearest
-from instruct.base.dtype import is_faster
 from instruct.base.errors import InputError, one_line
 from instruct.base.machine import check_gpu_is_usable
+from instruct.base.models import is_faster
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
-from instruct.objectives.built_in import WITH_ARGUMENTS
-from instruct.objectives.goldfish import LARGEST_CONTEXT
+from instruct.objectives.built_in import LARGEST_CONTEXT, WITH_ARGUMENTS
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES, is_own
@@ -276,7 +275,7 @@ class EMOConfig(SFTConfig):
             raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
         objectives: dict[str, tuple[Any, ...]] = {
             "mle": (MLE,),
-            "goldfish": (MLE,),  # a mask over cross-entropy: see collator.py
+            "goldfish": (MLE,),  # a mask over cross-entropy: see batches.py
             "emo": (EMO, self.emo_variant, self.emo_emphasis),
             "energy": (Energy, self.energy_weight, self.energy_dim),
             "mixce": (MixCE, self.gamma),

@@ -22,27 +22,26 @@ from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, Objective, ObjectiveStatistics
+from instruct.training.batches import GoldfishCollator, HostLabelsCollator, SeededByEpoch, set_epoch
+from instruct.training.callbacks import StopWithoutImprovement
 from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures, warn_of_rows
 from instruct.training.checkpoints import missing_state
 from instruct.training.checks import (
     check_arguments,
+    check_causal,
     check_dataset,
     check_head,
+    check_logits,
     check_packing,
     check_parallelism,
     leave_layers_out,
 )
-from instruct.training.collator import GoldfishCollator, HostLabelsCollator
-from instruct.training.cost import TableRecord, make_cost
 from instruct.training.emo_config import EMOConfig
-from instruct.training.evaluation import StopWithoutImprovement
+from instruct.training.frozen import TableRecord, TeacherCache, frozen_model, make_cost, reference_of
 from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
-from instruct.training.head_check import check_causal, check_logits
 from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_finite_line
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
-from instruct.training.reference import TeacherCache, frozen_model, reference_of
-from instruct.training.sampling import SeededByEpoch, set_epoch
 from instruct.training.trained import report_trained
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its

@@ -23,7 +23,7 @@ from instruct.base.networks import backbone_of
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
 from instruct.objectives.torch_kernels import AnyReference, Head
-from instruct.training.collator import HostLabels
+from instruct.training.batches import HostLabels
 from instruct.training.nonfinite import TokenRecord
 
 ADAPTER_ON_HEAD = (

@@ -27,7 +27,6 @@ from instruct.training.options import SystemOptions, TrainArguments, TrainingOpt
 from instruct.training.precision import check_optimizer, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
-from instruct.training.trackers import run_of_its_own
 
 LOG = "training_log.json"
 # The folder of a run that keeps what a teacher answered, for all its systems.
@@ -375,9 +374,8 @@ def _trained(
     watch: Watch | None,
 ) -> tuple[Any, Canary | None]:
     """The trainer, after training from the checkpoint or from the start, and its canary."""
-    from instruct.training.canary import KeepCanary, canary_text
+    from instruct.training.callbacks import KeepCanary, WriteSamples, canary_text, run_of_its_own, samples_of
     from instruct.training.checkpoints import RecordHashes
-    from instruct.training.evaluation import WriteSamples, samples_of
 
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
     arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
@@ -403,7 +401,7 @@ def _finished(
 ) -> dict[str, Any]:
     """Put the card and the log beside the saved weights; returns the step's results."""
     from instruct.objectives.own import source_of
-    from instruct.training.evaluation import evaluation_summary
+    from instruct.training.callbacks import evaluation_summary
 
     if not config.lora:
         round_saved_weights(folder, compute_dtype(config.model))

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from instruct.base import dtype as dtypes
-from instruct.base.dtype import is_faster, pick_dtype
-from instruct.base.models import ModelOptions, compute_dtype
+from instruct.base import models
+from instruct.base.models import ModelOptions, compute_dtype, is_faster, pick_dtype
 from instruct.config import make_config
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.forward import open_model
@@ -30,8 +29,8 @@ from instruct.phases.experiment import settle_dtype
 def measure_again(tmp_path, monkeypatch):
     """Nothing is measured yet, on a CPU; products take the seconds that a test says."""
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path))
-    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
-    for function in (is_faster, dtypes._warn_of_slow_products):
+    monkeypatch.setattr(models, "has_gpu", lambda: False)
+    for function in (is_faster, models._warn_of_slow_products):
         function.cache_clear()
     measured: list[str] = []
 
@@ -40,11 +39,11 @@ def measure_again(tmp_path, monkeypatch):
             measured.append(str(dtype))
             return seconds[dtype]
 
-        monkeypatch.setattr(dtypes, "_seconds", measure)
+        monkeypatch.setattr(models, "_seconds", measure)
         return measured
 
     yield seconds_of
-    for function in (is_faster, dtypes._warn_of_slow_products):
+    for function in (is_faster, models._warn_of_slow_products):
         function.cache_clear()
 
 
@@ -55,7 +54,7 @@ def never() -> str:
 def test_a_cpu_takes_bfloat16_if_it_is_measured_to_be_faster(measure_again):
     measured = measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
     assert pick_dtype("auto", never) == pick_dtype(None, never) == "bfloat16"
-    assert len(measured) == 4  # both dtypes, a small and a large product; once
+    assert len(measured) == 4  # both models, a small and a large product; once
 
 
 def test_a_cpu_takes_float32_otherwise_and_measures_no_large_product(measure_again):
@@ -105,7 +104,7 @@ def test_what_is_asked_for_is_taken_and_warned_about_where_it_is_slow(measure_ag
     ],
 )
 def test_a_gpu_takes_the_checkpoints_own(monkeypatch, stated, supported, picked):
-    monkeypatch.setattr(dtypes, "has_gpu", lambda: True)
+    monkeypatch.setattr(models, "has_gpu", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: supported)
     assert pick_dtype("auto", lambda: stated) == picked
     assert pick_dtype("float32", never) == "float32"
@@ -123,8 +122,8 @@ def options_of(model: str | Path, **more: Any) -> EngineOptions:
 @pytest.fixture(params=["float32", "bfloat16"])
 def picked(request, monkeypatch) -> str:
     """What a CPU picks, as if it had been measured."""
-    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
-    for module in ("base.dtype", "training.emo_config"):
+    monkeypatch.setattr(models, "has_gpu", lambda: False)
+    for module in ("base.models", "training.emo_config"):
         monkeypatch.setattr(f"instruct.{module}.is_faster", lambda dtype: request.param == "bfloat16")
     return request.param
 
@@ -176,7 +175,7 @@ def test_judges_compute_in_it(picked, reward_model, tiny_experiment, tmp_path):
 
 
 def test_training_and_its_reference_compute_in_it(picked, trained_with, tiny_model_folder):
-    from instruct.training.reference import frozen_model
+    from instruct.training.frozen import frozen_model
 
     _, trainer = trained_with()
     frozen = {weight.dtype for weight in trainer.model.parameters() if not weight.requires_grad}
@@ -239,8 +238,8 @@ def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
     """Begun where float32 is faster, continued where bfloat16 is: nothing is trained, answered or judged again."""
     import yaml
 
-    monkeypatch.setattr(dtypes, "has_gpu", lambda: False)
-    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: False)
+    monkeypatch.setattr(models, "has_gpu", lambda: False)
+    monkeypatch.setattr(models, "is_faster", lambda dtype: False)
     code, printed, errors = experiment()
     assert code == 0, errors
     assert "LoRA rank 2, float32" in printed
@@ -252,7 +251,7 @@ def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
     judged = next(step for name, step in steps.items() if name.startswith("judge/"))
     assert judged["inputs"]["judge"]["dtype"] == judged["config"]["engine"]["dtype"] == "float32"
 
-    monkeypatch.setattr(dtypes, "is_faster", lambda dtype: True)
+    monkeypatch.setattr(models, "is_faster", lambda dtype: True)
     code, printed, errors = experiment()
     assert code == 0, errors
     again = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]

@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import instruct
-from instruct.base import extras
+from instruct.base import machine
 from instruct.base.output import run_guarded
 
 DECLARED = [
@@ -31,14 +31,14 @@ def declared(monkeypatch):
 
 
 def test_requirements_are_told_apart_by_extra(declared):
-    assert list(extras.requirements()) == ["numpy>=2.0"]
-    assert list(extras.requirements("train")) == ["torch>=2.13"]
-    assert list(extras.requirements("vllm")) == []
+    assert list(machine.requirements()) == ["numpy>=2.0"]
+    assert list(machine.requirements("train")) == ["torch>=2.13"]
+    assert list(machine.requirements("vllm")) == []
 
 
 def test_the_installed_base_needs_no_torch():
-    base = {Requirement(text).name for text in extras.requirements()}
-    train = {Requirement(text).name for text in extras.requirements("train")}
+    base = {Requirement(text).name for text in machine.requirements()}
+    train = {Requirement(text).name for text in machine.requirements("train")}
     assert {"alpaca-eval", "openai", "setuptools"} <= base
     assert {"torch", "transformers", "trl", "peft"} <= train
     assert not base & train

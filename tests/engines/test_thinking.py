@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_tokenizers import small_tokenizer
 
-from instruct.base.thinking import Parted, marks_of, parted, parted_after, parted_inline
+from instruct.base.replies import Parted, marks_of, parted, parted_after, parted_inline
 from instruct.data.templates import DEFAULT, template_text
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ServerEngine

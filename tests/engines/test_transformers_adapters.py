@@ -10,8 +10,8 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from instruct.base.dtype import pick_dtype
 from instruct.base.errors import InputError
+from instruct.base.models import pick_dtype
 from instruct.base.replies import Completion
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.local import stop_token_ids

@@ -14,8 +14,7 @@ from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.base.replies import Completion
-from instruct.base.thinking import MARKS_ROOM, ThinkingBudget
+from instruct.base.replies import MARKS_ROOM, Completion, ThinkingBudget
 from instruct.data.prompts import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.server_replies import ErrorStatus, Refused, read_refusal, read_reply

@@ -12,9 +12,8 @@ import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
 from instruct.objectives.built_in import WITH_ARGUMENTS
-from instruct.objectives.check import behavior, built_in_truth, check, cost, gradient_errors, pull, pull_curves
-from instruct.objectives.expectation import Expectation as Expected
-from instruct.objectives.expectation import descend
+from instruct.objectives.check import Expectation as Expected
+from instruct.objectives.check import behavior, built_in_truth, check, cost, descend, gradient_errors, pull, pull_curves
 from instruct.objectives.own import make_own_objective
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"

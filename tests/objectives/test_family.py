@@ -287,7 +287,7 @@ def test_a_function_of_logits_has_the_gradient_of_finite_differences():
 def test_blocks_of_a_function_of_logits_are_as_one(monkeypatch):
     hidden, weight, labels = example()
     whole = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM())[0], hidden)[0]
-    monkeypatch.setattr("instruct.objectives.logit_losses.BLOCK_NUMBERS", 3 * VOCABULARY)
+    monkeypatch.setattr("instruct.objectives.torch_kernels.LOGIT_NUMBERS", 3 * VOCABULARY)
     parts = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM(), chunk_rows=8)[0], hidden)[0]
     torch.testing.assert_close(parts, whole)
 

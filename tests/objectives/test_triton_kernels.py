@@ -119,7 +119,7 @@ from torch._inductor import metrics
 from instruct.objectives import EMO, MLE, ErrorNormTruncation
 from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.transport import unit_rows
-from instruct.objectives.triton_weigher import compiled, weights
+from instruct.objectives.triton_kernels import compiled, weights
 
 @torch.compiler.disable  # as in the trainer
 def check(function, *arguments):

@@ -18,7 +18,7 @@ from family import EMO_VARIANTS, EveryTerm, every_term_dense, relative_error
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from instruct.objectives import linear, triton_kernels, triton_weigher
+from instruct.objectives import linear, triton_kernels
 from instruct.objectives.built_in import EMO, MLE, LabelSmoothing, MixCE
 from instruct.objectives.objective import OPTIONAL, Objective
 from instruct.objectives.torch_kernels import Head
@@ -96,7 +96,7 @@ def as_on_a_gpu(monkeypatch) -> None:
     """linear.py takes its path for a GPU; on a CPU without torch.compile, which test_triton_kernels.py checks."""
     if DEVICE == "cpu":
         monkeypatch.setattr(linear, "_uses_triton", lambda hidden: True)
-        monkeypatch.setattr(triton_weigher, "compiled", lambda function: function)
+        monkeypatch.setattr(triton_kernels, "compiled", lambda function: function)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
@@ -446,7 +446,7 @@ def launches_of(chunks: int, objective: Objective, head_trains: bool, monkeypatc
     launches = Launches()
     with monkeypatch.context() as patched:
         patched.setattr(linear, "_uses_triton", lambda hidden: True)
-        patched.setattr(triton_weigher, "compiled", lambda function: launches.once(function.__name__, function))
+        patched.setattr(triton_kernels, "compiled", lambda function: launches.once(function.__name__, function))
         # On a GPU machine the labels are on the CPU, too, and so is all that the plan does.
         patched.setattr(linear, "plan_tokens", launches.once("plan", linear.plan_tokens))
         # On CUDA one torch.addmm with `out_dtype`, which a CPU does not have.

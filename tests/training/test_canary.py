@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from instruct.base.files import sha256_of
 from instruct.engines.canary import read_canary
-from instruct.training.canary import LEAST, MOST
+from instruct.training.callbacks import LEAST, MOST
 
 
 def scores(network, canary) -> list[float]:
@@ -54,7 +54,7 @@ def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_e
 
 
 def test_a_training_that_is_resumed_keeps_what_it_began_with(experiment, instruct, tmp_path, monkeypatch):
-    from instruct.training.canary import KeepCanary
+    from instruct.training.callbacks import KeepCanary
 
     class Stop(Exception):
         pass

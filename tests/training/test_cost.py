@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO
-from instruct.training.cost import make_cost, original_table
+from instruct.training.frozen import make_cost, original_table
 from instruct.training.head import attach_objective, output_head
 
 

@@ -23,8 +23,8 @@ from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
+from instruct.training.callbacks import EvaluationSample, WriteSamples, read_samples
 from instruct.training.checkpoints import find_best_checkpoint
-from instruct.training.evaluation import EvaluationSample, WriteSamples, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
 
@@ -251,7 +251,7 @@ def test_a_resumed_training_counts_the_evaluations_before_the_interruption():
 
     from transformers import TrainerControl
 
-    from instruct.training.evaluation import StopWithoutImprovement
+    from instruct.training.callbacks import StopWithoutImprovement
 
     args = SimpleNamespace(metric_for_best_model="ce", greater_is_better=False)
     log = [{"eval_ce": value, "step": step} for step, value in enumerate([3.0, 2.0, 2.5, 2.1])]

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from instruct.base.errors import InputError
-from instruct.training.head_check import check_logits, difference
+from instruct.training.checks import check_logits, difference
 
 
 def made(config):

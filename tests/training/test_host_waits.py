@@ -18,7 +18,7 @@ META = torch.device("meta")
 @pytest.mark.parametrize("objective", ["mle", "emo"])
 def test_no_number_is_read_between_forward_and_backward(tmp_path, objective, monkeypatch):
     """On the meta device, which has shapes and no numbers, whatever would wait for a number on a GPU raises."""
-    from instruct.objectives import triton_weigher
+    from instruct.objectives import triton_kernels
 
     trainer = make_trainer(tmp_path, tiny_model(), objective=objective, transport_cost="adaptive")
     batch = dict(next(iter(trainer.get_train_dataloader())))
@@ -32,9 +32,9 @@ def test_no_number_is_read_between_forward_and_backward(tmp_path, objective, mon
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
     # The kernels run in triton_kernel_checks.py; to the host they are launches like any other.
     monkeypatch.setattr(linear, "_uses_triton", lambda hidden: True)
-    monkeypatch.setattr(triton_weigher, "compiled", lambda function: function)
+    monkeypatch.setattr(triton_kernels, "compiled", lambda function: function)
     for name in ("token_statistics", "logit_gradient_"):
-        monkeypatch.setattr(triton_weigher, name, lambda *_, **__: None)
+        monkeypatch.setattr(triton_kernels, name, lambda *_, **__: None)
     loss = trainer.compute_loss(trainer.model, send_to_device(batch, META), num_items_in_batch=torch.tensor(9))
     loss.backward()
     assert all(p.grad is not None and p.grad.is_meta for p in trainer.model.parameters())

@@ -163,7 +163,7 @@ def test_float16_trains_float32_weights_with_loss_scaling(tmp_path, tiny_model_f
     asked, stated = full_config(tiny_model_folder, rows, "float16"), full_config(tmp_path / "half", rows, "auto")
     with pytest.raises(InputError, match=r"model\.dtype: float16 .* needs a GPU; leave it out"):
         train_options(asked)
-    monkeypatch.setattr("instruct.base.dtype.has_gpu", lambda: True)
+    monkeypatch.setattr("instruct.base.models.has_gpu", lambda: True)
     for config in (asked, stated):
         assert compute_dtype(config.model) == "float16"
         options = train_options(config, gpu=True)

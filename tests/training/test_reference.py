@@ -10,9 +10,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct import EMOConfig, EMOTrainer
 from instruct.objectives.built_in import ASFT, Distillation
-from instruct.objectives.logit_losses import losses_of
-from instruct.training import reference
-from instruct.training.reference import frozen_model
+from instruct.objectives.torch_kernels import losses_of
+from instruct.training import frozen
+from instruct.training.frozen import frozen_model
 
 TEXTS = ["the night was dark and it was fine", "a cat sat on the mat", "rain and wind all night", "so it was"]
 
@@ -142,7 +142,7 @@ def test_a_text_is_answered_once_whatever_its_batch(tiny_model, tmp_path, make_m
     texts = sorted(cache.iterdir())
     assert len(texts) == len(TEXTS)
     calls = []
-    monkeypatch.setattr(reference, "reference_of", lambda *found, **others: calls.append(1) or 1 / 0)
+    monkeypatch.setattr(frozen, "reference_of", lambda *found, **others: calls.append(1) or 1 / 0)
     assert losses_of_training(tmp_path, tiny_model, 5, **options) == first
     options["per_device_train_batch_size"] = 1
     losses_of_training(tmp_path, tiny_model, 5, **options)

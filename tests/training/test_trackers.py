@@ -14,7 +14,7 @@ from train_configs import train as train_tiny
 
 from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.training.trackers import run_of_its_own
+from instruct.training.callbacks import run_of_its_own
 from instruct.training.train import trainer_arguments
 
 SECRET = "hf_this_must_never_be_written"

@@ -11,8 +11,7 @@ from typing import Any
 
 from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, one_line
-from instruct.base.replies import Completion
-from instruct.base.thinking import parted_inline
+from instruct.base.replies import Completion, parted_inline
 from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.data.formats import check_storable, text_field
 from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_ids, read_prompt

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.base.extras import vllm_is_installed
+from instruct.base.machine import vllm_is_installed
 from instruct.base.models import ModelOptions, model_path
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.base import Decoding, Engine, EngineOptions

@@ -1,20 +1,27 @@
-"""Evaluation while training: when to stop, and what the model writes at each evaluation."""
+"""What accompanies a training: early stopping, samples at each evaluation, the canary, trackers."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
+from instruct.base.cards import nearest
+from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import write_atomically
 from instruct.data.rows import SPLIT_SEED
 from instruct.data.tokens import EncodedRows
+from instruct.engines.canary import FILE, Canary
+from instruct.training.head import evaluating
 from instruct.training.rows import TrainingRows
 
 # Tokens of a plain text that its continuation starts from, and of an answer or continuation.
@@ -155,3 +162,110 @@ def _markdown(record: Mapping[str, Any]) -> str:
     """The record for TensorBoard, which renders Markdown: an indented line is shown as it is."""
     parts = (f"{name}:\n\n" + "".join(f"    {line}\n" for line in record[name].split("\n")) for name in _SHOWN)
     return "\n".join(parts)
+
+
+LEAST, MOST = 16, 32  # trained tokens that are scored
+_ROWS = 100  # that the shortest is chosen from
+
+
+def canary_text(rows: EncodedRows) -> tuple[list[int], list[int]]:
+    """A short text and the places of its trained tokens, of the first rows; a repeated one if all have too few."""
+    texts: list[tuple[list[int], list[int]]] = []
+    for row in islice(rows.dataset(), _ROWS):
+        places = [place for place, label in enumerate(row["labels"]) if place and label != -100][:MOST]
+        if len(places) >= LEAST:
+            texts.append((row["input_ids"][: places[-1] + 1], places))
+    if texts:
+        return min(texts, key=lambda text: (len(text[0]), *text[0]))
+    ids = max(islice(rows.dataset()["input_ids"], _ROWS), key=len)
+    ids = (ids * -(-(MOST + 1) // len(ids)))[: MOST + 1]
+    return ids, list(range(1, len(ids)))
+
+
+class KeepCanary(TrainerCallback):
+    """Scores the text when training begins and ends, on every process, because weights may be sharded.
+
+    What was scored at the beginning is kept with the checkpoints, for a training that is resumed. `made` is the canary
+    once training has ended; None if the beginning's scores are not known.
+    """
+
+    def __init__(self, trainer: Any, text: tuple[list[int], list[int]], dtype: str) -> None:
+        self.made: Canary | None = None
+        self._trainer, self._dtype = trainer, dtype
+        self._ids, self._places = text
+        self._path = Path(trainer.args.output_dir) / FILE
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 0:
+            kind = self._trainer.model.config.model_type
+            # The first forward, and some need more than tokens.
+            with refused_by_library(f"{kind}: transformers cannot compute it from text alone", "use another model"):
+                scores = self._scores()
+            self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
+            if args.should_save:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._path, json.dumps(scores) + "\n")
+        elif self._path.is_file():
+            scores = json.loads(self._path.read_text(encoding="utf-8"))
+            self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        scores = self._scores()
+        if self.made is not None:
+            self.made = replace(self.made, trained=scores)
+
+    @torch.no_grad()
+    def _scores(self) -> list[float]:
+        """Of each place, the log-probability of its token."""
+        trainer = self._trainer
+        model = trainer.model
+        ids = torch.tensor([self._ids], device=trainer.args.device)
+        with evaluating(model), trainer.compute_loss_context_manager():
+            logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
+        return _scores_of(logits, self._ids, self._places)
+
+
+def _scores_of(logits: torch.Tensor, ids: Sequence[int], places: Sequence[int]) -> list[float]:
+    """Natural log-probabilities; `logits`: [tokens, vocabulary]."""
+    before = logits[torch.tensor(places, device=logits.device) - 1].float().log_softmax(-1)
+    return [round(float(row[ids[place]]), 6) for row, place in zip(before, places, strict=True)]
+
+
+def check_trackers(names: list[str]) -> None:
+    """Refuse a tracker that cannot be used.
+
+    Raises:
+        InputError: transformers has no tracker of this name, or its package is not installed.
+    """
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            shown = one_line(name, 40)
+            raise InputError(
+                f"train.report_to: unknown tracker {shown!r}{nearest(name, INTEGRATION_TO_CALLBACK)}; "
+                "use tensorboard, wandb, trackio, another of transformers, or none"
+            )
+        try:
+            INTEGRATION_TO_CALLBACK[name]()  # as the Trainer will; only the callback knows which package it needs
+        except (RuntimeError, ImportError) as error:
+            raise InputError(
+                f"train.report_to: {name} cannot be used ({one_line(error, 160)}); or use tensorboard"
+            ) from None
+
+
+@contextlib.contextmanager
+def run_of_its_own(trainer: Any) -> Iterator[None]:
+    """Ends the run of Weights & Biases that a training began; the next system's values would go on in it.
+
+    It also ends the line of a progress bar that an error left open, so that the error gets its own line.
+    """
+    try:
+        yield
+    finally:
+        for callback in trainer.callback_handler.callbacks:
+            if getattr(callback, "training_bar", None) is not None:
+                callback.training_bar.close()
+        wandb = sys.modules.get("wandb")
+        if getattr(wandb, "run", None) is not None:
+            wandb.finish()  # type: ignore[union-attr]

@@ -1,9 +1,10 @@
-"""The reference model of an objective that takes one, and a cache of its likeliest continuations of each token."""
+"""Frozen parts beside the model that trains: the table of a transport cost, and an objective's reference model."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -11,17 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast
+from peft.utils.other import AuxiliaryTrainingWrapper
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
 from instruct.base.networks import backbone_of, load_network
+from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
 from instruct.objectives.objective import BASE
 from instruct.objectives.torch_kernels import Reference, TopReference
+from instruct.objectives.transport import NumericCost, load_cost_table, number_values
 from instruct.training.head import head_of
 from instruct.training.nonfinite import documents_of
 
@@ -184,3 +189,112 @@ def _likeliest(reference: Reference, size: int, width: int) -> dict[str, Tensor]
         blocks.append(logits.log_softmax(dim=-1).topk(size, dim=-1))
     values, indices = (torch.cat(part).cpu() for part in zip(*blocks, strict=True))
     return {"ids": indices.int(), "logs": values}
+
+
+def original_table(
+    head: nn.Module, sharded_on: torch.device | None = None, narrow: torch.dtype | None = None
+) -> torch.Tensor:
+    """The head's weight before training, (vocab, hidden), copied only if training would change it.
+
+    PEFT keeps the original module next to the one that it trains, so that a resumed adapter uses the table of its base
+    model, not its own.
+
+    Args:
+        sharded_on: this process's device if FSDP or DeepSpeed will shard the weights, which needs a whole copy.
+        narrow: the dtype of a copy; None: the head's own.
+    """
+    weight = (head.original_module if isinstance(head, AuxiliaryTrainingWrapper) else head).weight
+    if sharded_on is not None:
+        # FSDP's cpu_ram_efficient_loading reads the weights on the main process alone.
+        return broadcast(weight.detach().to(sharded_on, narrow, copy=True))
+    return weight.detach().to(narrow or weight.dtype, copy=True) if weight.requires_grad else weight.detach()
+
+
+def gathered(module: nn.Module) -> Any:
+    """A context in which the weights are whole: DeepSpeed ZeRO-3 shards a model while loading it."""
+    shards = [parameter for parameter in module.parameters() if hasattr(parameter, "ds_id")]
+    if not shards:
+        return contextlib.nullcontext()
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters(shards)
+
+
+def make_cost(
+    choice: str,
+    head: nn.Module,
+    tokenizer: Any,
+    sharded_on: torch.device | None = None,
+    narrow: torch.dtype | None = None,
+    objective: Objective | None = None,
+) -> TransportCost | EnergyTable | None:
+    """The cost that `EMOConfig.transport_cost` selects; None: 1 - cosine of the current head's rows.
+
+    For the objective Energy, a table in place of a cost; None: that of the current head's rows.
+
+    Args:
+        choice: fixed, adaptive, numeric, or a path: see EMOConfig.
+        head: the model's head before training, on its device.
+        tokenizer: tells which tokens are numbers.
+        sharded_on: this process's device if FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen head
+            is gathered for each forward and then serves as the table.
+        narrow: the dtype of autocast, if it is on: a copy of a trained head need not be wider, and a frozen head is
+            cast for each forward and then serves as the table.
+        objective: the one that the cost is for; None: EMO.
+
+    Raises:
+        InputError: the table cannot be read or has a different vocabulary, or no token is a number.
+    """
+    trains, is_energy = head.weight.requires_grad, isinstance(objective, Energy)
+    if choice == "adaptive" and trains:
+        return None
+    of_head = choice in ("fixed", "adaptive")
+    rebuilt_each_forward = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
+    if of_head and rebuilt_each_forward and not trains and not is_energy:
+        return None
+    device = head.weight.device if sharded_on is None else sharded_on
+    try:
+        with gathered(head):
+            if of_head or choice == "numeric":
+                # An energy's projected rows need no copy of the head.
+                table = original_table(head, sharded_on, None if is_energy else narrow)
+            else:
+                table = load_cost_table(choice).to(device)
+            vocabulary = head.weight.shape[0]
+            if isinstance(objective, Energy):
+                return EnergyTable(table, objective.dim, vocabulary)
+            cost = CosineCost(table, vocabulary)
+            return NumericCost(cost, number_values(tokenizer).to(device)) if choice == "numeric" else cost
+    except ValueError as error:
+        raise InputError(f"transport_cost {choice}: {error}") from None
+
+
+class TableRecord:
+    """The checksum of a transport cost's table, which a checkpoint stores instead of a copy.
+
+    A fixed cost is created again when a trainer is constructed, so resuming is correct only if the trainer is
+    constructed with the model that training began with. Constructed with a checkpoint of a trained head, it would
+    silently use a different cost.
+    """
+
+    FILE = "transport_cost.json"
+
+    def __init__(self, cost: TransportCost | EnergyTable | None) -> None:
+        if isinstance(cost, NumericCost):
+            cost = cost.base
+        self.checksum = cost.checksum if isinstance(cost, CosineCost | EnergyTable) else None
+
+    def save(self, checkpoint: str) -> None:
+        Path(checkpoint).mkdir(parents=True, exist_ok=True)
+        (Path(checkpoint) / self.FILE).write_text(json.dumps({"table_checksum": self.checksum}) + "\n")
+
+    def check(self, checkpoint: str) -> None:
+        """Raises:
+        InputError: the checkpoint was trained with a different table.
+        """
+        file = Path(checkpoint) / self.FILE
+        if file.is_file() and json.loads(file.read_text())["table_checksum"] != self.checksum:
+            raise InputError(
+                f"{checkpoint}: trained with a different transport cost; construct the trainer with the model that "
+                "training began with (not with a checkpoint of it) and the same transport_cost"
+            )
