@@ -55,18 +55,18 @@ HEADINGS = ("forward CE", "reverse CE", "Jensen-Shannon", "total variation", "en
 # Objectives with arguments of their own; all others stand in the table with their defaults.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "MLE": ("mle", {}),
-    "EMO, paper": ("emo", {"emo_variant": "paper"}),
-    "EMO, official": ("emo", {"emo_variant": "official"}),
-    "EMO, pypi": ("emo", {"emo_variant": "pypi"}),
-    "EMO, mode 2": ("emo", {"emo_variant": "official", "emo_emphasis": "emo"}),
-    "energy, λ 2": ("energy", {"energy_weight": 2.0}),
-    "energy, λ 10": ("energy", {"energy_weight": 10.0}),
-    "energy, λ 50": ("energy", {"energy_weight": 50.0}),
+    "EMO, paper": ("emo", {"variant": "paper"}),
+    "EMO, official": ("emo", {"variant": "official"}),
+    "EMO, pypi": ("emo", {"variant": "pypi"}),
+    "EMO, mode 2": ("emo", {"variant": "official", "emphasis": "emo"}),
+    "energy, λ 2": ("energy", {"weight": 2.0}),
+    "energy, λ 10": ("energy", {"weight": 10.0}),
+    "energy, λ 50": ("energy", {"weight": 50.0}),
     "MixCE, γ 0.8": ("mixce", {"gamma": 0.8}),
     "TaiLr, γ 0.8": ("tailr", {"gamma": 0.8}),
-    "TaiLr official, γ 0.8": ("tailr", {"gamma": 0.8, "tailr_variant": "official"}),
+    "TaiLr official, γ 0.8": ("tailr", {"gamma": 0.8, "variant": "official"}),
     "DFT": ("dft", {}),
-    "ENT, 1.3": ("ent", {"ent_threshold": 1.3}),
+    "ENT, 1.3": ("ent", {"threshold": 1.3}),
     "power, k 0.5": ("power", {"k": 0.5}),
 }
 # MLE on a part of the tokens has nothing of its own in expectation; a table has no reference model.

@@ -65,7 +65,7 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
 
     sub = verb(check, "what an objective does to a distribution that is known, in a minute on a CPU")
     sub.add_argument("objective", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
-    text = "its arguments, of an own objective or by EMOConfig's names: '{\"gamma\": 0.8}'"
+    text = "its arguments: '{\"gamma\": 0.8}'"
     sub.add_argument("--args", metavar="JSON", help=text)
     sub.add_argument("--out", metavar="FOLDER", help="also write a page with a figure, check.html, into this folder")
 

@@ -12,12 +12,12 @@ from instruct.objectives.built_in import (
     Energy,
     ErrorNormTruncation,
     Focal,
+    Goldfish,
     LabelSmoothing,
     MixCE,
     ProbabilityPower,
     TaiLr,
     TopEAFT,
-    goldfish_mask,
 )
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
 from instruct.objectives.objective import LogitLoss, Objective

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from instruct.objectives import goldfish_mask
+from instruct.objectives import Goldfish
 
 
 @dataclass
@@ -22,12 +22,11 @@ class GoldfishCollator:
     """
 
     collator: Callable[[list[dict[str, Any]]], dict[str, Any]]
-    k: int
-    context: int
+    objective: Goldfish
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         batch = self.collator(rows)
-        dropped = goldfish_mask(batch["input_ids"], self.k, self.context, batch.get("position_ids"))
+        dropped = self.objective.mask(batch["input_ids"], batch.get("position_ids"))
         batch["labels"] = batch["labels"].masked_fill(dropped, -100)
         return batch
 

@@ -20,11 +20,11 @@ from instruct.base.machine import check_gpu_is_usable
 from instruct.base.models import is_faster
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
-from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
-from instruct.objectives.built_in import LARGEST_CONTEXT, WITH_ARGUMENTS
+from instruct.objectives import Objective
+from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OBJECTIVES, is_own
+from instruct.training.objective_names import OPTIONS, is_own
 
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
@@ -73,9 +73,8 @@ class EMOConfig(SFTConfig):
             `"gem"`, or with a reference model `"asft"` or `"distillation"`. See [`~instruct.objectives`]. Or your own:
             `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
         objective_args (`dict`, *optional*):
-            The arguments that `"focal"` (`gamma`), `"power"` (`k`, `threshold`, `keep`), `"eaft"` (`alpha`),
-            `"eaft_top"` (`alpha`, `k`), `"label_smoothing"` (`epsilon`), `"gem"` (`beta`, `h`), `"asft"` (`weight`),
-            `"distillation"` (`teacher`, `weight`, `temperature`, `top_k`) or an objective of your own is made with.
+            The arguments that the objective's class is made with, such as `{"k": 0.5}` for `"power"`; they replace the
+            options below. See [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -130,12 +129,7 @@ class EMOConfig(SFTConfig):
     empty_thinking: str | None = field(default=None, metadata={"help": "train"})
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
-    objective_args: dict[str, Any] | None = field(
-        default=None,
-        metadata={
-            "help": "arguments of focal, power, eaft, eaft_top, label_smoothing, gem, asft, distillation or your own"
-        },
-    )
+    objective_args: dict[str, Any] | None = field(default=None, metadata={"help": "arguments of the objective"})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
     energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
@@ -260,51 +254,25 @@ class EMOConfig(SFTConfig):
             self._object = make_own_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
-        if self.objective_args and self.objective not in WITH_ARGUMENTS:
-            raise ValueError(
-                f"objective_args are for {', '.join(WITH_ARGUMENTS)} and objectives of your own; {self.objective} has "
-                "arguments by name"
-            )
-        windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
-        if self.objective in ("mle", "goldfish") and not windowed:
-            raise ValueError(
-                f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; k must be at least "
-                f"2, the context between 1 and {LARGEST_CONTEXT}"
-            )
         if self.objective == "energy" and self.transport_cost == "numeric":
             raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
-        objectives: dict[str, tuple[Any, ...]] = {
-            "mle": (MLE,),
-            "goldfish": (MLE,),  # a mask over cross-entropy: see batches.py
-            "emo": (EMO, self.emo_variant, self.emo_emphasis),
-            "energy": (Energy, self.energy_weight, self.energy_dim),
-            "mixce": (MixCE, self.gamma),
-            "tailr": (TaiLr, self.gamma, self.tailr_variant),
-            "dft": (DFT,),
-            "ent": (ErrorNormTruncation, self.ent_threshold),
-            **{name: (kind,) for name, kind in WITH_ARGUMENTS.items()},
-        }
-        if self.objective not in objectives:
+        if self.objective not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
-        kind, *values = objectives[self.objective]
+        arguments = {name: getattr(self, option) for name, option in OPTIONS[self.objective].items()}
         try:
-            return kind(*values, **(self.objective_args or {}))
+            return OBJECTIVES[self.objective](**arguments | (self.objective_args or {}))
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
 
 
 def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:
-    """An objective by its name.
-
-    Args:
-        arguments: `objective_args` of an objective that takes them, else EMOConfig's, such as `gamma`.
+    """An objective by its name, made with its arguments.
 
     Raises:
         InputError: an unknown name or argument, or an own objective that cannot be loaded or trained with.
     """
-    takes = is_own(name) or name in WITH_ARGUMENTS
-    options = {"objective_args": dict(arguments)} if takes and arguments else {} if takes else arguments
+    named = dict(arguments)
     try:
-        return EMOConfig(objective=name, report_to=[], use_cpu=True, bf16=False, **options).make_objective()
+        return EMOConfig(objective=name, objective_args=named, report_to=[], use_cpu=True, bf16=False).make_objective()
     except (TypeError, ValueError) as error:
         raise InputError(f"objective {one_line(name, 60)}: {one_line(error)}") from None

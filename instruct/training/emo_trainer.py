@@ -21,7 +21,7 @@ from trl import SFTConfig, SFTTrainer
 from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
-from instruct.objectives import Energy, Objective, ObjectiveStatistics
+from instruct.objectives import Energy, Goldfish, Objective, ObjectiveStatistics
 from instruct.training.batches import GoldfishCollator, HostLabelsCollator, SeededByEpoch, set_epoch
 from instruct.training.callbacks import StopWithoutImprovement
 from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures, warn_of_rows
@@ -195,9 +195,7 @@ class EMOTrainer(SFTTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         collator: Any = self.data_collator  # type: ignore[has-type]
-        wrapped = collator
-        if self.args.objective == "goldfish":
-            wrapped = GoldfishCollator(wrapped, self.args.goldfish_k, self.args.goldfish_context)
+        wrapped = GoldfishCollator(collator, self._objective) if isinstance(self._objective, Goldfish) else collator
         # Batches that the main process reads for all can only have tensors.
         dispatched = isinstance(self.train_dataset, torch.utils.data.IterableDataset)
         if not (dispatched or self.accelerator.dataloader_config.dispatch_batches):

@@ -15,7 +15,7 @@ from instruct.base.machine import least_seconds
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
-from instruct.objectives.built_in import WITH_ARGUMENTS
+from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.objective import BASE
 from instruct.training.options import LoraOptions, TrainingOptions
 from instruct.training.precision import weights_dtype
@@ -383,7 +383,7 @@ def memory_gib(
 
 def _has_second_model(config: TrainingOptions) -> bool:
     """Whether an objective has a reference model that is not the base under the adapter."""
-    kinds = [(WITH_ARGUMENTS.get(system.objective), system.objective_args or {}) for system in config.trained.values()]
+    kinds = [(OBJECTIVES.get(system.objective), system.objective_args or {}) for system in config.trained.values()]
     references = {getattr(kind(**arguments), "reference", None) for kind, arguments in kinds if kind}
     return bool(references - ({None, BASE} if config.lora else {None}))
 

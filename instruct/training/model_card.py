@@ -10,7 +10,7 @@ from typing import Any
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
-from instruct.training.objective_names import is_own
+from instruct.training.objective_names import OPTIONS, is_own
 from instruct.training.options import SystemOptions, TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
@@ -96,16 +96,13 @@ def _objective(system: SystemOptions) -> str:
     from instruct.training.emo_config import COSTS
 
     cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
-    choice = {
-        "emo": f" (variant {system.variant}, emphasis {system.emphasis}, transport cost {cost})",
-        "energy": f" (weight {system.energy_weight:g}, {system.energy_dim} dimensions, table {cost})",
-        "mixce": f" (gamma {system.gamma})",
-        "tailr": f" (gamma {system.gamma}, variant {system.tailr_variant})",
-        "ent": f" (threshold {system.ent_threshold})",
-        "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
-    }
-    arguments = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
-    parameters = choice.get(system.objective, f" ({arguments})" if arguments else "")
+    options = system.emo_config()
+    arguments = {name: options[option] for name, option in OPTIONS.get(system.objective, {}).items()}
+    arguments |= system.objective_args or {}
+    if system.objective in ("emo", "energy"):
+        arguments["transport cost"] = cost
+    listed = ", ".join(f"{name} {value}" for name, value in arguments.items())
+    parameters = f" ({listed})" if listed else ""
     own = ", an objective whose code is in objective.py," if is_own(system.objective) else ""
     return f"**{system.objective}**{parameters}{own}"
 

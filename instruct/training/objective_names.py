@@ -2,10 +2,28 @@
 
 import re
 
-# With options of their own names, if any; and with `objective_args`.
-NAMED = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent")
-WITH_ARGS = ("focal", "power", "deft", "eaft", "eaft_top", "label_smoothing", "gem", "asft", "distillation")
-OBJECTIVES = NAMED + WITH_ARGS
+# The objectives, each with the options that are arguments of its class: by argument, the name in EMOConfig.
+# `objective_args` has any argument by its own name.
+OPTIONS: dict[str, dict[str, str]] = {
+    "mle": {},
+    "emo": {"variant": "emo_variant", "emphasis": "emo_emphasis"},
+    "energy": {"weight": "energy_weight", "dim": "energy_dim"},
+    "mixce": {"gamma": "gamma"},
+    "tailr": {"gamma": "gamma", "variant": "tailr_variant"},
+    "dft": {},
+    "goldfish": {"k": "goldfish_k", "context": "goldfish_context"},
+    "ent": {"threshold": "ent_threshold"},
+    "focal": {},
+    "power": {},
+    "deft": {},
+    "eaft": {},
+    "eaft_top": {},
+    "label_smoothing": {},
+    "gem": {},
+    "asft": {},
+    "distillation": {},
+}
+OBJECTIVES = tuple(OPTIONS)
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
 """A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
 

@@ -91,14 +91,10 @@ def test_a_config_with_an_object_is_copied_and_pickled(tmp_path):
     assert pickle.loads(pickle.dumps(config)).objective.endswith("Local")
 
 
-def test_arguments_of_a_built_in_objective_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="and objectives of your own; mle has arguments by name"):
-        EMOConfig(output_dir=str(tmp_path), objective="mle", objective_args={"gamma": 1})
-
-
 @pytest.mark.parametrize(
     ("objective", "arguments", "message"),
     [
+        ("mle", {"gamma": 1}, "objective mle: .*; correct objective_args"),
         ("focal", {"beta": 1}, "objective focal: .*'beta'; correct objective_args"),
         ("power", {"k": 0}, "k is 0; it must be above 0"),
         ("power", {"threshold": 2.0}, "threshold is 2.0; it must be a probability"),

@@ -69,12 +69,12 @@ def test_full_fine_tuning_saves_the_whole_model(tmp_path, tiny_model_folder, row
     ("system", "logged", "said"),
     [
         ({"objective": "dft"}, {"ce"}, "**dft** on"),
-        ({"objective": "energy", "energy_weight": 5}, {"ce", "energy"}, "(weight 5, 128 dimensions, table fixed)"),
+        ({"objective": "energy", "energy_weight": 5}, {"ce", "energy"}, "(weight 5.0, dim 128, transport cost fixed)"),
         ({"objective": "tailr", "gamma": 0.5, "tailr_variant": "official"}, {"ce"}, "(gamma 0.5, variant official)"),
         ({"objective": "ent", "ent_threshold": 1.1}, {"ce", "truncated_fraction"}, "(threshold 1.1)"),
         ({"objective": "power", "objective_args": {"threshold": 0.1}}, {"ce", "truncated_fraction"}, "(threshold 0.1)"),
         ({"objective": "eaft"}, {"ce", "entropy"}, "**eaft** on"),
-        ({"objective": "goldfish", "goldfish_k": 3}, {"ce"}, "(one token in 3 left out, context 13)"),
+        ({"objective": "goldfish", "goldfish_k": 3}, {"ce"}, "(k 3, context 13)"),
         ({"objective": "emo", "transport_cost": "adaptive"}, {"ce", "cost"}, "emphasis mle, transport cost adaptive)"),
         ({"objective": "emo", "transport_cost": "numeric"}, {"ce", "cost"}, "emphasis mle, transport cost numeric)"),
     ],
@@ -89,20 +89,19 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert logged <= set(log[0])
 
 
-def test_every_objective_with_arguments_can_be_named():
-    from instruct.objectives.built_in import WITH_ARGUMENTS
-    from instruct.training.objective_names import OBJECTIVES
-
-    assert set(WITH_ARGUMENTS) <= set(OBJECTIVES)
-
-
-def test_every_objective_name_makes_an_objective():
-    from instruct.training.emo_config import EMOConfig
-    from instruct.training.objective_names import OBJECTIVES
+def test_every_objective_name_makes_an_objective_of_its_options_or_its_arguments():
+    from instruct.objectives.built_in import OBJECTIVES
+    from instruct.training.emo_config import EMOConfig, objective_of
+    from instruct.training.objective_names import OPTIONS
     from instruct.training.options import SystemOptions
 
-    for objective in OBJECTIVES:
-        EMOConfig(objective=SystemOptions(objective=objective).objective, use_cpu=True, bf16=False).make_objective()
+    assert list(OBJECTIVES) == list(OPTIONS)
+    for name, kind in OBJECTIVES.items():
+        assert SystemOptions(objective=name).objective == name
+        assert objective_of(name, {}) == kind()  # the options have the classes' defaults
+    assert objective_of("tailr", {"variant": "official"}) == OBJECTIVES["tailr"](0.8, "official")
+    options = {"gamma": 0.5, "tailr_variant": "official", "use_cpu": True, "bf16": False}
+    assert EMOConfig(objective="tailr", **options).make_objective() == OBJECTIVES["tailr"](0.5, "official")
 
 
 def test_a_systems_defaults_are_those_of_the_trainer():
