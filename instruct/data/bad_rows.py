@@ -58,7 +58,7 @@ class BadRows:
                 self.refuse()
             self.refuse(
                 f"the chat template rejects {self.rejected:,} of {counted(rows, 'row')}; fix them, or set "
-                "data.on_bad_row: skip to train without them"
+                "on_bad_row: skip to train without them"
             )
 
     def check_so_far(self, rows: int, enough: bool) -> None:

@@ -68,7 +68,7 @@ _MOST_COLUMNS = 10  # named in a note
 # Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
 MEDIA = ("image", "images", "pixel_values", "video", "videos", "audio", "audios")
 _TEXT_ALONE = (
-    "only text is trained on here (EMOTrainer takes pictures, as TRL); remove the row, or set data.on_bad_row: skip"
+    "only text is trained on here (EMOTrainer takes pictures, as TRL); remove the row, or set on_bad_row: skip"
 )
 
 
@@ -192,7 +192,7 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
         hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
         raise InputError(
             f"{raw.place}: no column {name!r} (columns: {raw.columns}{hint}); "
-            "rename the column, or set `format` in a card (--data.card)"
+            "rename the column, or name the format in a data card"
         )
     return raw.fields.get(name)
 

@@ -117,7 +117,7 @@ class ChatTemplate:
             raise InputError(
                 "an answer without thinking would be trained after a prompt that asks for thinking, which teaches the "
                 "model not to think, and the chat template cannot turn thinking off; remove the row, give it "
-                "reasoning_content, or set data.empty_thinking: train"
+                "reasoning_content, or set empty_thinking: train"
             )
         if self._thinks and prompt != self.render(messages[:-1], prompt=True, **default):
             facts["asked_on" if thinking or self.rendering.empty_thinking else "asked_off"] += 1
@@ -257,7 +257,7 @@ class ChatTemplate:
             named = ", ".join(map(str, self._own.convert_ids_to_tokens(ids)))
             raise TemplateError(
                 f"the tokenizer's chat template ends an answer without a token, and by the model's generation config "
-                f"generation does not stop at the tokenizer's {token}; set train.eos_token to where it stops ({named})"
+                f"generation does not stop at the tokenizer's {token}; set eos_token to where it stops ({named})"
             )
         return token
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,12 +105,8 @@ def encoded_chats(
     rows: IterableDataset,
     encoder: RowEncoder,
     batch_size: int,
-    errors: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> IterableDataset:
     """The chats of stored rows (see `stored`), each with its rows to train on: data sets are mixed by chats.
-
-    Args:
-        errors: what errors are raised in.
 
     Raises:
         InputErrors: while it is read, if a bad row stops or too many rows are bad, see `BadRows`.
@@ -120,11 +115,10 @@ def encoded_chats(
 
     # A function in a function: `datasets` copies everything else, and the counts with it.
     def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        with errors():
-            chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoder.chats(batch)]
-            if encoder.bad:
-                read, ended = encoder.counts["read"] + encoder.bad.malformed, len(batch["row"]) < batch_size
-                encoder.bad.check_so_far(read, ended or (encoder.bad.choice is None and read >= SAMPLE))
+        chats = [[row for row in chat if row["status"] in TRAINED] for chat in encoder.chats(batch)]
+        if encoder.bad:
+            read, ended = encoder.counts["read"] + encoder.bad.malformed, len(batch["row"]) < batch_size
+            encoder.bad.check_so_far(read, ended or (encoder.bad.choice is None and read >= SAMPLE))
         return {name: [[row[name] for row in chat] for chat in chats if chat] for name in _COLUMNS}
 
     return rows.map(

@@ -149,7 +149,7 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
     if facts["empty"]:
         notes.append(
             f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
-            "(data.empty_thinking: train)"
+            "(empty_thinking: train)"
         )
     if facts["beside"]:
         notes.append(
@@ -170,7 +170,7 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
         notes.append(
             f"warning: {facts['cut']:,} of {counted(facts['ends'], 'answer')} lost the end token to "
             f"max_length ({facts['cut'] / facts['ends']:.1%}), so the model learns less when to stop; raise "
-            "train.max_length"
+            "max_length"
         )
     return notes
 
@@ -341,15 +341,14 @@ class RowEncoder:
         whole."""
         end = self.tokenizer.eos_token_id
         if end is None:
-            raise InputError("the tokenizer has no end token to mark the end of a text; set train.eos_token")
+            raise InputError("the tokenizer has no end token to mark the end of a text; set eos_token")
         for ids, place in zip(self.tokenizer(texts)["input_ids"], places, strict=True):
             if ids[-1] != end:
                 ids = [*ids, int(end)]
             if self.max_length is not None and len(ids) > self.max_length:
                 raise InputError(
                     f"{place}: this text has {len(ids):,} tokens, more than max_length {self.max_length}; set "
-                    "train.packing to true and train.packing_strategy to bfd_split or wrapped, which split it, or "
-                    "raise train.max_length"
+                    "packing to true and packing_strategy to bfd_split or wrapped, which split it, or raise max_length"
                 )
             yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
 

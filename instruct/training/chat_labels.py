@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from trl.data_utils import get_dataset_column_names
 
-from instruct.base.errors import InputError, InputErrors
+from instruct.base.errors import InputError
 from instruct.base.output import warn
 from instruct.data.arrow import RowFolder, batches
 from instruct.data.bad_rows import BadRows
@@ -33,24 +30,22 @@ _LEFT_OUT = {
     "empty": "without an answer to train on",
     "fully_masked": "without a token to train on within max_length",
 }
-# Arguments that the command has in sections.
-_SECTIONED = re.compile(r"\b(?:data|train)\.(on_bad_row|empty_thinking|max_length|eos_token)(?:: (\w+))?")
 
 
-def is_read_here(dataset: Any, args: Any, name: str) -> bool:
+def is_read_here(dataset: Any, first: dict[str, Any], args: Any, name: str) -> bool:
     """Whether the rows are read here. TRL reads tokens, text, prompts and completions that are text, and chats whose
     mask its own flags decide.
 
     Args:
+        first: the data set's first row.
         name: of the data set, for errors.
 
     Raises:
         InputError: the columns are of no format, or of two.
     """
     custom = getattr(dataset, "format", {}).get("type") == "custom"  # `with_transform`, which TRL refuses
-    if custom or "input_ids" in get_dataset_column_names(dataset):
+    if custom or "input_ids" in first:
         return False
-    first = next(iter(dataset))
     if args.dataset_text_field in first and first.keys().isdisjoint(_CHATS):
         if args.dataset_text_field == "text" and {"instruction", "output"} <= first.keys():
             raise InputError(
@@ -92,18 +87,17 @@ def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder
     length = args.max_length if not args.packing or args.packing_strategy == "bfd" else None  # others split a row
     if not hasattr(dataset, "__len__"):
         encoder = RowEncoder(processing_class, length, train_on, rendering, BadRows(args.on_bad_row, most=1))
-        return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH, _in_python))
-    with _in_python():
-        arrow = _arrow_rows(dataset)
-        source = (RawRow(f"{name} dataset", index, *arrow.restored(dict(row))) for index, row in enumerate(dataset))
-        rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
-        encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row)
+        return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH))
+    arrow = _arrow_rows(dataset)
+    source = (RawRow(f"{name} dataset", index, *arrow.restored(dict(row))) for index, row in enumerate(dataset))
+    rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
+    encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row)
     counts = {**rows.counts, **encoded.counts}
     for status, which in _LEFT_OUT.items():
         if counts.get(status):
             warn(f"{name} dataset: {counts[status]:,} of {len(dataset):,} rows {which} are left out")
     for note in (*rows.notes, *encoded.notes):
-        warn(_renamed(f"{name} dataset: {note}"))
+        warn(f"{name} dataset: {note}")
     return encoded.dataset()
 
 
@@ -121,8 +115,7 @@ def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
         if with_nulls and not encoder.counts["nulls"]:
             warn(f"{name} dataset, among {len(indices):,} rows: {null_note(with_nulls)}")
         encoder.counts["nulls"] += with_nulls
-        with _in_python():
-            listed = [stored(raw, row) for raw, row in reader.rows()]
+        listed = [stored(raw, row) for raw, row in reader.rows()]
         return {key: [row[key] for row in listed] for key in stored_features()}
 
     columns = get_dataset_column_names(dataset)
@@ -136,17 +129,16 @@ def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
     )
 
 
-def warn_of_rows(dataset: Any, tokenizer: Any, args: Any, name: str) -> None:
+def warn_of_rows(dataset: Any, first: dict[str, Any], tokenizer: Any, args: Any, name: str) -> None:
     """Say which columns of text are not trained on, and that texts begin with what the tokenizer adds to each.
 
     Args:
-        dataset: that TRL reads, or a stream, of which the first row is looked at.
+        dataset: that TRL reads, or a stream, of which only the `first` row is looked at.
         name: of the data set, for the warnings.
     """
-    if "input_ids" in get_dataset_column_names(dataset):
+    if "input_ids" in first:
         return
-    first, text = next(iter(dataset)), args.dataset_text_field
-    plain = text
+    plain = text = args.dataset_text_field
     read: tuple[str, ...] = (text,)
     if text not in first or not first.keys().isdisjoint(_CHATS):
         format = detect_format(RawRow(f"{name} dataset", 0, first))
@@ -174,32 +166,13 @@ def _arrow_rows(dataset: Any) -> ArrowRows:
     return ArrowRows(dataset.features and dataset.features.arrow_schema)
 
 
-@contextlib.contextmanager
-def _in_python() -> Iterator[None]:
-    """Errors that name the command's options name EMOConfig's arguments."""
-    try:
-        yield
-    except InputErrors as error:
-        raise InputErrors([_renamed(problem) for problem in error.problems]) from None
-    except InputError as error:
-        raise InputError(_renamed(str(error))) from None
-
-
-def _renamed(text: str) -> str:
-    text = text.replace(", or set `format` in a card (--data.card)", "")
-    return _SECTIONED.sub(lambda found: found[1] + (f'="{found[2]}"' if found[2] else ""), text)
-
-
-def mask_pictures(args: Any, dataset: Any) -> None:
+def mask_pictures(args: Any, first: dict[str, Any]) -> None:
     """Have TRL's collator mask chats with pictures, which are tokenized when a batch is made.
 
     Raises:
         ValueError: `train_on="last_turn"`, which TRL's collator does not know.
     """
-    if dataset is None or args.assistant_only_loss is not None or "input_ids" in (dataset.column_names or ()):
-        return
-    first = next(iter(dataset))
-    if "messages" in first and ("image" in first or "images" in first):
+    if args.assistant_only_loss is None and "messages" in first and ("image" in first or "images" in first):
         if args.train_on != "assistant_turns":
             raise ValueError(f"train_on={args.train_on!r} does not work with pictures; use prompt-completion rows")
         args.assistant_only_loss = True  # TRL refuses a template without generation markers

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
 
 
-def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
+def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = ()) -> list[str]:
     """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for.
 
     Mamba's `out_proj` is computed inside a kernel; Llama 4's routers are linear layers that return two tensors.
@@ -51,7 +51,7 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
     Args:
         peft_config: changed in place; None: no adapter.
         network: that gets the adapter, with or without its weights.
-        dataset: the training rows; with pictures, the layers that see get adapters, too.
+        columns: of the training rows; with pictures, the layers that see get adapters, too.
 
     Returns:
         A line for each reason, with the names of those layers.
@@ -66,7 +66,7 @@ def leave_layers_out(peft_config: Any, network: Any, dataset: Any) -> list[str]:
         except ValueError:
             refused.add(name)
     unseen: set[str] = set()
-    if not _PICTURES.intersection(getattr(dataset, "column_names", None) or next(iter(dataset or ()), {})):
+    if _PICTURES.isdisjoint(columns):
         reached = reached_by_text(network)
         unseen = {".".join(name.split(".")[:2]) for name, module in linear.items() if id(module) not in reached}
     patterns = [rf"(.*\.)?{re.escape(name)}" for name in sorted(refused)]

@@ -101,8 +101,10 @@ class EMOTrainer(SFTTrainer):
             loading = args.model_init_kwargs or {}
             trusted = loading.get("trust_remote_code", False)
             network = check_whole(model, loading.get("revision"), trusted, wanted=peft_config is not None)
-        left_out = leave_layers_out(peft_config, network, dataset)
-        mask_pictures(args, dataset)
+        first: dict[str, Any] = next(iter(dataset or ()), {})  # one look: a stream is opened for each
+        self._first = dataset, first
+        left_out = leave_layers_out(peft_config, network, first)
+        mask_pictures(args, first)
         self._folder: RowFolder | None = None  # of the rows that are read here
         try:
             super().__init__(model, args, *positional, **kwargs)
@@ -179,9 +181,10 @@ class EMOTrainer(SFTTrainer):
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        is_here = formatting_func is None and is_read_here(dataset, args, dataset_name)
+        first = self._first[1] if dataset is self._first[0] else next(iter(dataset))
+        is_here = formatting_func is None and is_read_here(dataset, first, args, dataset_name)
         if formatting_func is None and not (is_here and hasattr(dataset, "__len__")):
-            warn_of_rows(dataset, self._tokenizer, args, dataset_name)
+            warn_of_rows(dataset, first, self._tokenizer, args, dataset_name)
         if is_here:
             self._folder = self._folder or RowFolder(Path(args.output_dir))
             dataset = label_rows(dataset, processing_class, args, dataset_name, self._folder)

@@ -204,7 +204,7 @@ def plan_network(config: TrainingOptions, network: Any) -> tuple[Any, list[str]]
     from instruct.training.trained import planned_network
 
     peft_config = _peft_config(config)
-    left_out = leave_layers_out(peft_config, network, None)
+    left_out = leave_layers_out(peft_config, network)
     return planned_network(network, peft_config), left_out
 
 

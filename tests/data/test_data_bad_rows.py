@@ -39,7 +39,7 @@ def test_a_few_rejected_rows_are_left_out_and_many_stop(write):
     few = load_rows(None, files=[write("few.jsonl", [*[FINE] * 10, CALLS])])
     assert encoded(few).counts["rejected"] == 1
     many = load_rows(None, files=[write("many.jsonl", [*[FINE] * 8, CALLS])])
-    with pytest.raises(InputErrors, match=r"rejects 1 of 9 rows; fix them, or set data\.on_bad_row: skip"):
+    with pytest.raises(InputErrors, match=r"rejects 1 of 9 rows; fix them, or set on_bad_row: skip"):
         encoded(many)
     assert encoded(many, "skip").counts["kept"] == 8
     with pytest.raises(InputError, match="does not render tool call 1"):

@@ -168,12 +168,12 @@ REFUSED = [
         {"instructions": "Go.", "input": "", "output": "ok"},
         "alpaca",
         "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
-        "rename the column, or set `format` in a card",
+        "rename the column, or name the format in a data card",
     ),
     (
         {"instruction": "Go.", "input": "", "xyz": "ok"},
         "alpaca",
-        "no column 'output' (columns: instruction, input, xyz); rename the column, or set `format` in a card",
+        "no column 'output' (columns: instruction, input, xyz); rename the column, or name the format in a data card",
     ),
     ({"instruction": 7, "output": "ok"}, "alpaca", "instruction: must be text (given: 7); write a string"),
     ({"instruction": None, "output": "ok"}, "alpaca", "instruction: must be text (given: None); write a string"),
@@ -221,13 +221,13 @@ REFUSED = [
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}, *assistant("x")]},
         "messages",
         "messages[0].content: has a part of type 'image_url'; only text is trained on here (EMOTrainer takes pictures, "
-        "as TRL); remove the row, or set data.on_bad_row: skip",
+        "as TRL); remove the row, or set on_bad_row: skip",
     ),
     (
         {"messages": [*user("x"), *assistant("y")], "images": ["a.png"]},
         "messages",
         "images: only text is trained on here (EMOTrainer takes pictures, as TRL); remove the row, or set "
-        "data.on_bad_row: skip",
+        "on_bad_row: skip",
     ),
     ({"messages": assistant("x")}, "messages", "messages[0].content: no turn before the answer; remove the row"),
     (

@@ -220,7 +220,7 @@ def test_a_text_longer_than_max_length_is_refused_unless_it_is_split(write, smol
     found = load_rows(None, files=[file])
     with pytest.raises(InputError) as error:
         encode_rows(smollm2_tokenizer, found, 16)
-    assert str(error.value).startswith(f"{file}:2: this text has 32 tokens, more than max_length 16; set train.packing")
+    assert str(error.value).startswith(f"{file}:2: this text has 32 tokens, more than max_length 16; set packing")
     assert [len(row["input_ids"]) for row in encode_rows(smollm2_tokenizer, found, None).encoded] == [2, 32]
 
 

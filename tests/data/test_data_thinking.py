@@ -46,7 +46,7 @@ def test_empty_thoughts_are_named_in_the_plan(write):
     assert found.encoded[0]["loss_tokens"] == len("\n</think>\n\nIt is 1.") + 1
     assert found.notes == [
         "0 answers with thinking, 1 without, with an empty thought",
-        "1 empty thought trained on, which teaches the model not to think (data.empty_thinking: train)",
+        "1 empty thought trained on, which teaches the model not to think (empty_thinking: train)",
     ]
 
 
@@ -71,6 +71,6 @@ def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp
     GenerationConfig(eos_token_id=[other, own]).save_pretrained(tmp_path)
     assert answer().endswith("It is 1.</s>")
     GenerationConfig(eos_token_id=other).save_pretrained(tmp_path)
-    problem = "generation does not stop at the tokenizer's </s>; set train.eos_token to where it stops (<|im_end|>)"
+    problem = "generation does not stop at the tokenizer's </s>; set eos_token to where it stops (<|im_end|>)"
     with pytest.raises(InputError, match=re.escape(problem)):
         answer()

@@ -268,7 +268,7 @@ def test_every_format_is_the_same_tokens_in_python_and_from_the_command(train_on
         assert len(expected) >= 2
         args = EMOConfig(str(tmp_path), train_on=train_on, max_length=None, use_cpu=True, bf16=False)
         for given in (Dataset.from_list(rows), Dataset.from_list(rows).to_iterable_dataset()):
-            assert is_read_here(given, args, "train") == (name != "text")
+            assert is_read_here(given, row, args, "train") == (name != "text")
             if name == "text":
                 found = make_trainer(tmp_path / "out", rows=given, tokenizer=tokenizer, train_on=train_on).train_dataset
             else:
@@ -311,7 +311,7 @@ def test_the_template_may_reject_a_tenth_of_the_rows_of_a_data_set_or_stream(tmp
         given = given.to_iterable_dataset() if streamed else given
         return list(label_rows(given, tokenizer, args, "train", RowFolder(tmp_path)))
 
-    with pytest.raises(InputError, match=r'rejects 108 of 120 rows; fix them, or set on_bad_row="skip" to train'):
+    with pytest.raises(InputError, match=r"rejects 108 of 120 rows; fix them, or set on_bad_row: skip to train"):
         labeled(rejected(108, 120))
     if streamed:  # as soon as it is known
         with pytest.raises(InputError, match=r"rejects 1,000 of 2000 rows"):

@@ -127,7 +127,7 @@ def test_no_token_of_a_packed_text_is_lost(tmp_path, tiny_model_folder, file, st
 @pytest.mark.parametrize("arguments", [{"packing": False}, {"packing": True, "packing_strategy": "bfd"}])
 def test_a_text_that_would_be_cut_is_refused(tiny_model_folder, file, arguments):
     with pytest.raises(
-        InputError, match=r"texts.txt:\d+: this text has \d+ tokens, more than max_length 64; set train"
+        InputError, match=r"texts.txt:\d+: this text has \d+ tokens, more than max_length 64; set packing to true"
     ):
         load_training_rows(text_config(tiny_model_folder, file, **arguments))
 

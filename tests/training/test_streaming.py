@@ -198,7 +198,7 @@ def test_rows_past_the_sample_are_counted_and_too_many_rejected_ones_stop(
 
     assert read([*lines, thinking])["rejected"] >= 1
     assert re.search(r"left out: \d+ of the \d+ rows read so far; the first: .*chats\.jsonl:61: ", caplog.text)
-    with pytest.raises(InputError, match=r"rejects \d+ of \d+ rows; fix them, or set data\.on_bad_row: skip"):
+    with pytest.raises(InputError, match=r"rejects \d+ of \d+ rows; fix them, or set on_bad_row: skip"):
         read([*lines, *[thinking] * 60])
     assert read([*lines, *[thinking] * 60], on_bad_row="skip")["rejected"] >= 60
     with pytest.raises(InputError, match=r"chats\.jsonl:61: .* does not render the thinking"):

@@ -89,7 +89,7 @@ def test_every_matrix_is_of_the_kind_that_its_name_says(kind):
 def test_the_plan_counts_adapters_and_warns_of_frozen_layers(printed, kind, options, line, warned):
     config = LoraConfig(**{"target_modules": "all-linear", "r": 2, **options})
     network = empty(kind)
-    leave_layers_out(config, network, None)
+    leave_layers_out(config, network)
     counted = trained.report_trained(planned_network(network, config))
     said = printed.readouterr()
     assert line in said.out.replace("\n", " ")
