@@ -136,7 +136,11 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> str:
     """One of pydantic's errors in our words."""
     field = ".".join(str(part) for part in detail["loc"]) or "(top level)"
     if detail["type"] == "extra_forbidden":
-        hint = nearest(str(detail["loc"][-1]), _sibling_fields(model, detail["loc"][:-1]))
+        siblings: Any = model
+        for part in detail["loc"][:-1]:
+            if inner := siblings.model_fields.get(part):
+                siblings = next(_models_in(inner.annotation), siblings)
+        hint = nearest(str(detail["loc"][-1]), siblings.model_fields)
         return f"unknown key {field!r}{hint}; remove or rename it"
     if detail["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
         return f"unknown key {one_line(field, 80)!r}; remove or rename it"
@@ -145,14 +149,6 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> str:
     message = one_line(detail["msg"].removeprefix("Value error, "))
     value = "" if detail["type"] == "value_error" else f" (given: {one_line(repr(detail.get('input')), 80)})"
     return f"{field}: {message}{value}"
-
-
-def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
-    """The field names of the model at `loc` inside `model`."""
-    for part in loc:
-        if field := model.model_fields.get(part):
-            model = next(_models_in(field.annotation), model)
-    return list(model.model_fields)
 
 
 def _models_in(annotation: Any) -> Iterator[Any]:

@@ -104,9 +104,9 @@ def _interrupt(number: int, frame: object) -> None:
 @functools.cache
 def _leave_children_alone() -> None:
     """A terminal interrupts forked children, too: that is no second Ctrl-C."""
-    os.register_at_fork(after_in_child=_watch_not)
 
+    def stop_watching() -> None:
+        with contextlib.suppress(ValueError):  # forked by a thread
+            signal.set_wakeup_fd(-1)
 
-def _watch_not() -> None:
-    with contextlib.suppress(ValueError):  # forked by a thread
-        signal.set_wakeup_fd(-1)
+    os.register_at_fork(after_in_child=stop_watching)

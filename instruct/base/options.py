@@ -56,12 +56,8 @@ class Options(BaseModel):
         return _affecting(type(self), step, self.model_dump(mode="json"))
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 # A list of texts; a single one need not be written as a list.
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
+Texts = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 def recorded_inputs(step: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import logging
 import os
 import re
@@ -57,6 +58,12 @@ def say(line: str) -> None:
 def warn(line: str) -> None:
     """Log what the user should know about a result."""
     _LOG.warning(line)
+
+
+@functools.cache
+def log_once(log: Callable[[str], None], line: str) -> None:
+    """`say` or `warn` a line that this process has not logged."""
+    log(line)
 
 
 class _Lines(logging.Handler):
@@ -241,9 +248,12 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        if _on_full_disk(error):
-            print("instruct: the disk is full; free disk space and rerun the command to resume", file=sys.stderr)
-            return 1
+        cause: BaseException | None = error
+        while cause is not None:  # libraries raise their own from it, some with its text alone
+            if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or re.search(_FULL_DISK, str(cause)):
+                print("instruct: the disk is full; free disk space and rerun the command to resume", file=sys.stderr)
+                return 1
+            cause = cause.__cause__ or cause.__context__
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
             raise
         reason = one_line(error.strerror, 100)
@@ -253,12 +263,3 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         )
         return 2
     return 0
-
-
-def _on_full_disk(error: BaseException | None) -> bool:
-    """Whether a full disk is the reason of an error: libraries raise their own from it, some with its text alone."""
-    while error is not None:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or re.search(_FULL_DISK, str(error)):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

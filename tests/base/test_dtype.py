@@ -13,6 +13,7 @@ import torch
 
 from instruct.base import models
 from instruct.base.models import ModelOptions, compute_dtype, is_faster, pick_dtype
+from instruct.base.output import log_once
 from instruct.config import make_config
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.forward import open_model
@@ -30,7 +31,7 @@ def measure_again(tmp_path, monkeypatch):
     """Nothing is measured yet, on a CPU; products take the seconds that a test says."""
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path))
     monkeypatch.setattr(models, "has_gpu", lambda: False)
-    for function in (is_faster, models._warn_of_slow_products):
+    for function in (is_faster, log_once):
         function.cache_clear()
     measured: list[str] = []
 
@@ -43,7 +44,7 @@ def measure_again(tmp_path, monkeypatch):
         return measured
 
     yield seconds_of
-    for function in (is_faster, models._warn_of_slow_products):
+    for function in (is_faster, log_once):
         function.cache_clear()
 
 
