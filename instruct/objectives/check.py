@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from instruct.base.errors import one_line
+from instruct.base.machine import one_thread
 from instruct.base.output import progress
 from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.linear import linear_objective_loss
@@ -176,20 +177,16 @@ def check(objective: Objective) -> Checked:
 
     A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some ten seconds.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the tables are small: threads would wait for each other
-    try:
-        needs, reference = tuple(objective.needs), None
-        if isinstance(objective, LogitLoss):
-            needs, reference = ("each row of logits again, by autograd",), objective.reference
+    needs, reference = tuple(objective.needs), None
+    if isinstance(objective, LogitLoss):
+        needs, reference = ("each row of logits again, by autograd",), objective.reference
+    with one_thread():  # the tables are small: threads would wait for each other
         with progress("descents of cross-entropy and of the objective", total=2) as done:
             noise = behavior(MLE()).noise
             done(1)
             behaves = behavior(objective)
             done(1)
         return Checked(needs, reference, behaves, pull(objective), gradient_errors(objective), cost(objective), noise)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def built_in_truth() -> tuple[Tensor, Tensor]:
@@ -223,7 +220,12 @@ def behavior(objective: Objective) -> Behavior:
     vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
     kind: Kind = "not calibrated"
     if one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
-        kind = "proper" if _is_proper(objective) else "calibrated"
+        kind = "calibrated"
+        if not isinstance(objective, LogitLoss):  # proper: the same weights for all tokens, of proper scores alone
+            terms = objective.weigh(made_up_tokens(objective)).terms
+            scores = {"a", "b"} if isinstance(objective, Energy) else {"a"}
+            if terms.keys() <= scores and all(bool((weight == weight[0]).all()) for weight in terms.values()):
+                kind = "proper"
     elif vertex or not one_end:
         kind = "no interior optimum"
     entropy = -(end.exp() * end).sum(dim=-1)
@@ -329,15 +331,6 @@ def _force(expectation: Expectation, logits: Tensor, truth: Tensor) -> float:
     point = logits.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(expectation.loss(point, truth), point)
     return float(gradient.abs().max())
-
-
-def _is_proper(objective: Objective) -> bool:
-    """Whether the weights are the same for all tokens, and only cross-entropy and energy have one."""
-    if isinstance(objective, LogitLoss):
-        return False
-    terms = objective.weigh(made_up_tokens(objective)).terms
-    scores = {"a", "b"} if isinstance(objective, Energy) else {"a"}
-    return terms.keys() <= scores and all(bool((weight == weight[0]).all()) for weight in terms.values())
 
 
 def cost(objective: Objective) -> dict[str, float]:

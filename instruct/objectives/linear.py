@@ -17,7 +17,7 @@ from torch import Tensor
 
 from instruct.objectives.built_in import Energy
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
-from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
+from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import AnyReference, EnergyWeigher, Head, LogitWeigher, LossParts, TorchWeigher
 from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
 
@@ -158,17 +158,6 @@ def linear_objective(
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
-def _cost_of(
-    objective: Objective, weight: Tensor, cost: TransportCost | EnergyTable | None
-) -> TransportCost | EnergyTable | None:
-    """The cost that an objective needs: the given one, or that between the head's rows; None: it needs none."""
-    if "cost" not in objective.needs:
-        return None
-    if cost is not None:
-        return cost
-    return EnergyTable(weight, objective.dim) if isinstance(objective, Energy) else CosineCost(weight)
-
-
 class _LinearObjective(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -179,7 +168,12 @@ class _LinearObjective(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
         head = replace(work.head, weight=weight.to(hidden.dtype))
-        cost = _cost_of(objective, head.weight, cost)
+        if "cost" not in objective.needs:
+            cost = None
+        elif cost is None:  # that between the head's rows
+            cost = CosineCost(head.weight)
+            if isinstance(objective, Energy):
+                cost = EnergyTable(head.weight, objective.dim)
         states = hidden if plan.order is None else hidden.index_select(0, plan.order)
         grad_states = None
         if needs_hidden:
@@ -188,11 +182,17 @@ class _LinearObjective(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None
 
-        products = _product_buffer(hidden, plan, len(weight))
+        # (rows of the largest chunk, vocab), in the dtype of `hidden`.
+        rows = max((chunk.stop - chunk.start for group in plan.groups for chunk in group.chunks), default=0)
+        if _uses_triton(hidden):
+            products = hidden.new_empty(rows, whole_rows(len(weight), GPU_STRIDE))[:, : len(weight)]
+        else:
+            products = hidden.new_empty(whole_rows(rows), len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
             reference = reference.ordered(plan.order)
-        weigher = _weigher(LossParts(head, objective, plan, cost, reference, needs_any), products)
+        parts = replace(work, head=head, cost=cost, reference=reference, wants_grad=needs_any)
+        weigher = _weigher(parts, products)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -280,14 +280,6 @@ def buffer_rows(
     affordable = max(CPU_ROWS, CHUNK_BYTES // (vocabulary * element_size) // CPU_ROWS * CPU_ROWS)
     rows = chunk_rows or min(affordable, CPU_CHUNK_ROWS)
     return rows, max(rows, min(2 * rows, affordable))
-
-
-def _product_buffer(hidden: Tensor, plan: TokenPlan, vocabulary: int) -> Tensor:
-    """(rows of the largest chunk, vocab), in the dtype of `hidden`."""
-    rows = max((chunk.stop - chunk.start for group in plan.groups for chunk in group.chunks), default=0)
-    if _uses_triton(hidden):
-        return hidden.new_empty(rows, whole_rows(vocabulary, GPU_STRIDE))[:, :vocabulary]
-    return hidden.new_empty(whole_rows(rows), vocabulary)
 
 
 def _padded(states: Tensor) -> Tensor:

@@ -72,7 +72,18 @@ def check_objective(objective: Any, name: str) -> None:
             trained.
     """
     if isinstance(objective, LogitLoss):
-        return _check_logit_loss(objective, name)
+        # Made-up logits: one finite number per token, with a gradient, of the token's row alone.
+        generator = torch.Generator().manual_seed(0)
+        logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
+        labels = torch.randint(0, 97, (_PROBED,), generator=generator)
+        with _own_code(f"objective {name}: losses fails on made-up logits: "):
+            losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[:1], labels[:1])
+        _check_values(losses, f"objective {name}: losses returns", " shape", " numbers that are")
+        if not losses.requires_grad:
+            raise InputError(f"objective {name}: losses has no gradient to the logits; detach weights alone")
+        if not torch.allclose(losses[:1], apart, rtol=1e-3, atol=1e-5):
+            raise InputError(f"objective {name}: a token's loss changes with the other tokens; use its own row alone")
+        return
     missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
     if missing:
         raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
@@ -85,21 +96,18 @@ def check_objective(objective: Any, name: str) -> None:
     for part, term in TERMS.items():
         if part in weighting.terms and term in OPTIONAL and term not in objective.needs:
             raise InputError(f"objective {name}: weigh returns {part}, the weight of {term}; add {term} to `needs`")
-    _refuse_untrained_parts(objective, name, token, weighting)
-
-
-def _check_logit_loss(objective: LogitLoss, name: str) -> None:
-    """Call `losses` with made-up logits: one finite number per token, with a gradient, of the token's row alone."""
-    generator = torch.Generator().manual_seed(0)
-    logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
-    labels = torch.randint(0, 97, (_PROBED,), generator=generator)
-    with _own_code(f"objective {name}: losses fails on made-up logits: "):
-        losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[:1], labels[:1])
-    _check_values(losses, f"objective {name}: losses returns", " shape", " numbers that are")
-    if not losses.requires_grad:
-        raise InputError(f"objective {name}: losses has no gradient with respect to the logits; detach weights alone")
-    if not torch.allclose(losses[:1], apart, rtol=1e-3, atol=1e-5):
-        raise InputError(f"objective {name}: a token's loss changes with the other tokens; use its own row alone")
+    for field in fields(token):
+        statistic = getattr(token, field.name)
+        if statistic is None or field.name in {TERMS[part] for part in weighting.terms}:
+            continue  # the value may hold a term with a constant weight
+        other = _weighed(objective, name, replace(token, **{field.name: statistic * 0.9}))
+        same = other.terms.keys() == weighting.terms.keys()
+        same = same and all(torch.equal(weight, other.terms[part]) for part, weight in weighting.terms.items())
+        if same and not torch.equal(weighting.value, other.value):
+            raise InputError(
+                f"objective {name}: {field.name} changes the value but no weight; statistics are detached, so that "
+                "this part would not be trained: put its derivative into a weight"
+            )
 
 
 def _check_values(values: Any, returns: str, shaped: str, that_are: str) -> None:
@@ -120,24 +128,6 @@ def _own_code(failing: str, remedy: str = "") -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError(f"{failing}{type(error).__name__}: {one_line(error)}{remedy}") from error
-
-
-def _refuse_untrained_parts(objective: Any, name: str, token: TokenStatistics, weighting: Weighting) -> None:
-    for field in fields(token):
-        statistic = getattr(token, field.name)
-        if statistic is None or field.name in {TERMS[part] for part in weighting.terms}:
-            continue  # the value may hold a term with a constant weight
-        other = _weighed(objective, name, replace(token, **{field.name: statistic * 0.9}))
-
-        def same(part: str, other: Weighting = other) -> bool:
-            one, two = getattr(weighting, part), getattr(other, part)
-            return one is two or (one is not None and two is not None and torch.equal(one, two))
-
-        if not same("value") and all(map(same, TERMS)):
-            raise InputError(
-                f"objective {name}: {field.name} changes the value but no weight; statistics are detached, so that "
-                "this part would not be trained: put its derivative into a weight"
-            )
 
 
 def made_up_tokens(objective: Any) -> TokenStatistics:

@@ -85,40 +85,28 @@ def plan_tokens(
     order = None if kept.all() else kept.nonzero()[:, 0]
     if order is not None:
         labels = labels[order]
-    chunks = _chunks(len(labels), size, multiple)
+    chunks: list[slice] = []
+    if count := len(labels):  # as few slices as possible, of about equal size: a small last one would be slow
+        size = min(size, whole_rows(-(-count // -(-count // size)), multiple))
+        chunks = [slice(start, min(start + size, count)) for start in range(0, count, size)]
     row_of, distinct = None, None
     groups = [Group(slice(0, 0), chunks)] if chunks else []
     if has_cost:
         labels, by_label = labels.sort(stable=True)
         order = by_label if order is None else order[by_label]
         distinct, row_of = labels.unique_consecutive(return_inverse=True)
-        groups = _groups(chunks, row_of, most_labels)
+        groups = []
+        for chunk in chunks:
+            first, end = int(row_of[chunk.start]), int(row_of[chunk.stop - 1]) + 1
+            if groups and end - groups[-1].labels.start <= most_labels:
+                before = groups.pop()
+                groups.append(Group(slice(before.labels.start, end), [*before.chunks, chunk]))
+            else:
+                groups.append(Group(slice(first, end), [chunk]))
+        for group in groups:  # rows count in each group from 0
+            row_of[group.chunks[0].start : group.chunks[-1].stop] -= group.labels.start
     order, labels, row_of, distinct = _moved([order, labels, row_of, distinct], device)
     return TokenPlan(order, labels, row_of, distinct, groups)
-
-
-def _groups(chunks: list[slice], row_of: Tensor, most_labels: int) -> list[Group]:
-    """Chunks with at most `most_labels` cost rows together; `row_of`, from here on, counts in each group from 0."""
-    groups: list[Group] = []
-    for chunk in chunks:
-        first, end = int(row_of[chunk.start]), int(row_of[chunk.stop - 1]) + 1
-        if groups and end - groups[-1].labels.start <= most_labels:
-            before = groups.pop()
-            groups.append(Group(slice(before.labels.start, end), [*before.chunks, chunk]))
-        else:
-            groups.append(Group(slice(first, end), [chunk]))
-    for group in groups:
-        row_of[group.chunks[0].start : group.chunks[-1].stop] -= group.labels.start
-    return groups
-
-
-def _chunks(count: int, size: int, multiple: int) -> list[slice]:
-    """As few slices of at most `size` as possible, of about equal size: a small last one would be slow."""
-    if not count:
-        return []
-    parts = -(-count // size)
-    size = min(size, whole_rows(-(-count // parts), multiple))
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _moved(parts: list[Tensor | None], device: torch.device) -> list[Any]:

@@ -238,17 +238,9 @@ def load_cost_table(path: str | Path) -> Tensor:
     file_part, colon, name = text.rpartition(".safetensors:")
     if colon and not Path(text).exists():
         return _read(Path(file_part + ".safetensors"), name)
-    if Path(text).is_dir():
-        return _read(*_head_in(Path(text)))
-    return _read(Path(text), None)
-
-
-HEADS = ("lm_head.weight", "embed_out.weight")
-EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
-
-
-def _head_in(folder: Path) -> tuple[Path, str]:
-    """The file and the name of a model folder's head, or of the input embedding that the head is tied to."""
+    folder = Path(text)
+    if not folder.is_dir():
+        return _read(folder, None)
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
@@ -260,15 +252,19 @@ def _head_in(folder: Path) -> tuple[Path, str]:
             raise InputError(f"{folder}: no model.safetensors; give a model folder written by save_pretrained")
         with _opened(folder / "model.safetensors") as tensors:
             files = dict.fromkeys(tensors.keys(), folder / "model.safetensors")
-    for endings in (HEADS, EMBEDDINGS):
+    for endings in (HEADS, EMBEDDINGS):  # the head, or the input embedding that it is tied to
         names = [name for name in files if name.endswith(endings)]
         if len(names) == 1:
-            return files[names[0]], names[0]
+            return _read(files[names[0]], names[0])
         if names:
             raise InputError(
                 f"{folder}: several heads ({', '.join(sorted(names)[:4])}); name one as FILE.safetensors:NAME"
             )
     raise InputError(f"{folder}: no lm_head and no input embedding; name the table as FILE.safetensors:NAME")
+
+
+HEADS = ("lm_head.weight", "embed_out.weight")
+EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 
 
 @contextlib.contextmanager
