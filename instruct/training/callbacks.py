@@ -6,9 +6,8 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from instruct.training.rows import TrainingRows
 PREFIX, ANSWER = 32, 64
 SAMPLES = 2
 _MEASURED = ("step", "eval_loss", "eval_ce", "eval_perplexity", "eval_mean_token_accuracy")
-_SHOWN = ("prompt", "answer", "reference")
 
 
 class StopWithoutImprovement(TrainerCallback):
@@ -106,7 +104,10 @@ class WriteSamples(TrainerCallback):
             writer = getattr(callback, "tb_writer", None)
             if writer is not None:
                 for number, record in enumerate(records, start=1):
-                    writer.add_text(f"samples/{number}", _markdown(record), state.global_step)
+                    text = ""
+                    for name in ("prompt", "answer", "reference"):  # Markdown shows an indented line as it is
+                        text += f"{name}:\n\n" + "".join(f"    {line}\n" for line in record[name].split("\n")) + "\n"
+                    writer.add_text(f"samples/{number}", text.removesuffix("\n"), state.global_step)
 
     def _record(self, sample: EvaluationSample) -> dict[str, str]:
         trainer = self.trainer
@@ -158,41 +159,36 @@ def read_samples(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
-def _markdown(record: Mapping[str, Any]) -> str:
-    """The record for TensorBoard, which renders Markdown: an indented line is shown as it is."""
-    parts = (f"{name}:\n\n" + "".join(f"    {line}\n" for line in record[name].split("\n")) for name in _SHOWN)
-    return "\n".join(parts)
-
-
 LEAST, MOST = 16, 32  # trained tokens that are scored
 _ROWS = 100  # that the shortest is chosen from
 
 
-def canary_text(rows: EncodedRows) -> tuple[list[int], list[int]]:
-    """A short text and the places of its trained tokens, of the first rows; a repeated one if all have too few."""
-    texts: list[tuple[list[int], list[int]]] = []
-    for row in islice(rows.dataset(), _ROWS):
-        places = [place for place, label in enumerate(row["labels"]) if place and label != -100][:MOST]
-        if len(places) >= LEAST:
-            texts.append((row["input_ids"][: places[-1] + 1], places))
-    if texts:
-        return min(texts, key=lambda text: (len(text[0]), *text[0]))
-    ids = max(islice(rows.dataset()["input_ids"], _ROWS), key=len)
-    ids = (ids * -(-(MOST + 1) // len(ids)))[: MOST + 1]
-    return ids, list(range(1, len(ids)))
-
-
 class KeepCanary(TrainerCallback):
-    """Scores the text when training begins and ends, on every process, because weights may be sharded.
+    """Scores one of the first rows when training begins and ends, on every process, because weights may be sharded.
 
     What was scored at the beginning is kept with the checkpoints, for a training that is resumed. `made` is the canary
     once training has ended; None if the beginning's scores are not known.
+
+    Args:
+        rows: that are trained on.
+        dtype: that the model computes in.
     """
 
-    def __init__(self, trainer: Any, text: tuple[list[int], list[int]], dtype: str) -> None:
+    def __init__(self, trainer: Any, rows: EncodedRows, dtype: str) -> None:
         self.made: Canary | None = None
         self._trainer, self._dtype = trainer, dtype
-        self._ids, self._places = text
+        # A short text and the places of its trained tokens; a repeated one if all rows have too few.
+        texts: list[tuple[list[int], list[int]]] = []
+        for row in itertools.islice(rows.dataset(), _ROWS):
+            places = [place for place, label in enumerate(row["labels"]) if place and label != -100][:MOST]
+            if len(places) >= LEAST:
+                texts.append((row["input_ids"][: places[-1] + 1], places))
+        if texts:
+            self._ids, self._places = min(texts, key=lambda text: (len(text[0]), *text[0]))
+        else:
+            ids = max(itertools.islice(rows.dataset()["input_ids"], _ROWS), key=len)
+            self._ids = (ids * -(-(MOST + 1) // len(ids)))[: MOST + 1]
+            self._places = list(range(1, len(self._ids)))
         self._path = Path(trainer.args.output_dir) / FILE
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -201,13 +197,13 @@ class KeepCanary(TrainerCallback):
             # The first forward, and some need more than tokens.
             with refused_by_library(f"{kind}: transformers cannot compute it from text alone", "use another model"):
                 scores = self._scores()
-            self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
             if args.should_save:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(self._path, json.dumps(scores) + "\n")
         elif self._path.is_file():
             scores = json.loads(self._path.read_text(encoding="utf-8"))
-            self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
+        else:
+            return
+        self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         scores = self._scores()
@@ -222,13 +218,8 @@ class KeepCanary(TrainerCallback):
         ids = torch.tensor([self._ids], device=trainer.args.device)
         with evaluating(model), trainer.compute_loss_context_manager():
             logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
-        return _scores_of(logits, self._ids, self._places)
-
-
-def _scores_of(logits: torch.Tensor, ids: Sequence[int], places: Sequence[int]) -> list[float]:
-    """Natural log-probabilities; `logits`: [tokens, vocabulary]."""
-    before = logits[torch.tensor(places, device=logits.device) - 1].float().log_softmax(-1)
-    return [round(float(row[ids[place]]), 6) for row, place in zip(before, places, strict=True)]
+        before = logits[torch.tensor(self._places, device=logits.device) - 1].float().log_softmax(-1)
+        return [round(float(row[ids[0, place]]), 6) for row, place in zip(before, self._places, strict=True)]
 
 
 def check_trackers(names: list[str]) -> None:

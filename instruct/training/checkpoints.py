@@ -49,6 +49,12 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     numbers = {path: int(step) for path, step in steps.items() if step.isdecimal()}  # others are a user's copies
     damaged: dict[Path, str] = {}
     for checkpoint in sorted(numbers, key=numbers.__getitem__, reverse=True):
+        try:
+            json.loads((checkpoint / STATE).read_text())
+            # One process writes rng_state.pth.
+            complete = (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes
+        except (OSError, ValueError):
+            complete = False
         if damage := _damage(checkpoint):
             damaged[checkpoint] = damage
         elif (lacks := missing_state(checkpoint)) and (checkpoint / STATE).is_file():
@@ -56,7 +62,7 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
                 f"warning   {checkpoint}: has no state of the {lacks} (save_only_model), and training cannot go on "
                 "from it; leave save_only_model out to resume"
             )
-        elif _is_complete(checkpoint, processes):
+        elif complete:
             for other, damage in damaged.items():
                 warn(f"warning   {other}: {damage}; training goes on from {checkpoint.name}, before it")
                 shutil.rmtree(other, ignore_errors=True)
@@ -77,15 +83,6 @@ def missing_state(checkpoint: Path) -> str:
     files = {"optimizer": "optimizer*", "learning rate": "scheduler.pt", "random numbers": "rng_state*.pth"}
     lacks = [name for name, pattern in files.items() if not any(checkpoint.glob(pattern))]
     return ", ".join(name for name in lacks if not sharded or name == "random numbers")
-
-
-def _is_complete(checkpoint: Path, processes: int) -> bool:
-    """Whether the Trainer has written all of a checkpoint, with this number of processes."""
-    try:
-        json.loads((checkpoint / STATE).read_text())
-    except (OSError, ValueError):
-        return False
-    return (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes  # one process: rng_state.pth
 
 
 def _damage(checkpoint: Path) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
-from peft.utils.other import TrainableTokensWrapper
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
@@ -43,6 +41,7 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
 
 
+@torch.no_grad()
 def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = ()) -> list[str]:
     """Take the layers out of `all-linear` that text does not reach, and those that PEFT has no adapter for.
 
@@ -59,7 +58,16 @@ def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = 
     if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
         return []
     linear = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
-    refused = {name.rpartition(".")[2] for name, module in linear.items() if not _returns_a_tensor(module)}
+    refused: set[str] = set()
+    for name, module in linear.items():
+        if type(module).forward is nn.Linear.forward or not type(module).__module__.startswith("transformers.models."):
+            continue
+        try:  # it has a forward of its own, which may have the usual outcome (Falcon)
+            returned: Any = module(module.weight.new_zeros(1, module.in_features))
+        except RuntimeError:  # DeepSeek V4's takes groups of states
+            returned = None
+        if not isinstance(returned, torch.Tensor):
+            refused.add(name.rpartition(".")[2])
     for name in ("out_proj", "conv1d"):
         try:
             _check_lora_target_modules_mamba(peft_config, network, name)
@@ -75,17 +83,6 @@ def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = 
     reasons = ((refused, "PEFT has no adapter for them"), (unseen, "the rows have no pictures"))
     of = network.config.model_type
     return [f"LoRA: {' and '.join(sorted(names))} of {of} stay frozen: {reason}" for names, reason in reasons if names]
-
-
-@torch.no_grad()
-def _returns_a_tensor(layer: nn.Linear) -> bool:
-    """Whether a linear layer of transformers, which may have a forward of its own (Falcon), has the usual outcome."""
-    if type(layer).forward is nn.Linear.forward or not type(layer).__module__.startswith("transformers.models."):
-        return True
-    try:
-        return isinstance(layer(layer.weight.new_zeros(1, layer.in_features)), torch.Tensor)
-    except RuntimeError:  # DeepSeek V4's takes groups of states
-        return False
 
 
 def check_dataset(dataset: Any, args: SFTConfig) -> None:
@@ -127,52 +124,38 @@ def check_packing(
     Raises:
         InputError: the logits differ.
     """
-    leak = functools.partial(_leak, model, collator, narrow)
+
+    def leak() -> str | None:
+        if _is_sharded(model):
+            return None  # no forward is computed before training
+        vocabulary, device = model.config.get_text_config().vocab_size, model.get_input_embeddings().weight.device
+        logits = []
+        try:
+            for first in (3, 5):
+                rows = [[factor * place % vocabulary for place in range(1, _PROBE + 1)] for factor in (first, 7)]
+                batch = collator([{"input_ids": ids, "labels": ids} for ids in rows])
+                tensors = {name: value.to(device) for name, value in batch.items() if isinstance(value, torch.Tensor)}
+                tensors.pop("labels")
+                if tensors["input_ids"].numel() != 2 * _PROBE or len(tensors["input_ids"]) != 1:
+                    return None  # this collator packs nothing
+                autocast = torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext()
+                with evaluating(model), autocast:
+                    logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
+        except (RuntimeError, NotImplementedError) as error:  # a kernel that runs on a GPU alone
+            warn(f"{type(model).__name__}: whether packed rows stay apart could not be tried ({one_line(error, 100)})")
+            return None
+        # Rows of equal length take the same sums; only experts, who get other tokens of the first row, sum otherwise.
+        moved, largest = float((logits[0] - logits[1]).abs().max()), float(logits[0].abs().max())
+        if moved <= 4 * torch.finfo(narrow or model.dtype).eps * largest:
+            return None
+        return (
+            f"{type(model).__name__} does not keep packed rows apart: a row's logits change by {moved:.2g} with the "
+            "row before it; set packing and padding_free to false"
+        )
+
     problem = from_main(leak) if loaded_on_main_only else leak()
     if problem:
         raise InputError(problem)
-
-
-def _leak(model: Any, collator: Any, narrow: torch.dtype | None) -> str | None:
-    if any(weight.is_meta or hasattr(weight, "ds_id") for weight in model.parameters()):
-        return None  # sharded weights: no forward is computed before training
-    vocabulary, device = model.config.get_text_config().vocab_size, model.get_input_embeddings().weight.device
-    logits = []
-    try:
-        for first in (3, 5):
-            rows = [[factor * place % vocabulary for place in range(1, _PROBE + 1)] for factor in (first, 7)]
-            batch = collator([{"input_ids": ids, "labels": ids} for ids in rows])
-            tensors = {name: value.to(device) for name, value in batch.items() if isinstance(value, torch.Tensor)}
-            tensors.pop("labels")
-            if tensors["input_ids"].numel() != 2 * _PROBE or len(tensors["input_ids"]) != 1:
-                return None  # this collator packs nothing
-            autocast = torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext()
-            with evaluating(model), autocast:
-                logits.append(model(**tensors, use_cache=False).logits[0, _PROBE:].float())
-    except (RuntimeError, NotImplementedError) as error:  # a kernel that runs on a GPU alone, before the model is there
-        warn(f"{type(model).__name__}: whether packed rows stay apart could not be tried ({one_line(error, 100)})")
-        return None
-    # Rows of equal length take the same sums; only experts, who get other tokens of the first row, sum otherwise.
-    moved, largest = float((logits[0] - logits[1]).abs().max()), float(logits[0].abs().max())
-    if moved <= 4 * torch.finfo(narrow or model.dtype).eps * largest:
-        return None
-    return (
-        f"{type(model).__name__} does not keep packed rows apart: a row's logits change by {moved:.2g} with the row "
-        "before it; set packing and padding_free to false"
-    )
-
-
-def check_head(head: nn.Module, sharded: bool) -> None:
-    """Refuse a head that cannot be gathered after FSDP or DeepSpeed has sharded it.
-
-    Raises:
-        ValueError: PEFT's `trainable_token_indices`, which PEFT does not support with sharding.
-    """
-    if sharded and isinstance(head, TrainableTokensWrapper):
-        raise ValueError(
-            "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
-            "(modules_to_save=['lm_head'])"
-        )
 
 
 def check_parallelism(config: Any) -> None:
@@ -219,9 +202,18 @@ def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> b
         InputError: they differ; the message names the modules and the config's keys that may be the reason.
     """
 
+    @torch.no_grad()
     def compared() -> tuple[str | None, bool]:
         problem = difference(model)
-        inside = problem is not None and _agree_inside(model)
+        if problem is None or _is_sharded(model):
+            return problem, False
+        found: list[Tensor] = []  # the states that the model's own forward gives its head
+        head = output_head(model)
+        hook = head.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+        with evaluating(model):
+            theirs = _logits(model, _tokens(model, head.weight))
+        hook.remove()
+        inside = theirs is not None and len(found) == 1 and _agree(model, found[0], theirs)
         return None if inside else problem, inside
 
     problem, inside = from_main(compared) if loaded_on_main_only else compared()
@@ -243,7 +235,7 @@ def check_causal(model: PreTrainedModel) -> None:
     Raises:
         InputError: logits change with a token after them.
     """
-    tokens = _tokens(model, model.get_input_embeddings().weight.device).repeat(2, 1)
+    tokens = _tokens(model, model.get_input_embeddings().weight).repeat(2, 1)
     tokens[1, -1] = tokens[0, 0]
     with evaluating(model):
         logits = _logits(model, tokens)
@@ -267,29 +259,44 @@ def difference(model: PreTrainedModel) -> str | None:
         )
     with evaluating(model):
         agreed = _agree_on_states(model)
-        if agreed is None and not any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters()):
-            agreed = _agree_on_tokens(model)
+        tokens = _tokens(model, model.get_input_embeddings().weight)
+        if agreed is None and not _is_sharded(model) and (theirs := _logits(model, tokens)) is not None:
+            output = backbone_of(model)(input_ids=tokens, use_cache=False)
+            states = getattr(output, "last_hidden_state", None)
+            agreed = states is not None and _agree(model, states, theirs)
     if agreed is None:
         warnings.warn(f"{name}: its logits could not be compared with those of the objective", stacklevel=2)
     if agreed is not False:
         return None
+    inside = {id(module) for part in (output_head(model), backbone_of(model)) for module in part.modules()}
+    reasons = []  # the modules and the config's keys that may change the logits
+    for module_name, module in model.named_modules():
+        if id(module) not in inside and any(True for _ in module.parameters(recurse=False)):
+            reasons.append(module_name)
+    for key, value in model.config.get_text_config().to_dict().items():
+        read = key in (*MULTIPLIERS, *DIVISORS, *SOFTCAPS)
+        if re.search("logit|soft_?cap", key) and not read and type(value) in (int, float):
+            reasons.append(f"config.{key}={value}")
+    also = f"it also applies {', '.join(reasons)}" if reasons else "its forward applies something else"
     return (
-        f"{name}: its own forward computes other logits than its head's product; {_possible_reason(model)}, which the "
-        "objective does not read; use another model"
+        f"{name}: its own forward computes other logits than its head's product; {also}, which the objective does not "
+        "read; use another model"
     )
 
 
 def _agree_on_states(model: PreTrainedModel) -> bool | None:
     """Whether both make the same logits of random states; None if the forward does not call the backbone as we do."""
     head, backbone = output_head(model), backbone_of(model)
-    with gathered_outside(model, backbone):
+    with contextlib.ExitStack() as whole:  # the head and all other modules outside of the backbone, under ZeRO-3
+        for module in {head, *model.children()} - {backbone}:
+            whole.enter_context(gathered(module))
         weight = head.weight
         width = weight.shape[1]
         if getattr(model.config.get_text_config(), "hidden_size", width) != width:
             return False
         states = torch.randn(1, TOKENS, width, generator=torch.Generator().manual_seed(0)).to(weight)
         states *= LARGEST_LOGIT / (head_of(model).logit_scale * (states @ weight.T)).abs().max()
-        tokens = _tokens(model, weight.device)
+        tokens = _tokens(model, weight)
         called_with: list[Any] = []
 
         def stand_in(*args: Any, **kwargs: Any) -> _States:
@@ -301,32 +308,7 @@ def _agree_on_states(model: PreTrainedModel) -> bool | None:
         called = len(called_with) == 1 and isinstance(called_with[0], Tensor) and torch.equal(called_with[0], tokens)
         if theirs is None or not called:
             return None
-        return _same(_our_logits(model, states), theirs)
-
-
-def _agree_on_tokens(model: PreTrainedModel) -> bool | None:
-    """Whether both make the same logits of a few tokens; None if the forward needs more than tokens."""
-    tokens = _tokens(model, model.get_input_embeddings().weight.device)
-    theirs = _logits(model, tokens)
-    if theirs is None:
-        return None
-    output = backbone_of(model)(input_ids=tokens, use_cache=False)
-    states = getattr(output, "last_hidden_state", None)
-    return states is not None and _same(_our_logits(model, states), theirs)
-
-
-@torch.no_grad()
-def _agree_inside(model: PreTrainedModel) -> bool:
-    """Whether both make the same logits of the states that the model's own forward gives its head."""
-    if any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters()):
-        return False
-    head = output_head(model)
-    with evaluating(model):
-        found = []
-        hook = head.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
-        theirs = _logits(model, _tokens(model, head.weight.device))
-        hook.remove()
-        return theirs is not None and len(found) == 1 and _same(_our_logits(model, found[0]), theirs)
+        return _agree(model, states, theirs)
 
 
 class _States(BaseModelOutputWithPast):
@@ -336,11 +318,6 @@ class _States(BaseModelOutputWithPast):
         return None
 
 
-def _our_logits(model: PreTrainedModel, states: Tensor) -> Tensor:
-    head = head_of(model)
-    return head.cap_(states.to(head.weight) @ head.weight.T)
-
-
 def _logits(model: PreTrainedModel, tokens: Tensor) -> Tensor | None:
     try:
         return model(input_ids=tokens, use_cache=False).logits
@@ -348,43 +325,21 @@ def _logits(model: PreTrainedModel, tokens: Tensor) -> Tensor | None:
         return None
 
 
-def _tokens(model: PreTrainedModel, device: torch.device) -> Tensor:
-    """Neither the first ids, which are special, nor the last, which stand for images."""
-    return (torch.arange(TOKENS, device=device)[None] + 10) % model.config.get_text_config().vocab_size
+def _tokens(model: PreTrainedModel, weight: Tensor) -> Tensor:
+    """Neither the first ids, which are special, nor the last, which stand for images; where the weight is."""
+    return (torch.arange(TOKENS, device=weight.device)[None] + 10) % model.config.get_text_config().vocab_size
 
 
-def _same(ours: Tensor, theirs: Tensor) -> bool:
+def _is_sharded(model: Any) -> bool:
+    """Whether a part of the weights is elsewhere."""
+    return any(weight.is_meta or hasattr(weight, "ds_id") for weight in model.parameters())
+
+
+def _agree(model: PreTrainedModel, states: Tensor, theirs: Tensor) -> bool:
+    """Whether the objective makes the same logits of some states."""
+    head = head_of(model)
+    ours = head.cap_(states.to(head.weight) @ head.weight.T)
     if ours.shape != theirs.shape:
         return False
     tolerance = max(1e-3, 4 * torch.finfo(ours.dtype).eps) * theirs.abs().max()
     return bool((ours.to(theirs) - theirs).abs().max() <= tolerance)
-
-
-@contextlib.contextmanager
-def gathered_outside(model: PreTrainedModel, backbone: nn.Module) -> Iterator[None]:
-    """The head and all other modules outside of the backbone, whole under ZeRO-3."""
-    with contextlib.ExitStack() as stack:
-        for module in {model.get_output_embeddings(), *model.children()} - {backbone}:
-            stack.enter_context(gathered(module))
-        yield
-
-
-def _possible_reason(model: PreTrainedModel) -> str:
-    """The modules and the config's keys that may change the logits."""
-    head, backbone = output_head(model), backbone_of(model)
-    inside = {id(module) for part in (head, backbone) for module in part.modules()}
-    modules = [
-        name
-        for name, module in model.named_modules()
-        if id(module) not in inside and any(True for _ in module.parameters(recurse=False))
-    ]
-    values = model.config.get_text_config().to_dict()
-    keys = [
-        f"config.{key}={value}"
-        for key, value in values.items()
-        if re.search("logit|soft_?cap", key)
-        and key not in (*MULTIPLIERS, *DIVISORS, *SOFTCAPS)
-        and type(value) in (int, float)
-    ]
-    reasons = [*modules, *keys]
-    return f"it also applies {', '.join(reasons)}" if reasons else "its forward applies something else"

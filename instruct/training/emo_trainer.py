@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft.utils.other import TrainableTokensWrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.data import DataLoader
 from transformers.trainer import TRAINER_STATE_NAME
@@ -30,7 +31,6 @@ from instruct.training.checks import (
     check_arguments,
     check_causal,
     check_dataset,
-    check_head,
     check_logits,
     check_packing,
     check_parallelism,
@@ -126,10 +126,14 @@ class EMOTrainer(SFTTrainer):
             base = base.get_base_model()
         objective = args.make_objective()
         head = output_head(base)
-        if self.accelerator.is_main_process:
-            report_trained(self.model, left_out)
+        # By kind; on the main process.
+        self.trained_matrices = report_trained(self.model, left_out) if self.accelerator.is_main_process else {}
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
-        check_head(head, sharded=sharded_on is not None)
+        if sharded_on is not None and isinstance(head, TrainableTokensWrapper):
+            raise ValueError(
+                "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
+                "(modules_to_save=['lm_head'])"
+            )
         if getattr(base, "is_quantized", False):
             keep_adapters_in_float32(self.model)
         check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)

@@ -6,12 +6,12 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.machine import least_seconds
+from instruct.base.machine import least_seconds, one_thread
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
@@ -111,27 +111,23 @@ def shape_of(model: Any, name: str) -> ModelShape:
         raise _no_head(model.config, name) from None
     layers = getattr(text, "num_hidden_layers", None)
     each = (getattr(text, "per_layer_config", None) or [text] * layers) if layers else [text]  # BLT counts its parts'
+    state = 0
+    for layer in each:  # a config that says nothing of attention has no keys and values
+        if heads := getattr(layer, "num_attention_heads", None):
+            width = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+            state += 2 * (getattr(layer, "num_key_value_heads", None) or heads) * width
     return ModelShape(
         outside=sum(weight.numel() for weight in {id(end): end for end in (words, head)}.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=len(each),
         hidden=getattr(text, "hidden_size", None) or words.shape[1],
         vocabulary=len(head),
-        state=sum(map(_state, each)) // len(each),
+        state=state // len(each),
     )
 
 
 def _no_head(loaded: Any, name: str) -> InputError:
     return InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model")
-
-
-def _state(layer: Any) -> int:
-    """The keys and values of a token in a layer with this config; 0 if it says nothing of attention."""
-    heads = getattr(layer, "num_attention_heads", None)
-    if not heads:
-        return 0
-    width = getattr(layer, "head_dim", None) or layer.hidden_size // heads
-    return 2 * (getattr(layer, "num_key_value_heads", None) or heads) * width
 
 
 @functools.cache
@@ -150,27 +146,10 @@ def matrix_flops(dtype: str) -> float:
         while (seconds < 0.001 or size < 512) and size < 8192 and 8 * seconds < MEASURED_S:
             size *= 2
             a = torch.randn(size, size, device=device, dtype=getattr(torch, dtype))
-            product = functools.partial(_product, a)
+            product = functools.partial(lambda a: (a @ a)[-1, -1].item(), a)  # waits for the device
             seconds = least_seconds(product, 0.02)
         seconds = min(seconds, least_seconds(product, MEASURED_S))
     return cores * 2 * size**3 / seconds
-
-
-def _product(a: Any) -> None:
-    (a @ a)[-1, -1].item()  # waits for the device
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch computes in one thread meanwhile."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @functools.cache
@@ -372,20 +351,18 @@ def memory_gib(
         else:
             activations = at_objective - objective
     held = sharding.weights or (sharding.optimizer and not config.lora)
-    copies += shape.parameters * stored if _has_second_model(config) else 0
+    for system in config.trained.values():
+        if kind := OBJECTIVES.get(system.objective):
+            reference = getattr(kind(**system.objective_args or {}), "reference", None)
+            if reference is not None and not (config.lora and reference == BASE):  # a second model
+                copies += shape.parameters * stored
+                break
     return {
         "weights": (weights * sharding.part(held) + copies) / GIB,
         "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
         "activations": activations / GIB,
         "objective": objective / GIB,
     }
-
-
-def _has_second_model(config: TrainingOptions) -> bool:
-    """Whether an objective has a reference model that is not the base under the adapter."""
-    kinds = [(OBJECTIVES.get(system.objective), system.objective_args or {}) for system in config.trained.values()]
-    references = {getattr(kind(**arguments), "reference", None) for kind, arguments in kinds if kind}
-    return bool(references - ({None, BASE} if config.lora else {None}))
 
 
 def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:

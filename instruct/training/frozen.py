@@ -53,13 +53,28 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
         ValueError: a sharded model; an adapter beside a head that trains; another model that cannot be loaded, has
             another tokenizer or fewer logits.
     """
+    from transformers import AutoTokenizer
+
     if sharded:
         raise ValueError(
             "the objective needs a reference model, which FSDP and DeepSpeed would shard with the one that trains; "
             "train in one process or with DDP"
         )
     if name != BASE or not hasattr(model, "disable_adapter"):
-        other = copy.deepcopy(model) if name == BASE else _loaded(name, model, tokenizer, device)
+        if name == BASE:
+            other = copy.deepcopy(model)
+        else:
+            try:
+                words = AutoTokenizer.from_pretrained(model_path(name), trust_remote_code=False)
+                other = load_network(model_path(name), dtype=model.dtype).to(device)
+            except (InputError, OSError, ValueError, KeyError) as error:
+                reason = one_line(error, 200)
+                raise ValueError(f"reference model {name}: cannot be loaded ({reason}); check the name") from None
+            if words.get_vocab() != tokenizer.get_vocab():
+                raise ValueError(f"reference model {name}: has another tokenizer; use a model that shares it")
+            width, wanted = len(other.get_output_embeddings().weight), len(model.get_output_embeddings().weight)
+            if width < wanted:
+                raise ValueError(f"reference model {name}: has {width} logits, fewer than {wanted}; use another model")
         other.eval().requires_grad_(False)
         return lambda _: contextlib.nullcontext(other)
     if any(weight.requires_grad for weight in model.get_output_embeddings().parameters()):
@@ -74,22 +89,6 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
             yield base
 
     return without_adapter
-
-
-def _loaded(name: str, model: Any, tokenizer: Any, device: Any) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        words = AutoTokenizer.from_pretrained(model_path(name), trust_remote_code=False)
-        other = load_network(model_path(name), dtype=model.dtype)
-    except (InputError, OSError, ValueError, KeyError) as error:
-        raise ValueError(f"reference model {name}: cannot be loaded ({one_line(error, 200)}); check the name") from None
-    if words.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(f"reference model {name}: has another tokenizer; use a model that shares it")
-    width, wanted = len(other.get_output_embeddings().weight), len(model.get_output_embeddings().weight)
-    if width < wanted:
-        raise ValueError(f"reference model {name}: has {width} logits, fewer than {wanted}; use another model")
-    return other.to(device)
 
 
 @torch.no_grad()
@@ -132,20 +131,35 @@ class TeacherCache:
             raise ValueError("objective_args.top_k caches answers to plain token ids alone; set it to null")
         targets = pad(labels[:, 1:], (0, 1), value=-100).cpu()
         self._identity = self._identity or self._checksum(model)
-        texts = list(_texts(self._identity, targets, inputs))
-        kept = {name: _read(self.folder / name) for name, _ in texts}
+        input_ids, length = inputs["input_ids"].cpu(), targets.shape[1]
         live, width = None, len(model.get_output_embeddings().weight)
         size = min(self.top_k, width)
         ids = torch.zeros(targets.numel(), size, dtype=torch.int64)
         logs = torch.zeros(targets.numel(), size)
-        for name, place in texts:  # a batch may have a text twice
-            top = kept[name]
-            if top is None:
+        for document in documents_of(inputs):
+            span = slice(document.first, document.end)
+            content = torch.stack([input_ids[document.row, span], targets[document.row, span]])
+            # The places of its tokens with loss in the flattened batch.
+            place = document.row * length + document.first + (content[1] != -100).nonzero()[:, 0]
+            if not len(place):
+                continue
+            digest = blake2b(self._identity + content.numpy().tobytes(), digest_size=20).hexdigest()
+            path = self.folder / f"{digest}.safetensors"
+            try:
+                top = load_file(path)
+            except (OSError, SafetensorError):  # missing, or damaged
                 if live is None:
                     live = reference_of(self.frozen, model, labels, **inputs)
                     live = live.on_device(live.states)
-                top = kept[name] = _likeliest(live.ordered(place.to(live.states.device)), size, width)
-                write_atomically(self.folder / name, save(top))
+                reference = live.ordered(place.to(live.states.device))
+                like = torch.empty(0, width, device=reference.states.device)
+                blocks = []
+                for start in range(0, len(reference.states), BLOCK):
+                    block = reference.logits(slice(start, start + BLOCK), like)
+                    blocks.append(block.log_softmax(dim=-1).topk(size, dim=-1))
+                values, indices = (torch.cat(part).cpu() for part in zip(*blocks, strict=True))
+                top = {"ids": indices.int(), "logs": values}
+                write_atomically(path, save(top))
             ids[place], logs[place] = top["ids"].long(), top["logs"]
         return TopReference(ids, logs)
 
@@ -158,37 +172,6 @@ class TeacherCache:
                 if id(weight) not in trained:
                     digest.update(f"{name} {weight.dtype} {weight.double().abs().sum().item()}".encode())
         return digest.digest()
-
-
-def _texts(identity: bytes, targets: Tensor, inputs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """The file of each text that has loss, and the places of its tokens with loss in the flattened batch."""
-    input_ids, length = inputs["input_ids"].cpu(), targets.shape[1]
-    for document in documents_of(inputs):
-        span = slice(document.first, document.end)
-        content = torch.stack([input_ids[document.row, span], targets[document.row, span]])
-        place = document.row * length + document.first + (content[1] != -100).nonzero()[:, 0]
-        if len(place):
-            digest = blake2b(identity + content.numpy().tobytes(), digest_size=20).hexdigest()
-            yield f"{digest}.safetensors", place
-
-
-def _read(path: Path) -> dict[str, Tensor] | None:
-    """What a file has; None for one that is missing or damaged."""
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError):
-        return None
-
-
-def _likeliest(reference: Reference, size: int, width: int) -> dict[str, Tensor]:
-    """The `size` likeliest tokens of each of the reference's, and their log-probabilities in float32."""
-    like = torch.empty(0, width, device=reference.states.device)
-    blocks = []
-    for start in range(0, len(reference.states), BLOCK):
-        logits = reference.logits(slice(start, start + BLOCK), like)
-        blocks.append(logits.log_softmax(dim=-1).topk(size, dim=-1))
-    values, indices = (torch.cat(part).cpu() for part in zip(*blocks, strict=True))
-    return {"ids": indices.int(), "logs": values}
 
 
 def original_table(

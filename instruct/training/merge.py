@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,11 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         shutil.rmtree(making, ignore_errors=True)
         model.save_pretrained(making)
         load_tokenizer(config).save_pretrained(making)
-        write_atomically(making / "README.md", _card(config, run, name))
+        record = run.manifest()["steps"][f"train/{name}"]
+        train, results = record.get("config", {}).get("train") or train_options(config), record["results"]
+        evaluation = results.get("evaluation")
+        card = model_card(config, name, results["rows"], train, merged=True, evaluation=evaluation)
+        write_atomically(making / "README.md", card)
         replace_folder(folder, making)
         merged.append(folder)
     return merged
@@ -62,6 +65,7 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     """The network of a PeftModel in float32, its adapter merged and rounded to `dtype`."""
     import torch
     from peft.tuners.lora import LoraLayer
+    from peft.tuners.tuners_utils import BaseTunerLayer
 
     from instruct.training.trained import adapted_matrix
 
@@ -70,12 +74,20 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     canary = read_canary(adapter)
     ids = torch.tensor([canary.ids if canary else [place % vocabulary for place in range(10, 42)]])
     expected = _logits(adapted, ids)
-    _untie(adapted)
+    base = adapted.get_base_model()
+    words, head = base.get_input_embeddings(), base.get_output_embeddings()
+    # A head that is tied to an embedding does not see its adapter, so it gets its own weights.
+    adapted_words = isinstance(words, BaseTunerLayer) and not isinstance(head, BaseTunerLayer)
+    if adapted_words and words.get_base_layer().weight is head.weight:
+        head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
+        for config in (base.config, base.config.get_text_config()):
+            config.tie_word_embeddings = False
     changed = undone = 0
     for name, layer in adapted.named_modules():
         if isinstance(layer, LoraLayer):
             before = adapted_matrix(layer).detach().clone()
-            acts = any(bool(weight.any()) for weight in _last_factors(layer))
+            last = [*layer.lora_B.values(), *layer.lora_embedding_B.values()]  # they are 0 before training
+            acts = any(bool(getattr(factor, "weight", factor).any()) for factor in last)
             layer.merge()
             after = adapted_matrix(layer)
             moved = before != after
@@ -103,33 +115,3 @@ def _logits(network: Any, ids: Any) -> Any:
 
     with torch.inference_mode():
         return network.eval()(input_ids=ids, use_cache=False).logits[:, -ids.shape[1] :]
-
-
-def _untie(adapted: Any) -> None:
-    """Give a head that is tied to an embedding its own weights if that has an adapter, which the head does not see."""
-    import torch
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    network = adapted.get_base_model()
-    words, head = network.get_input_embeddings(), network.get_output_embeddings()
-    if not isinstance(words, BaseTunerLayer) or isinstance(head, BaseTunerLayer):
-        return
-    if words.get_base_layer().weight is head.weight:
-        head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
-        for config in (network.config, network.config.get_text_config()):
-            config.tie_word_embeddings = False
-
-
-def _last_factors(layer: Any) -> Iterator[Any]:
-    """Of a LoRA layer's adapters, what is 0 before training."""
-    for factors in (layer.lora_B, layer.lora_embedding_B):
-        for factor in factors.values():
-            yield getattr(factor, "weight", factor)
-
-
-def _card(config: TrainingOptions, run: RunDirectory, name: str) -> str:
-    """The merged model's card, from what the manifest says of the training."""
-    record = run.manifest()["steps"][f"train/{name}"]
-    train = record.get("config", {}).get("train") or train_options(config)
-    results = record["results"]
-    return model_card(config, name, results["rows"], train, merged=True, evaluation=results.get("evaluation"))

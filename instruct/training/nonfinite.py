@@ -77,15 +77,6 @@ def find_non_finite(tokens: TokenRecord, documents: Iterable[RowInBatch]) -> tup
     return wrong[0][0] if wrong else "value", [document for _, document in wrong]
 
 
-def non_finite_parameter(model: nn.Module) -> str | None:
-    """The first parameter with a NaN or infinite value on this rank."""
-    for name, parameter in model.named_parameters():
-        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        if local.is_floating_point() and not torch.isfinite(local).all():
-            return name
-    return None
-
-
 def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
     """The place of these tokens in a prepared data set: "row 3", or "row 3, document 2" if packed; counted from 0."""
     if not hasattr(dataset, "__len__") or "input_ids" not in (getattr(dataset, "column_names", None) or []):
@@ -115,7 +106,12 @@ def non_finite_line(
         rows.append(f"{place_in_dataset(dataset, ids) or f'row {document.row} of the batch'}: {words}")
     more = len(documents) - len(rows)
     where = "; ".join(rows) + (f"; and {more} more" if more > 0 else "")
-    parameter = non_finite_parameter(model)
+    parameter = None
+    for name, weight in model.named_parameters():
+        local = weight.to_local() if hasattr(weight, "to_local") else weight  # on this rank
+        if local.is_floating_point() and not torch.isfinite(local).all():
+            parameter = name
+            break
     if parameter is not None:
         remedy = f"parameter {parameter} is not finite either, because of an earlier step; lower learning_rate"
     elif statistic == "hidden states":

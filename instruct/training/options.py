@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -15,20 +17,10 @@ from instruct.data.options import DataOptions
 from instruct.training.objective_names import OBJECTIVES, OWN, is_own
 
 
-def _emo_config_types() -> dict[str, Any]:
-    from instruct.training.emo_config import EMOConfig  # imports TRL, which takes seconds
-
-    return _argument_types(EMOConfig) | {"fsdp": bool | str | list[str] | None}  # transformers says: a text
-
-
-def _lora_config_types() -> dict[str, Any]:
-    from peft import LoraConfig
-
-    return _argument_types(LoraConfig)
-
-
-def _argument_types(config: Any) -> dict[str, Any]:
-    types = get_type_hints(config)
+def _argument_types(module: str, name: str) -> dict[str, Any]:
+    """The types of the arguments of a library's config, whose import takes seconds."""
+    config = getattr(importlib.import_module(module), name)
+    types = get_type_hints(config) | {"fsdp": bool | str | list[str] | None}  # transformers says: a text
     return {field.name: types[field.name] for field in dataclasses.fields(config) if field.init}
 
 
@@ -44,8 +36,11 @@ _MACHINE = {"ddp_timeout", "enable_jit_checkpoint", "skip_memory_metrics", "torc
 _PROGRAM = {"do_train", "do_eval", "do_predict", "local_rank", "use_cache", "hub_token", "hub_strategy"}
 _PROGRAM |= {"hub_always_push", "hub_revision", "batch_eval_metrics", "eval_accumulation_steps", "include_for_metrics"}
 _PROGRAM |= {"eval_do_concat_batches", "eval_use_gather_object", "prediction_loss_only"}
-TRAIN_KEYS = FreeKeys(_emo_config_types, frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM))
-LORA_KEYS = FreeKeys(_lora_config_types, frozenset({"runtime_config"}))
+TRAIN_KEYS = FreeKeys(
+    partial(_argument_types, "instruct.training.emo_config", "EMOConfig"),
+    frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM),
+)
+LORA_KEYS = FreeKeys(partial(_argument_types, "peft", "LoraConfig"), frozenset({"runtime_config"}))
 
 
 class TrainArguments(Options):

@@ -110,12 +110,16 @@ def unmoved_share(
     """The share of bfloat16 weights that Adam will not move in `steps` steps, estimated from their values.
 
     A weight is rounded back if the update is smaller than half the distance to the next number, 2^(e - 9) for a weight
-    in [2^(e - 1), 2^e). The largest update is `learning_rate` times `largest_step`. Of each tensor, up to 65,536 evenly
-    spaced weights are read.
+    in [2^(e - 1), 2^e). Of each tensor, up to 65,536 evenly spaced weights are read.
+
+    If the gradients are noise, the first moment is an autoregressive Gaussian process whose standard deviation is
+    sqrt((1 - beta1) / (1 + beta1)) of the second moment's root; `steps` of it are worth about steps (1 - beta1) / 2
+    independent ones, and the largest of n normal numbers is about sqrt(2 ln n).
     """
     import torch
 
-    update = learning_rate * largest_step(beta1, steps)
+    independent = max(steps * (1 - beta1) / 2, 2.0)
+    update = learning_rate * math.sqrt((1 - beta1) / (1 + beta1) * 2 * math.log(independent))
     unmoved, count = 0.0, 0
     for parameter in parameters:
         values = parameter.detach().flatten()
@@ -124,17 +128,6 @@ def unmoved_share(
         unmoved += values.numel() * float((torch.ldexp(torch.ones_like(sample), exponent - 9) >= update).float().mean())
         count += values.numel()
     return unmoved / max(count, 1)
-
-
-def largest_step(beta1: float, steps: int) -> float:
-    """The largest of Adam's `steps` updates to a weight, divided by the learning rate, if its gradients are noise.
-
-    The first moment is then an autoregressive Gaussian process whose standard deviation is sqrt((1 - beta1) /
-    (1 + beta1)) of the second moment's root; `steps` of it are worth about steps (1 - beta1) / 2 independent ones, and
-    the largest of n normal numbers is about sqrt(2 ln n).
-    """
-    independent = max(steps * (1 - beta1) / 2, 2.0)
-    return math.sqrt((1 - beta1) / (1 + beta1) * 2 * math.log(independent))
 
 
 def keep_adapters_in_float32(model: nn.Module) -> None:

@@ -18,13 +18,12 @@ from instruct.base.errors import InputError, counted
 from instruct.data.arrow import numbers
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
-from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.engines.network import shared_length
-from instruct.engines.vllm_parsers import Served, as_served
+from instruct.engines.vllm_parsers import as_served
 from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, evaluated, load_training_rows
@@ -99,10 +98,9 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         What it printed, for programs.
 
     Raises:
-        InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
+        InputError: the length truncates more than MOST_TRUNCATED of the answers, or the first step has no finite loss
+            or no gradient.
     """
-    from instruct.training.trained import trained_matrices  # imports PEFT
-
     console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
@@ -111,7 +109,13 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     _print_data(console, config, data, lengths, overlap)
     packs = rows.plain_text and config.train.get("packing", True)
     printed = [] if packs else _print_rows(console, data, config.data.rendering(), shown)
-    check_length(data)
+    truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
+    if truncated > MOST_TRUNCATED * len(encoded.encoded):
+        raise InputError(
+            f"data: max_length {numbers(encoded.encoded, 'tokens').max()} truncates {truncated} of "
+            f"{len(encoded.encoded)} answers, which lose their end token; raise train.max_length (the longest row has "
+            f"{lengths['total'][100]} tokens)"
+        )
 
     system = first_trained(config)
     with tempfile.TemporaryDirectory() as folder:
@@ -126,8 +130,9 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
             step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
             done(1)
         console.print(step.words(), highlight=False)
-    counted = trained_matrices(trainer.model)
-    matrices = {kind: {"number": those.number, "trained": those.trained} for kind, those in counted.items()}
+    matrices = {
+        kind: {"number": those.number, "trained": those.trained} for kind, those in trainer.trained_matrices.items()
+    }
     return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, matrices, step)
 
 
@@ -150,7 +155,15 @@ def _print_data(
     table = Table(*(name.replace("_", " ") for name in counts))
     table.add_row(*(f"{number:,}" for number in counts.values()))
     console.print(table)
-    console.print(_lengths(rows, lengths))
+    names = {"prompt": "prompt", "completion": "completion", "total": "total"}
+    if rows.plain_text:
+        names = {"total": "total"}
+    elif rows.turns:  # several answers of a chat are trained on
+        names |= {"prompt": "not trained on", "completion": "trained on"}
+    table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
+    for part, name in names.items():
+        table.add_row(name, *(f"{lengths[part][percent]:,}" for percent in PERCENTILES))
+    console.print(table)
     how = TRAINED_TEXTS[config.train.get("train_on", "assistant_turns")]
     lines = [f"{rows.turns['answers']:,} answers of chats, {how}"] if rows.turns else []
     lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
@@ -172,23 +185,39 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
     """
     printed = []
     for row in itertools.islice(data.encoded.encoded, shown):
-        pieces = masked_pieces(data.tokenizer, row)
-        record: dict[str, Any] = {"source": row["place"]}
-        record["parts"] = [{"text": text, "trained_on": trained} for trained, text in pieces]
+        decode, labels = data.tokenizer.decode, row["labels"]
+        begin = next((index for index, label in enumerate(labels) if label != -100), 0)
+        parts, masked = [], Text()
+        for trained, places in itertools.groupby(range(len(labels)), key=lambda place: labels[place] != -100):
+            text = _escaped(decode([row["input_ids"][place] for place in places]))
+            parts.append({"text": text, "trained_on": trained})
+            masked.append(f"{BEGIN}{text}{END}" if trained else text, style="green" if trained else "dim")
+        record: dict[str, Any] = {"source": row["place"], "parts": parts}
         panes: list[tuple[str, Text]] = []
-        prompts = [] if data.rows.parts else _server_prompts(data, rendering, row)
-        if prompts:
-            other = _other_prompt(data.tokenizer, row, prompts)
-            record |= {"server": other} if other is not None else {}
-            said = f"the text before {BEGIN}"
-            if other is not None:
-                alike = shared_length(other, data.tokenizer.decode(row["input_ids"]))
+        chat = {} if data.rows.parts else data.rows.rows[row["chat"]]
+        messages = chat.get("messages") or chat.get("prompt")
+        if isinstance(messages, list) and row["status"] in TRAINED:
+            # The prompts of a chat's turns that a server sends by default.
+            more = {"tools": chat["tools"]} if chat.get("tools") else {}
+            ends = range(1, len(messages) + 1) if "prompt" not in chat else [len(messages)]
+            prompts = [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
+            sent = [decode(ids) for ids in data.tokenizer(prompts, add_special_tokens=False)["input_ids"]]
+            before, said = decode(row["input_ids"][:begin]), f"the text before {BEGIN}"
+            if begin and before not in sent:
+                other = max(sent, key=lambda prompt: shared_length(prompt, before))
+                record["server"] = other
+                alike = shared_length(other, decode(row["input_ids"]))
                 said = f"… {_escaped(other[max(0, other.rfind('<', 0, alike)) :])}"
             panes.append(("a server sends", Text(said, style="yellow")))
-        panes.append(("training has", masked_text(pieces)))
-        if served := _served(data.tokenizer, row):
-            record["served"] = served._asdict()
-            panes.append(("a server returns", Text(served.words(), style="dim")))
+        panes.append(("training has", masked))
+        begin = len(labels)  # of the last answer
+        while begin and labels[begin - 1] != -100:
+            begin -= 1
+        if row["status"] == "kept" and begin:  # a row that was cut off has no whole answer
+            prompt, reply = decode(row["input_ids"][:begin]), decode(row["input_ids"][begin:-1])
+            if served := as_served(data.tokenizer, prompt, reply):
+                record["served"] = served._asdict()
+                panes.append(("a server returns", Text(served.words(), style="dim")))
         console.rule(Text(row["place"]), align="left")
         for title, content in panes:
             console.print(Text(f"{title}: ", style="bold") + content if len(panes) > 1 else content)
@@ -199,75 +228,9 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
     return printed
 
 
-def _server_prompts(data: TrainingRows, rendering: Rendering, row: Mapping[str, Any]) -> list[str]:
-    """The prompts of a chat's turns that a server sends by default; none if the row is no chat, or not trained on."""
-    chat = data.rows.rows[row["chat"]]
-    messages = chat.get("messages") or chat.get("prompt")
-    if not isinstance(messages, list) or row["status"] not in TRAINED:
-        return []
-    more = {"tools": chat["tools"]} if chat.get("tools") else {}
-    ends = range(1, len(messages) + 1) if "prompt" not in chat else [len(messages)]
-    return [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
-
-
-def _other_prompt(tokenizer: Any, row: Mapping[str, Any], prompts: list[str]) -> str | None:
-    """The most similar prompt that a server sends, if a row's first answer follows none of them."""
-    start = next(index for index, label in enumerate(row["labels"]) if label != -100)
-    sent = [tokenizer.decode(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]]
-    before = tokenizer.decode(row["input_ids"][:start])
-    if start == 0 or before in sent:
-        return None
-    return max(sent, key=lambda prompt: shared_length(prompt, before))
-
-
-def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:
-    """What vLLM makes of a row's last answer, if it has parsers for the model; of a row that was cut off, nothing."""
-    begin = len(row["labels"])
-    while begin and row["labels"][begin - 1] != -100:
-        begin -= 1
-    if row["status"] != "kept" or not begin:
-        return None
-    prompt, reply = (tokenizer.decode(row["input_ids"][part]) for part in (slice(begin), slice(begin, -1)))
-    return as_served(tokenizer, prompt, reply)
-
-
-def masked_pieces(tokenizer: Any, row: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    """The row's text in pieces, each with whether it is trained on. Control characters are escaped."""
-    pairs = zip((label != -100 for label in row["labels"]), row["input_ids"], strict=True)
-    return [
-        (trained, _escaped(tokenizer.decode([token for _, token in tokens])))
-        for trained, tokens in itertools.groupby(pairs, key=lambda pair: pair[0])
-    ]
-
-
-def masked_text(pieces: Sequence[tuple[bool, str]]) -> Text:
-    """The pieces of a row: what is trained on in brackets and green, the rest dim."""
-    text = Text()
-    for trained, part in pieces:
-        text.append(f"{BEGIN}{part}{END}" if trained else part, style="green" if trained else "dim")
-    return text
-
-
 def _escaped(text: str) -> str:
     """The text with its control characters escaped."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def check_length(data: TrainingRows) -> None:
-    """Refuse a maximum length that truncates most answers.
-
-    Raises:
-        InputError: more than MOST_TRUNCATED of the answers are truncated.
-    """
-    encoded = data.encoded
-    truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
-    if truncated > MOST_TRUNCATED * len(encoded.encoded):
-        cut = numbers(encoded.encoded, "tokens").max()
-        longest = length_percentiles(encoded)["total"][100]
-        raise InputError(
-            f"data: max_length {cut} truncates {truncated} of {len(encoded.encoded)} answers, which lose their end "
-            f"token; raise train.max_length (the longest row has {longest} tokens)"
-        )
 
 
 def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int) -> None:
@@ -325,16 +288,3 @@ def one_step(trainer: Any, tokens_name: str) -> Step:
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
     return Step(trainer.args.objective, loss.item(), tokens, tokens_name, norm)
-
-
-def _lengths(rows: RowSet, lengths_of: Mapping[str, Mapping[int, int]]) -> Table:
-    """Percentiles of the lengths before truncation, to choose a max_length by."""
-    names = {"prompt": "prompt", "completion": "completion", "total": "total"}
-    if rows.plain_text:
-        names = {"total": "total"}
-    elif rows.turns:  # several answers of a chat are trained on
-        names |= {"prompt": "not trained on", "completion": "trained on"}
-    table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
-    for part, name in names.items():
-        table.add_row(name, *(f"{lengths_of[part][percent]:,}" for percent in PERCENTILES))
-    return table

@@ -13,7 +13,6 @@ from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
-from instruct.data.replies import ChatTemplate
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import is_text_file, read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
@@ -122,41 +121,35 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     if config.data.streaming:
         _check_streaming(config)
     rendering = config.data.rendering(RunDirectory(run).day if run else None)
+    data = config.data
+    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
+    packing = {**PACKING, **config.train}
+    eval_encoded = stream = None
     folder = RowFolder(run)
     try:
-        return _rows_in(folder, config, ChatTemplate(tokenizer, rendering), train_on)
+        sets, held_out = _read_sets(data, train_on, folder)
+        splits = packing["packing"] and packing["packing_strategy"] != "bfd" and all(rows.plain_text for rows in sets)
+        cut, on_bad_row = None if splits else max_length, data.on_bad_row
+        encodings = [encode_rows(tokenizer, own, cut, train_on, rendering, on_bad_row) for own in (*sets, *held_out)]
+        encoded = _joined(data, encodings[: len(sets)])
+        if held_out:  # every row of every set once, whatever the weights
+            once = [source.model_copy(update={"weight": None}) for source in data.mixture or ()]
+            unweighted = data.model_copy(update={"mixture": once if len(held_out) > 1 else None})
+            eval_encoded = _joined(unweighted, encodings[len(sets) :])
+        for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
+            if part and not len(part.trainable):
+                raise InputError(
+                    f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or "
+                    "fix the data"
+                )
+        if data.streaming:
+            stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering))
+            notes = [f"in the first {SAMPLE:,} rows: {note}" for note in encoded.rows.notes]
+            rows = replace(encoded.rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
+            encoded = replace(encoded, rows=rows)
     except BaseException:
         folder.close()
         raise
-
-
-def _rows_in(folder: RowFolder, config: TrainingOptions, template: ChatTemplate, train_on: TrainOn) -> TrainingRows:
-    """The rows and their tokens, in files of a folder."""
-    data = config.data
-    sets, held_out = _read_sets(data, train_on, folder)
-    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    packing = {**PACKING, **config.train}
-    splits = packing["packing"] and packing["packing_strategy"] != "bfd" and all(rows.plain_text for rows in sets)
-    cut = None if splits else max_length
-    tokenizer, rendering = template.tokenizer, template.rendering
-    encodings = [encode_rows(tokenizer, own, cut, train_on, rendering, data.on_bad_row) for own in (*sets, *held_out)]
-    encoded, eval_encoded = _joined(data, encodings[: len(sets)]), None
-    if held_out:  # every row of every set once, whatever the weights
-        once = [source.model_copy(update={"weight": None}) for source in data.mixture or ()]
-        unweighted = data.model_copy(update={"mixture": once if len(held_out) > 1 else None})
-        eval_encoded = _joined(unweighted, encodings[len(sets) :])
-    for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
-        if part and not len(part.trainable):
-            raise InputError(
-                f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or fix "
-                "the data"
-            )
-    stream = None
-    if data.streaming:
-        stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering))
-        notes = [f"in the first {SAMPLE:,} rows: {note}" for note in encoded.rows.notes]
-        rows = replace(encoded.rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
-        encoded = replace(encoded, rows=rows)
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
     shown = " and ".join(dict.fromkeys(templates)) or "none"
     return TrainingRows(tokenizer, shown, encoded, eval_encoded, stream)

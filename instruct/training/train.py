@@ -17,7 +17,6 @@ from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
-from instruct.engines.canary import Canary
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp
@@ -44,7 +43,8 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
     `gpu`: whether the machine has one (default: whether this one has).
 
     Raises:
-        InputError: float16 without a GPU.
+        InputError: float16 without a GPU; evaluations and checkpoints at different steps, so that the best evaluation
+            might have no checkpoint.
     """
     import torch
 
@@ -52,6 +52,25 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
     dtype = compute_dtype(config.model)
     if dtype == "float16" and not gpu and not config.train.get("bf16"):
         raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; leave it out")
+    train, evaluation = config.train, {}
+    if config.data.evaluates:  # the checkpoint of the best evaluation is kept and becomes the result
+        strategy, steps = train.get("eval_strategy", "steps"), train.get("eval_steps", train.get("save_steps", 100))
+        if strategy == "no":
+            raise InputError("train.eval_strategy: is no, but the config has evaluation data; remove one of them")
+        best = train.get("load_best_model_at_end", True)
+        if best and strategy == "steps" and train.get("save_steps", steps) != steps:
+            raise InputError(
+                f"train.save_steps: is {train['save_steps']} and train.eval_steps {steps}; make them equal, so that "
+                "the best evaluation has a checkpoint, or set train.load_best_model_at_end to false"
+            )
+        evaluation = {
+            "eval_strategy": strategy,
+            "eval_steps": steps,
+            "save_strategy": strategy if best else "steps",
+            "save_steps": steps,
+            "load_best_model_at_end": best,
+            "per_device_eval_batch_size": train.get("per_device_train_batch_size", 8),
+        }
     return {
         "max_length": DEFAULT_MAX_LENGTH,
         "bf16": dtype == "bfloat16" and not config.train.get("fp16"),
@@ -71,34 +90,8 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
         # Otherwise FSDP2 keeps whole gradients on every GPU until the last micro-batch.
         **({"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}} if uses_fsdp() else {}),
         **(PACKING if plain_text else {}),
-        **(_evaluation_options(config) if config.data.evaluates else {}),
-        **config.train,
-    }
-
-
-def _evaluation_options(config: TrainingOptions) -> dict[str, Any]:
-    """Defaults of a training with evaluations: the checkpoint of the best one is kept and becomes the result.
-
-    Raises:
-        InputError: evaluations and checkpoints at different steps; the best evaluation might have no checkpoint.
-    """
-    train = config.train
-    strategy, steps = train.get("eval_strategy", "steps"), train.get("eval_steps", train.get("save_steps", 100))
-    if strategy == "no":
-        raise InputError("train.eval_strategy: is no, but the config has evaluation data; remove one of them")
-    best = train.get("load_best_model_at_end", True)
-    if best and strategy == "steps" and train.get("save_steps", steps) != steps:
-        raise InputError(
-            f"train.save_steps: is {train['save_steps']} and train.eval_steps {steps}; make them equal, so that the "
-            "best evaluation has a checkpoint, or set train.load_best_model_at_end to false"
-        )
-    return {
-        "eval_strategy": strategy,
-        "eval_steps": steps,
-        "save_strategy": strategy if best else "steps",
-        "save_steps": steps,
-        "load_best_model_at_end": best,
-        "per_device_eval_batch_size": train.get("per_device_train_batch_size", 8),
+        **evaluation,
+        **train,
     }
 
 
@@ -259,6 +252,9 @@ def train_system(
     """
     from accelerate import PartialState
 
+    from instruct.training.callbacks import KeepCanary, WriteSamples, run_of_its_own, samples_of
+    from instruct.training.checkpoints import RecordHashes
+
     step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
     arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
@@ -274,17 +270,32 @@ def train_system(
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     restart_peak()
     with recorded as results:
-        trainer, canary = _trained(config, name, run, data, arguments, checkpoint, watch)
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
+        arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
+        arguments.teacher_cache = arguments.teacher_cache or str(run.folder / TEACHER)
+        trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
+        if data.stream:
+            data.stream.restart_counts()
+        if data.eval_encoded:
+            samples = samples_of(data.eval_encoded, config.data.eval_samples)
+            trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
+        trainer.add_callback(RecordHashes())
+        keeper = KeepCanary(trainer, data.encoded, compute_dtype(config.model))
+        trainer.add_callback(keeper)
+        if watch:
+            trainer.add_callback(watch(trainer))
+        with run_of_its_own(trainer):
+            trainer.train(resume_from_checkpoint=checkpoint)
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
-            if canary:
-                canary.save(making)
+            if keeper.made:
+                keeper.made.save(making)
             results |= _finished(config, name, data, trainer, making, train)
             replace_folder(final, making)
-        del trainer
+        del trainer, keeper
         free_memory()
     if main:
         shutil.rmtree(work, ignore_errors=True)
@@ -319,12 +330,6 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
     if checkpoint:
         find_best_checkpoint(Path(checkpoint))
     return False, checkpoint
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of what a training wrote; its card is for people, who may change it."""
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != "README.md")
-    return {path.name: sha256_of(path) for path in paths}
 
 
 def check_weights(run: RunDirectory, name: str) -> None:
@@ -364,38 +369,6 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
     }
 
 
-def _trained(
-    config: TrainingOptions,
-    name: str,
-    run: RunDirectory,
-    data: TrainingRows,
-    arguments: Any,
-    checkpoint: str | None,
-    watch: Watch | None,
-) -> tuple[Any, Canary | None]:
-    """The trainer, after training from the checkpoint or from the start, and its canary."""
-    from instruct.training.callbacks import KeepCanary, WriteSamples, canary_text, run_of_its_own, samples_of
-    from instruct.training.checkpoints import RecordHashes
-
-    os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
-    arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
-    arguments.teacher_cache = arguments.teacher_cache or str(run.folder / TEACHER)
-    trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
-    if data.stream:
-        data.stream.restart_counts()
-    if data.eval_encoded:
-        samples = samples_of(data.eval_encoded, config.data.eval_samples)
-        trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
-    trainer.add_callback(RecordHashes())
-    kept = KeepCanary(trainer, canary_text(data.encoded), compute_dtype(config.model))
-    trainer.add_callback(kept)
-    if watch:
-        trainer.add_callback(watch(trainer))
-    with run_of_its_own(trainer):
-        trainer.train(resume_from_checkpoint=checkpoint)
-    return trainer, kept.made
-
-
 def _finished(
     config: TrainingOptions, name: str, data: TrainingRows, trainer: Any, folder: Path, train: dict[str, Any]
 ) -> dict[str, Any]:
@@ -424,5 +397,10 @@ def _finished(
         "first": history[0] if history else None,
         "last": history[-1] if history else None,
         **({"evaluation": evaluation} if evaluation else {}),
-        "sha256": _hashes(folder),
+        # The card is for people, who may change it.
+        "sha256": {
+            path.name: sha256_of(path)
+            for path in sorted(folder.iterdir())
+            if path.is_file() and path.name != "README.md"
+        },
     }

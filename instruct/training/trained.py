@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.output import say, warn
+from instruct.base.output import log_once, say, warn
 
 STATE, ENDS, SEES = "convolution/state space", "embeddings/head", "vision/audio"
 KINDS = ("attention", "MLP", "experts", "router", STATE, ENDS, SEES, "other")
@@ -56,11 +55,17 @@ def trained_matrices(network: Any) -> dict[str, Matrices]:
     modules = {_WRAPPED.sub("", name): module for name, module in base.named_modules()}  # the innermost of a name
     head = {id(module) for module in base.get_output_embeddings().modules()}  # with PEFT's wrapper
     reached = reached_by_text(base)
-    changed = _changed(base)
+    changed = {id(parameter) for parameter in base.parameters() if parameter.requires_grad}
+    for module in base.modules():  # parameters that have an adapter, or of which a copy trains
+        if isinstance(module, BaseTunerLayer):
+            changed.add(id(adapted_matrix(module)))
+        elif isinstance(module, AuxiliaryTrainingWrapper):
+            changed |= {id(parameter) for parameter in module.original_module.parameters()}
     counted: dict[str, Matrices] = {kind: Matrices(0, 0, []) for kind in KINDS}
     for full_name, parameter in base.named_parameters():
         shape, name = getattr(parameter, "ds_shape", parameter.shape), _WRAPPED.sub("", full_name)
-        if len(shape) < 2 or name.endswith("bias") or _is_of_adapter(full_name, prefix):
+        of_adapter = {"modules_to_save", "token_adapter"}.intersection(full_name.split("."))
+        if of_adapter or (prefix and f".{prefix}" in f".{full_name}") or len(shape) < 2 or name.endswith("bias"):
             continue
         kind = _kind(name, modules, reached, head)
         number = math.prod(shape[:-2]) if kind == "experts" else 1
@@ -80,22 +85,6 @@ def reached_by_text(network: Any) -> set[int]:
 def adapted_matrix(layer: Any) -> Any:
     """What an adapter's layer changes: a layer's weight, or a parameter such as that of all experts."""
     return layer.get_param() if hasattr(layer, "get_param") else getattr(layer.get_base_layer(), "weight", None)
-
-
-def _changed(base: Any) -> set[int]:
-    """The ids of the parameters that train, that have an adapter, or of which a copy trains."""
-    changed = {id(parameter) for parameter in base.parameters() if parameter.requires_grad}
-    for module in base.modules():
-        if isinstance(module, BaseTunerLayer):
-            changed.add(id(adapted_matrix(module)))
-        elif isinstance(module, AuxiliaryTrainingWrapper):
-            changed |= {id(parameter) for parameter in module.original_module.parameters()}
-    return changed
-
-
-def _is_of_adapter(name: str, prefix: str | None) -> bool:
-    parts = name.split(".")
-    return "modules_to_save" in parts or "token_adapter" in parts or bool(prefix and f".{prefix}" in f".{name}")
 
 
 def _kind(name: str, modules: dict[str, Any], reached: set[int], head: set[int]) -> str:
@@ -159,16 +148,23 @@ def report_trained(network: Any, notices: Iterable[str] = ()) -> dict[str, Matri
         notices: more to warn about.
     """
     counted = trained_matrices(network)
-    _tell(say, trained_line(network, counted))
-    for line in (*notices, *_frozen(network, counted)):
-        _tell(warn, line)
+    log_once(say, trained_line(network, counted))
+    lines = list(notices)
+    for kind in _LAYERS:
+        matrices = counted.get(kind)
+        if matrices is None or matrices.trained:
+            continue
+        key, names = "target_modules", {name.split(".")[-2] for name in matrices.parameters}
+        # Parameters of all experts have no module of their own; where PEFT finds such (also for "all-linear"), it takes
+        # the names of other modules for those of experts.
+        fused = any(not name.endswith(".weight") for name in matrices.parameters)
+        if fused or getattr(getattr(network, "active_peft_config", None), "target_parameters", None):
+            key, names = "target_parameters", {".".join(name.split(".")[-3:]) for name in matrices.parameters}
+        of = f"{_method(network)}: the {kind} matrices of {network.config.model_type}"
+        lines.append(f"{of} stay frozen; to train them, add {', '.join(sorted(names))} to {key}")
+    for line in lines:
+        log_once(warn, line)
     return counted
-
-
-@functools.cache
-def _tell(log: Callable[[str], None], line: str) -> None:
-    """Log a line that this process has not logged: a run trains several systems in the same way."""
-    log(line)
 
 
 def trained_line(network: Any, counted: dict[str, Matrices]) -> str:
@@ -183,22 +179,6 @@ def trained_line(network: Any, counted: dict[str, Matrices]) -> str:
         frozen = "" if matrices.trained else " (frozen)"
         parts.append(f"{kind}{named} {matrices.trained:,} of {matrices.number:,}{frozen}")
     return f"{_method(network)}: {', '.join(parts)}"
-
-
-def _frozen(network: Any, counted: dict[str, Matrices]) -> Iterable[str]:
-    """A line for each kind of layer of which nothing trains, with what would train it."""
-    for kind in _LAYERS:
-        matrices = counted.get(kind)
-        if matrices is None or matrices.trained:
-            continue
-        key, names = "target_modules", {name.split(".")[-2] for name in matrices.parameters}
-        # Parameters of all experts have no module of their own; where PEFT finds such (also for "all-linear"), it takes
-        # the names of other modules for those of experts.
-        fused = any(not name.endswith(".weight") for name in matrices.parameters)
-        if fused or getattr(getattr(network, "active_peft_config", None), "target_parameters", None):
-            key, names = "target_parameters", {".".join(name.split(".")[-3:]) for name in matrices.parameters}
-        of = f"{_method(network)}: the {kind} matrices of {network.config.model_type}"
-        yield f"{of} stay frozen; to train them, add {', '.join(sorted(names))} to {key}"
 
 
 def _method(network: Any) -> str:

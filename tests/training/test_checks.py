@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from instruct.base.errors import InputError
-from instruct.training.trained import _tell
+from instruct.base.output import log_once
 
 PACKING = {"packing": True, "max_length": 64}
 LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
@@ -158,7 +158,7 @@ def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
     ],
 )
 def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_named(tmp_path, printed, kind, frozen):
-    _tell.cache_clear()
+    log_once.cache_clear()
     network = tiny_network(kind)
     rows = Dataset.from_list([{"input_ids": [5, 6, 7, 8], "labels": [5, 6, 7, 8]}])
     trainer = make_trainer(tmp_path, network, rows=rows, peft_config=LoraConfig(target_modules="all-linear", r=2))

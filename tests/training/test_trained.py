@@ -16,7 +16,7 @@ from train_configs import write_rows
 
 from instruct.base.errors import InputError
 from instruct.base.networks import new_network
-from instruct.base.output import printed_log
+from instruct.base.output import log_once, printed_log
 from instruct.phases.preflight import check_training
 from instruct.training import trained
 from instruct.training.checks import leave_layers_out
@@ -38,7 +38,7 @@ NAMED = {
 
 @pytest.fixture(autouse=True)
 def _nothing_is_told():
-    trained._tell.cache_clear()
+    log_once.cache_clear()
 
 
 def empty(kind: str):
