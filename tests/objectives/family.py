@@ -82,4 +82,5 @@ def every_term_dense(logits: Tensor, table: Tensor, labels: Tensor) -> Tensor:
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
+    difference, scale = (found.double() - expected.double()).norm(), expected.double().norm()
+    return float(difference / scale) if scale > 0 else float(difference)

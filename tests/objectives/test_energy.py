@@ -57,22 +57,6 @@ def test_energy_of_a_confident_token_does_not_cancel():
     assert statistics.cost.item() == pytest.approx(float((2 * other) ** 2 / 2), rel=1e-5)
 
 
-@pytest.mark.parametrize("chunk_rows", [None, 4])
-def test_tokens_without_a_label_and_the_size_of_chunks_change_nothing(chunk_rows):
-    hidden, weight, labels = example()
-    ignored = torch.arange(TOKENS) % 3 == 1
-    table = EnergyTable(weight, 8)
-    masked = labels.masked_fill(ignored, -100)
-    loss, statistics = linear_objective_loss(hidden, weight, masked, OBJECTIVE, table, chunk_rows=chunk_rows)
-    expected, _ = linear_objective_loss(hidden[~ignored], weight, labels[~ignored], OBJECTIVE, table)
-    assert statistics.tokens == (~ignored).sum()
-    assert relative_error(loss.detach(), expected.detach()) <= 1e-6
-    found = torch.autograd.grad(loss, [hidden, weight])
-    for grad, wanted in zip(found, torch.autograd.grad(expected, [hidden, weight]), strict=True):
-        assert relative_error(grad, wanted) <= 1e-5
-    assert (found[0][ignored] == 0).all()
-
-
 def test_masked_tokens_never_reach_the_head():
     """States that are not finite: any product with them would spread."""
     hidden, weight, labels = example()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import pytest
 import torch
 from dense_reference import reference_token_loss
-from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense
+from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
@@ -40,11 +40,6 @@ ENGINE = [  # the same objectives as far as the engine can tell them apart: what
 TOKENS, HIDDEN, VOCABULARY = 29, 12, 97
 # In float64: not closer, since the released code, and so EMO here, adds 1e-10 to its denominators.
 EXACT = 1e-7
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    difference, scale = (found.double() - expected.double()).norm(), expected.double().norm()
-    return float(difference / scale) if scale > 0 else float(difference)
 
 
 def example(
@@ -250,6 +245,10 @@ def test_error_norm_truncation_drops_confident_errors_and_keeps_uncertain_tokens
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: EMO("papers"), "unknown EMO variant 'papers'"),
+        (lambda: EMO("paper", "both"), "unknown EMO emphasis 'both'"),
+        (lambda: MixCE(1.5), "gamma is 1.5"),
+        (lambda: TaiLr(-0.1), "gamma is -0.1"),
         (lambda: TaiLr(0.5, "author"), "unknown TaiLr variant 'author'; use paper or official"),
         (lambda: TaiLr(1.1, "official"), "gamma is 1.1"),
         (lambda: ErrorNormTruncation(0.0), "threshold is 0.0"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from dense_reference import reference_token_loss
 from emo import EMOLoss
-from family import EMO_VARIANTS, FAMILY, relative_error
+from family import FAMILY, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
@@ -16,9 +16,7 @@ from instruct.objectives import (
     GEM,
     MLE,
     CosineCost,
-    MixCE,
-    Objective,
-    TaiLr,
+    Energy,
     linear,
     linear_objective_loss,
     torch_kernels,
@@ -26,12 +24,6 @@ from instruct.objectives import (
 from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.torch_kernels import Head
 
-OBJECTIVES: list[Objective] = [
-    MLE(),
-    MixCE(0.7),
-    TaiLr(0.3),
-    *EMO_VARIANTS,
-]
 TOKENS, HIDDEN, VOCABULARY = 37, 16, 101
 
 
@@ -40,26 +32,6 @@ def example(dtype: torch.dtype = torch.float32, scale: float = 1.0) -> tuple[Ten
     hidden = torch.randn(TOKENS, HIDDEN, generator=generator).mul(scale).to(dtype).requires_grad_()
     weight = torch.randn(VOCABULARY, HIDDEN, generator=generator).to(dtype).requires_grad_()
     return hidden, weight, torch.randint(0, VOCABULARY, (TOKENS,), generator=generator)
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-@pytest.mark.parametrize(
-    ("with_bias", "logit_scale", "softcap"),
-    [(False, 1.0, None), (True, 0.25, None), (False, 1.0, 3.0), (True, 2.0, 5.0)],
-)
-def test_loss_and_gradients_equal_the_dense_reference(objective, with_bias, logit_scale, softcap):
-    hidden, weight, labels = example()
-    bias = torch.linspace(-1, 1, VOCABULARY).requires_grad_() if with_bias else None
-    shape = {"bias": bias, "logit_scale": logit_scale, "softcap": softcap}
-    inputs = [hidden, weight] + ([bias] if bias is not None else [])
-
-    loss, statistics = linear_objective_loss(hidden, weight, labels, objective, **shape)
-    expected = reference_token_loss(hidden, weight, labels, objective, **shape).mean()
-
-    assert relative_error(loss.detach(), expected.detach()) <= 1e-6
-    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
-        assert relative_error(found, wanted) <= 1e-5
-    assert statistics.tokens == TOKENS
 
 
 @pytest.mark.parametrize(("variant", "emphasis", "mode"), [("pypi", "mle", 1), ("pypi", "emo", 2)])
@@ -97,18 +69,6 @@ def test_the_paper_variant_equals_the_authors_package_if_its_clamp_is_inactive()
     assert relative_error(paper.detach(), theirs.detach()) <= 1e-5
     ours_grad = torch.autograd.grad(paper, [hidden, weight])
     for found, wanted in zip(ours_grad, torch.autograd.grad(theirs, [hidden, weight]), strict=True):
-        assert relative_error(found, wanted) <= 1e-5
-
-
-@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-def test_the_result_does_not_depend_on_the_chunk_size(objective, monkeypatch):
-    hidden, weight, labels = example()
-    whole, _ = linear_objective_loss(hidden, weight, labels, objective)
-    whole_grads = torch.autograd.grad(whole, [hidden, weight])
-    monkeypatch.setattr(linear, "CPU_CHUNK_ROWS", 5)
-    chunked, _ = linear_objective_loss(hidden, weight, labels, objective)
-    assert relative_error(chunked.detach(), whole.detach()) <= 1e-6
-    for found, wanted in zip(torch.autograd.grad(chunked, [hidden, weight]), whole_grads, strict=True):
         assert relative_error(found, wanted) <= 1e-5
 
 
@@ -162,17 +122,6 @@ def test_cost_of_a_confident_token_does_not_cancel():
     assert float(statistics.ratio) == pytest.approx(1.0, rel=1e-2)
 
 
-def test_zero_rows_cost_one_and_never_give_nan():
-    weight = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    weight[[2, 5]] = 0
-    cost = CosineCost(weight)
-    rows = cost.rows(torch.tensor([0, 2]))
-    assert torch.equal(rows[0, [2, 5]], torch.ones(2))
-    assert torch.equal(rows[1, [0, 1, 3, 4, 5]], torch.ones(5))
-    loss, _ = linear_objective_loss(torch.randn(3, 4, requires_grad=True), weight, torch.tensor([0, 2, 5]), EMO(), cost)
-    assert torch.isfinite(loss)
-
-
 def test_no_gradient_is_computed_if_none_is_needed():
     hidden, weight, labels = example()
     with torch.no_grad():
@@ -191,16 +140,6 @@ def test_backward_twice_gives_the_same_gradient():
     first = torch.autograd.grad(loss, hidden, retain_graph=True)[0]
     second = torch.autograd.grad(loss * 3, hidden)[0]
     assert torch.allclose(second, 3 * first)
-
-
-def test_the_loss_of_no_tokens_is_zero_and_differentiable():
-    _, weight, _ = example()
-    hidden = torch.zeros(0, HIDDEN, requires_grad=True)
-    loss, statistics = linear_objective_loss(hidden, weight, torch.zeros(0, dtype=torch.long), EMO())
-    loss.backward()
-    assert loss == 0
-    assert statistics.tokens == 0
-    assert torch.equal(weight.grad, torch.zeros_like(weight))
 
 
 def test_num_items_divides_the_sum():
@@ -223,26 +162,12 @@ def test_reported_values_equal_those_of_the_released_code():
     assert torch.allclose(EMO("official", "emo").weigh(token).value, 2 * (token.cost + token.q_target))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EMO("papers"), "unknown EMO variant 'papers'"),
-        (lambda: EMO("paper", "both"), "unknown EMO emphasis 'both'"),
-        (lambda: MixCE(1.5), "gamma is 1.5"),
-        (lambda: TaiLr(-0.1), "gamma is -0.1"),
-    ],
-)
-def test_an_invalid_option_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_mismatched_shapes_and_vocabularies_are_refused():
+def test_mismatched_shapes_and_a_chunk_of_no_rows_are_refused():
     hidden, weight, labels = example()
     with pytest.raises(ValueError, match="must be"):
         linear_objective_loss(hidden, weight, labels[:-1], MLE())
-    with pytest.raises(ValueError, match="cost table has 7 rows"):
-        linear_objective_loss(hidden, weight, labels, EMO(), CosineCost(torch.ones(7, 4)))
+    with pytest.raises(ValueError, match="chunk_rows is 0; it must be at least 1"):
+        linear_objective_loss(hidden, weight, labels, MLE(), chunk_rows=0)
 
 
 @pytest.mark.parametrize("num_items", [1, 2**17])
@@ -288,7 +213,7 @@ def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin,
     assert float(rows[largest * scale > 1e-3].max()) <= 2e-2
 
 
-@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+@pytest.mark.parametrize("objective", [MLE(), EMO(), Energy()], ids=str)
 @pytest.mark.parametrize("chunk_rows", [None, 4])
 def test_labels_of_minus_100_are_ignored(objective, chunk_rows):
     hidden, weight, labels = example()
@@ -329,12 +254,6 @@ def test_float32_states_under_autocast_are_computed_in_float32(objective):
     assert torch.equal(loss, expected)
     for grad, wanted in zip(*(torch.autograd.grad(each, [hidden, weight]) for each in (loss, expected)), strict=True):
         assert torch.equal(grad, wanted)
-
-
-def test_a_chunk_of_no_rows_is_refused():
-    hidden, weight, labels = example()
-    with pytest.raises(ValueError, match="chunk_rows is 0; it must be at least 1"):
-        linear_objective_loss(hidden, weight, labels, MLE(), chunk_rows=0)
 
 
 def test_each_token_is_reported_in_the_order_of_the_labels():

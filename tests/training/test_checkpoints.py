@@ -114,36 +114,32 @@ def test_a_checkpoint_without_hashes_is_used(tmp_path):
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
 
 
-@pytest.mark.parametrize("damage", [truncate, overwrite, Path.unlink], ids=lambda damage: damage.__name__)
-def test_weights_that_are_not_those_that_were_trained_are_refused(tmp_path, tiny_model_folder, damage):
-    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
-    config.train["max_steps"] = 1
-    run = train(tmp_path / "run", config)
-    file = run.adapters / "emo" / "adapter_model.safetensors"
-    trained = file.read_bytes()
-    damage(file)
-    with pytest.raises(InputError, match=r"emo/adapter_model\.safetensors: is not what was trained .* delete .*/emo "):
-        train(tmp_path / "run", config)
-    for refused in (partial(generate, config, run), partial(merge_adapter, config, run)):
-        with pytest.raises(InputError, match=r"emo: no trained weights|adapter_model\.safetensors: is not what was"):
-            refused()
-    shutil.rmtree(run.adapters / "emo")
-    train(tmp_path / "run", config)
-    assert file.read_bytes() == trained
-
-
 def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_change(tmp_path, tiny_model_folder):
     config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
     config.train["max_steps"] = 1
     run = train(tmp_path / "run", config)
-    settings, log = (run.adapters / "emo" / name for name in ("adapter_config.json", "training_log.json"))
-    trained = settings.read_text()
-    settings.write_text(trained.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
-    assert settings.read_text() != trained
+    adapter = run.adapters / "emo"
+    weights, settings, log = (
+        adapter / name for name in ("adapter_model.safetensors", "adapter_config.json", "training_log.json")
+    )
+    trained, text = weights.read_bytes(), settings.read_text()
+    for damage in (truncate, overwrite, Path.unlink):
+        damage(weights)
+        refusal = r"emo/adapter_model\.safetensors: is not what was trained .* delete .*/emo "
+        with pytest.raises(InputError, match=refusal):
+            check_weights(run, "emo")
+        weights.write_bytes(trained)
+    overwrite(weights)
+    for refused in (train, partial(generate, config, run), partial(merge_adapter, config, run)):
+        with pytest.raises(InputError, match=r"adapter_model\.safetensors: is not what was"):
+            refused(tmp_path / "run", config) if refused is train else refused()
+    weights.write_bytes(trained)
+    settings.write_text(text.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
+    assert settings.read_text() != text
     with pytest.raises(InputError, match=r"emo/adapter_config\.json: is not what was trained"):
         check_weights(run, "emo")
-    settings.write_text(trained)
-    (run.adapters / "emo" / "README.md").write_text("Mine.")
+    settings.write_text(text)
+    (adapter / "README.md").write_text("Mine.")
     log.write_text("[]")
     check_weights(run, "emo")  # a log answers nothing
     described = (run.manifest(), run.config(), run.adapters)
@@ -151,6 +147,9 @@ def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_chang
         trainings(*described)
     log.unlink()
     assert trainings(*described)[0].log is None
+    shutil.rmtree(adapter)
+    train(tmp_path / "run", config)
+    assert weights.read_bytes() == trained
 
 
 @pytest.mark.slow

@@ -137,19 +137,21 @@ def assert_the_same(found, expected, resumed: bool) -> None:
     assert distance(found["after"], expected["after"]) <= 10 * TOLERANCE * update  # a weight's own rounding
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("distributed")
-@pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in PARITY.items() for name in names])
-def test_two_processes_train_like_one(one_process, two_processes, mode, name):
-    found = torch.load(two_processes / f"{mode}-{name}.pt")
-    assert_the_same(found, one_process(name), CASES[name].resumed)
-
-
-@pytest.mark.full
-@pytest.mark.xdist_group("distributed")
-@pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in ZERO_PARITY.items() for name in names])
-def test_deepspeed_trains_like_one_process(one_process, two_deepspeed_processes, mode, name):
-    found = torch.load(two_deepspeed_processes / f"{mode}-{name}.pt")
+@pytest.mark.parametrize(
+    ("processes", "mode", "name"),
+    [
+        pytest.param(processes, mode, name, marks=mark)
+        for processes, parity, mark in (
+            ("two_processes", PARITY, pytest.mark.slow),
+            ("two_deepspeed_processes", ZERO_PARITY, pytest.mark.full),
+        )
+        for mode, names in parity.items()
+        for name in names
+    ],
+)
+def test_two_processes_train_like_one(one_process, request, processes, mode, name):
+    found = torch.load(request.getfixturevalue(processes) / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
 
 

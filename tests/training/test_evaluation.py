@@ -4,50 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_plain_text import text_rows, token_by_token, write_texts
-from test_train import tiny_config, train, write_rows
+from test_plain_text import write_texts
 from tiny import make_trainer, tiny_model, tiny_rows, tiny_tokenizer
-from trl import SFTConfig, SFTTrainer
+from train_configs import metrics, tiny_config, train, write_rows
+from trl import SFTConfig
 
 from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.run.directory import RunDirectory
 from instruct.training.callbacks import EvaluationSample, WriteSamples, read_samples
 from instruct.training.checkpoints import find_best_checkpoint
-from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_perplexity_is_that_of_a_token_by_token_reference(tmp_path, objective):
-    """For every objective, token-weighted over batches of different sizes."""
-    rows = text_rows([5, 9, 3, 12, 8])
-    trainer = make_trainer(tmp_path, rows=rows, objective=objective, per_device_eval_batch_size=2)
-    found = trainer.evaluate(rows)
-    documents = [tiny_tokenizer()(row["text"] + "</s>")["input_ids"] for row in rows]
-    expected, _ = token_by_token(trainer.model, documents)
-    assert found["eval_ce"] == pytest.approx(expected, rel=1e-5)
-    assert found["eval_perplexity"] == pytest.approx(math.exp(expected), rel=1e-4)
-    assert 0 <= found["eval_mean_token_accuracy"] <= 1
-
-
-def test_the_evaluation_loss_of_cross_entropy_is_trls(tmp_path):
-    rows = text_rows([5, 9, 3, 12, 8])
-    theirs = make_trainer(tmp_path / "trl", tiny_model(), SFTTrainer, rows=rows).evaluate(rows)
-    ours = make_trainer(tmp_path / "ours", tiny_model(), rows=rows, objective="mle").evaluate(rows)
-    assert ours["eval_loss"] == pytest.approx(theirs["eval_loss"], rel=1e-5)
-    assert ours["eval_ce"] == pytest.approx(theirs["eval_loss"], rel=1e-5)
 
 
 def test_an_infinite_perplexity_is_no_error(tmp_path):
@@ -196,46 +171,6 @@ def test_a_training_whose_best_checkpoint_is_gone_is_not_resumed(tmp_path):
         find_best_checkpoint(checkpoint)
 
 
-def metrics(run) -> list[dict[str, Any]]:
-    """What a training logged at each step, without durations and the summary at the end."""
-    log = json.loads((run.adapters / "emo" / "training_log.json").read_text())
-    return [
-        {key: entry[key] for key in entry if "runtime" not in key and "per_second" not in key}
-        for entry in log
-        if "train_runtime" not in entry
-    ]
-
-
-@pytest.mark.slow
-def test_a_killed_training_with_evaluations_ends_like_an_undisturbed_one(
-    tmp_path, tiny_model_folder, run_and_kill, instruct, monkeypatch
-):
-    """SIGKILL as soon as the second checkpoint is there, on packed texts."""
-    monkeypatch.chdir(tmp_path)
-    write_texts(tmp_path / "texts.txt")
-    command = [
-        "train", "--model", str(tiny_model_folder), "--data.files", "texts.txt", "--objective", "emo",
-        "--name", "killed", "--data.eval_fraction", "0.2", "--model.dtype", "float32", "--train.max_steps", "30",
-        "--train.eval_steps", "3", "--train.max_length", "64", "--train.per_device_train_batch_size", "4",
-        "--train.eval_on_start", "true", "--train.logging_steps", "3",
-    ]  # fmt: skip
-    checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
-    run_and_kill(
-        [sys.executable, "-m", "instruct", *command],
-        lambda: any(checkpoints.glob("checkpoint-6/trainer_state.json")),
-        180,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert instruct(*command)[0] == 0
-    command[command.index("killed")] = "undisturbed"
-    assert instruct(*command)[0] == 0
-    runs = [RunDirectory(tmp_path / "runs" / name) for name in ("killed", "undisturbed")]
-    killed, undisturbed = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in runs)
-    assert all(torch.equal(killed[name], undisturbed[name]) for name in undisturbed)
-    assert metrics(runs[0]) == metrics(runs[1])
-
-
 def test_training_stops_when_evaluations_do_not_improve(tmp_path, tiny_model_folder, rows, evaluated_on):
     evaluation = {"eval_files": [evaluated_on]}
     config = evaluating_config(tiny_model_folder, rows, evaluation, max_steps=40, patience=2)
@@ -275,6 +210,7 @@ def test_a_fraction_of_the_rows_is_held_out(tmp_path, tiny_model_folder, rows):
     again = load_training_rows(config)
     assert (again.rows.sha256, again.eval_encoded.rows.sha256) == (data.rows.sha256, data.eval_encoded.rows.sha256)
     assert len({everything.sha256, data.rows.sha256, data.eval_encoded.rows.sha256}) == 3
+    config.train["max_steps"] = 2
     run = train(tmp_path / "run", config)
     record = run.manifest()["steps"]["train/emo"]
     assert record["inputs"]["evaluation"] == data.eval_encoded.rows.sha256

@@ -83,8 +83,17 @@ def test_a_compiled_model_has_the_gradients_of_an_eager_one(tmp_path):
     assert_same_gradients(captured_gradients(compiled), eager, 1e-5)
 
 
-@pytest.mark.parametrize("arguments", [{"gradient_checkpointing": True}, {"padding_free": True, "max_length": None}])
-def test_memory_saving_options_do_not_change_emo(tmp_path, arguments):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"gradient_checkpointing": True},
+        {"padding_free": True, "max_length": None},
+        {"packing": True, "max_length": 128, "per_device_train_batch_size": 1},
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
+    ],
+    ids="-".join,
+)
+def test_options_that_save_memory_do_not_change_emo(tmp_path, arguments):
     plain = captured_gradients(make_trainer(tmp_path / "plain"))
     assert_same_gradients(captured_gradients(make_trainer(tmp_path / "saving", **arguments)), plain, 1e-5)
 
@@ -103,11 +112,14 @@ def test_saved_tensors_may_be_moved_away_and_back(tmp_path):
     assert_same_gradients(captured_gradients(moved), plain, 1e-6)
 
 
-def test_positional_arguments_work_as_in_sfttrainer(tmp_path):
+def test_a_trl_user_only_changes_the_class_also_with_positional_arguments(tmp_path):
     from trl import SFTConfig
 
     from instruct import EMOTrainer
 
-    arguments = SFTConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False)
+    arguments = SFTConfig(str(tmp_path), max_steps=1, report_to=[], use_cpu=True, bf16=False, save_strategy="no")
     trainer = EMOTrainer(tiny_model(), arguments, None, tiny_rows(), None, tiny_tokenizer())
     assert len(trainer.train_dataset) == 8
+    trainer.train()
+    assert trainer.args.objective == "emo"
+    assert "ratio" in trainer.state.log_history[0]

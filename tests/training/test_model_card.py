@@ -8,13 +8,13 @@ import shutil
 
 import pytest
 import yaml
+from train_configs import tiny_config, write_rows
+from train_configs import train as train_tiny
 
 from instruct.base.models import EMBEDDED_MODEL, hub_id, model_path
-from instruct.config import make_config
+from instruct.reporting.provenance import trainings
 from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
-from instruct.training.rows import load_training_rows
-from instruct.training.train import train_system
 
 
 @pytest.fixture
@@ -26,21 +26,9 @@ def embedded(tmp_path, tiny_model_folder, monkeypatch) -> str:
 
 
 def train(folder, model: str, **sections) -> tuple[object, RunDirectory]:
-    (folder / "rows.jsonl").write_text(json.dumps({"instruction": "Say one.", "input": "", "output": "One."}) + "\n")
-    content = {
-        "name": "tiny",
-        "model": {"name": model, "dtype": "float32"},
-        "data": {"files": [str(folder / "rows.jsonl")], "template": "chat"},
-        "lora": {"r": 2, "target_modules": ["q_proj"]},
-        "train": {"max_steps": 2},
-        "systems": {"emo": {"objective": "emo"}},
-        **sections,
-    }
-    config = make_config(content, [], "test")
-    run = RunDirectory(folder / "run")
-    run.start(config.model_dump(mode="json"))
-    train_system(config, "emo", run, load_training_rows(config))
-    return config, run
+    sections = {"lora": {"r": 2, "target_modules": ["q_proj"]}, "train": {"max_steps": 2}, **sections}
+    config = tiny_config(model, write_rows(folder / "rows.jsonl", 1), **sections)
+    return config, train_tiny(folder / "run", config)
 
 
 def metadata(card: str) -> dict:
@@ -59,10 +47,6 @@ def test_an_adapter_and_its_card_name_the_hub_id_of_the_base_model(tmp_path, emb
     # Here the adapter is loaded on the embedded copy, without the hub.
     (merged,) = merge_adapter(config, run)
     assert (merged / "model.safetensors").is_file()
-
-
-def test_a_merged_model_is_not_labeled_as_an_adapter(tmp_path, embedded):
-    (merged,) = merge_adapter(*train(tmp_path, embedded))
     card = (merged / "README.md").read_text()
     assert metadata(card) == {
         "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -71,6 +55,8 @@ def test_a_merged_model_is_not_labeled_as_an_adapter(tmp_path, embedded):
         "tags": ["instruct", "sft", "emo", "lora"],
     }
     assert "- max_steps: 2\n" in card
+    (training,) = trainings(run.manifest(), run.config(), run.adapters)  # two steps over one row
+    assert (training.steps, training.epochs, training.learning_rate) == (2, 2.0, 2e-4)
 
 
 def test_default_hyperparameters_are_shown_with_their_values(tmp_path, tiny_model_folder):
@@ -90,14 +76,6 @@ def test_default_hyperparameters_are_shown_with_their_values(tmp_path, tiny_mode
     recorded = run.manifest()["steps"]["train/emo"]
     assert recorded["config"]["train"]["per_device_train_batch_size"] == 8
     assert recorded["results"]["epochs"] == 2
-
-
-def test_the_report_shows_the_epochs_that_max_steps_allowed(tmp_path, tiny_model_folder):
-    from instruct.reporting.provenance import trainings
-
-    _, run = train(tmp_path, str(tiny_model_folder))  # two steps over one row
-    (training,) = trainings(run.manifest(), run.config(), run.adapters)
-    assert (training.steps, training.epochs, training.learning_rate) == (2, 2.0, 2e-4)
 
 
 @pytest.mark.parametrize(

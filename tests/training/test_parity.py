@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import pytest
 import tiny
@@ -196,7 +195,7 @@ def test_dft_equals_trls(tmp_path):
         str(tmp_path), loss_type="dft", per_device_train_batch_size=2, report_to=[], use_cpu=True, bf16=False,
         gradient_checkpointing=False,
     )  # fmt: skip
-    trainer = SFTTrainer(model, config, train_dataset=rows, processing_class=tokenizer())
+    trainer = SFTTrainer(model, config, train_dataset=rows, processing_class=tiny.tiny_tokenizer())
     inputs = next(iter(trainer.get_train_dataloader()))
     theirs = trainer.compute_loss(model, inputs, num_items_in_batch=(inputs["labels"][:, 1:] != -100).sum())
     wanted = torch.autograd.grad(theirs, list(model.parameters()))
@@ -208,13 +207,3 @@ def test_dft_equals_trls(tmp_path):
 
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
     assert relative_error(*(torch.cat([grad.flatten() for grad in grads]) for grads in (found, wanted))) <= 1e-5
-
-
-def tokenizer() -> Any:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    words = {f"w{index}": index for index in range(VOCABULARY)}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w3")), pad_token="w0", eos_token="w2"
-    )

@@ -37,13 +37,6 @@ def test_text_rows_train_as_with_trl(tmp_path, packing):
     assert_like_trl(tmp_path, rows=text_rows([5, 30, 3, 12, 8, 2]), max_length=16, **packing)
 
 
-def test_every_token_of_a_text_row_has_a_label(tmp_path):
-    trainer = make_trainer(tmp_path, rows=text_rows([5, 9]))
-    for row in trainer.train_dataset:
-        assert row["labels"] == row["input_ids"]
-        assert row["input_ids"][-1] == trainer._tokenizer.eos_token_id
-
-
 def token_by_token(model: Any, documents: list[list[int]]) -> tuple[float, int]:
     """The cross-entropy of every token after a document's first, given the tokens before it, one forward each."""
     total, count = 0.0, 0

@@ -20,9 +20,9 @@ from instruct.engines.network import TextRow
 from instruct.engines.start import make_engine
 from instruct.training.merge import merge_adapter
 
-# Eight that differ in kind: plain, eyes over a recurrent text model, experts, softcaps, convolutions, Mamba, state
-# spaces beside attention, and GPT-2's transposed matrices.
-KINDS = ["llama", "qwen3_5", "qwen3_moe", "gemma2", "lfm2", "mamba", "granitemoehybrid", "gpt2"]
+# Four that differ in kind: eyes over a recurrent text model, experts, state spaces beside attention, and GPT-2's
+# transposed matrices.
+KINDS = ["qwen3_5", "qwen3_moe", "granitemoehybrid", "gpt2"]
 GREEN = [
     "llama", "llama4", "llama4_text", "mistral", "mistral3", "ministral3", "mixtral", "qwen2", "qwen3", "qwen3_moe",
     "qwen3_next", "qwen3_5", "qwen3_5_moe", "gemma2", "gemma3", "gemma3_text", "gemma4", "gpt_oss", "smollm3", "olmo2",

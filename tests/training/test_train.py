@@ -13,15 +13,16 @@ import pytest
 import torch
 from population import tiny_network
 from safetensors.torch import load_file
-from train_configs import tiny_config, train, write_rows
+from test_plain_text import write_texts
+from train_configs import metrics, tiny_config, train, write_rows
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.output import printed_log
+from instruct.run.directory import RunDirectory
 from instruct.training.checkpoints import last_complete_checkpoint
 from instruct.training.merge import merge_adapter
-from instruct.training.rows import load_tokenizer, load_training_rows
-from instruct.training.train import train_system
+from instruct.training.rows import load_tokenizer
 
 
 @pytest.fixture
@@ -45,24 +46,11 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
     results = run.manifest()["steps"]["train/emo"]["results"]
     assert results["steps"] == 6
     assert results["rows"]["kept"] == 24
-    weights = load_file(adapter / "adapter_model.safetensors")
-    assert any(weight.abs().sum() > 0 for name, weight in weights.items() if "lora_B" in name)
-
-
-def test_a_trained_system_is_not_trained_again(tmp_path, tiny_model_folder, rows):
-    config = tiny_config(tiny_model_folder, rows)
-    run = train(tmp_path / "run", config)
-    file = run.adapters / "emo" / "adapter_model.safetensors"
+    file = adapter / "adapter_model.safetensors"
+    assert any(weight.abs().sum() > 0 for name, weight in load_file(file).items() if "lora_B" in name)
     before = file.stat().st_mtime_ns
-    train_system(config, "emo", run, load_training_rows(config))
-    assert file.stat().st_mtime_ns == before
-
-
-def test_full_fine_tuning_saves_the_whole_model(tmp_path, tiny_model_folder, rows):
-    run = train(tmp_path / "run", tiny_config(tiny_model_folder, rows, lora=None))
-    names = {path.name for path in (run.adapters / "emo").iterdir()}
-    assert {"config.json", "model.safetensors"} <= names
-    assert "adapter_config.json" not in names
+    train(tmp_path / "run", tiny_config(tiny_model_folder, rows))
+    assert file.stat().st_mtime_ns == before  # it is not trained again
 
 
 @pytest.mark.parametrize(
@@ -87,6 +75,9 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert said in (run.adapters / "ours" / "README.md").read_text()
     log = json.loads((run.adapters / "ours" / "training_log.json").read_text())
     assert logged <= set(log[0])
+    names = {path.name for path in (run.adapters / "ours").iterdir()}  # a whole model
+    assert {"config.json", "model.safetensors"} <= names
+    assert "adapter_config.json" not in names
 
 
 def test_every_objective_name_makes_an_objective_of_its_options_or_its_arguments():
@@ -138,23 +129,6 @@ def test_a_refusal_of_the_trainer_is_a_wrong_call(tmp_path, tiny_model_folder, r
         tiny_config(tiny_model_folder, rows, train={"transport_cost": "fixed"})
 
 
-def test_a_merged_model_answers_like_its_adapter(tmp_path, tiny_model_folder, rows):
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    config = tiny_config(tiny_model_folder, rows)
-    run = train(tmp_path / "run", config)
-    (merged,) = merge_adapter(config, run)
-    ids = torch.arange(5, 40)[None]
-    base = AutoModelForCausalLM.from_pretrained(tiny_model_folder, dtype=torch.float32)
-    adapted = PeftModel.from_pretrained(base, str(run.adapters / "emo"))
-    whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)
-    with torch.no_grad():
-        assert torch.allclose(whole(ids).logits, adapted(ids).logits, atol=1e-5)
-    with pytest.raises(InputError, match=r"nobody: has no adapter_config\.json; name a LoRA system"):
-        merge_adapter(config, run, "nobody")
-
-
 def test_a_merge_that_rounds_the_adapter_away_says_so_and_one_that_changes_nothing_is_refused(
     tmp_path, tiny_model_folder, rows, capsys, monkeypatch
 ):
@@ -195,6 +169,8 @@ def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path,
         whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)(ids).logits
     assert (adapted - before).abs().max() > 1e-3
     assert torch.allclose(whole, adapted, atol=1e-5)
+    with pytest.raises(InputError, match=r"nobody: has no adapter_config\.json; name a LoRA system"):
+        merge_adapter(experiment, run, "nobody")
 
 
 @pytest.mark.slow
@@ -204,13 +180,17 @@ def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path,
         ["--lora.r", "4", "--lora.dropout", "0.1"],
         ["--lora", "null"],
         ["--data.streaming", "true", "--data.shuffle_buffer", "8"],
+        ["--data.eval_fraction", "0.2", "--train.eval_steps", "3", "--train.eval_on_start", "true"],
     ],
-    ids=["lora", "full", "stream"],
+    ids=["lora", "full", "stream", "evaluated"],
 )
 def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
 ):
-    """SIGKILL as soon as the first checkpoint is there, then the same command again; also with a head that trains."""
+    """SIGKILL as soon as the first checkpoint is there, then the same command again; also with a head that trains, and
+    of packed texts with evaluations."""
+    if "--data.eval_fraction" in way:
+        rows, way = write_texts(tmp_path / "texts.txt"), [*way, "--train.max_length", "64"]
     monkeypatch.chdir(tmp_path)
     command = [
         "train", "--model", str(tiny_model_folder), "--data.files", rows, "--objective", "emo", "--name", "killed",
@@ -234,6 +214,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
         load_file(next((tmp_path / "runs" / name / "adapters" / "emo").glob("*model.safetensors")))
         for name in ("killed", "undisturbed")
     )
+    assert metrics(RunDirectory(tmp_path / "runs/killed")) == metrics(RunDirectory(tmp_path / "runs/undisturbed"))
     assert killed.keys() == undisturbed.keys()
     assert all(torch.equal(killed[name], undisturbed[name]) for name in killed)
     manifest = json.loads((tmp_path / "runs" / "killed" / "manifest.json").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
@@ -41,3 +42,13 @@ def train(folder: Path, config, system: str = "emo") -> RunDirectory:
     run.start(config.model_dump(mode="json"))
     train_system(config, system, run, load_training_rows(config))
     return run
+
+
+def metrics(run: RunDirectory, system: str = "emo") -> list[dict[str, Any]]:
+    """What a training logged at each step, without durations and the summary at the end."""
+    log = json.loads((run.adapters / system / "training_log.json").read_text())
+    return [
+        {key: entry[key] for key in entry if "runtime" not in key and "per_second" not in key}
+        for entry in log
+        if "train_runtime" not in entry
+    ]
