@@ -75,7 +75,7 @@ class ExperimentConfig(TrainingOptions):
     seeds: Annotated[list[int] | None, Affects()] = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
     cluster: Annotated[Where, Affects()] = None
-    """A Ray cluster for answers, tasks and judges on local models (`cluster: ray`; default: this machine)."""
+    """A Ray cluster for answers and judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
     def compared(self) -> list[tuple[str, str]]:

@@ -22,8 +22,6 @@ class Completion:
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
     of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
     `changes` says how the request differed from what was meant to be sent, because the server refuses that.
-    `score` is that of the prompt's tokens, if the request asked for it: the sum of their natural log-probabilities, and
-    whether each is the most probable one.
     """
 
     text: str
@@ -36,7 +34,6 @@ class Completion:
     reasoning: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     reasoning_tokens: int | None = None
-    score: tuple[float, bool] | None = None
     changes: str | None = None
 
     @property
@@ -50,13 +47,13 @@ class Completion:
             name: value
             for name, value in vars(self).items()
             if name != "token_logprobs"
-            and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score", "changes"))
+            and (value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "changes"))
         }
 
 
 @dataclass(frozen=True)
 class ScoredCompletion(Completion):
-    """A completion with a score, as an engine gives it: also the log-probability of each token, which is not kept."""
+    """The reply to a prompt that was scored: the natural log-probability of each token asked for, which is not kept."""
 
     token_logprobs: tuple[float, ...] = ()
 

@@ -123,7 +123,6 @@ class EngineOptions:
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
         adapters: LoRA adapter folders that requests may name.
-        stop_texts: requests may name texts that end a reply.
         tokenizer: the model's, loaded already; None: it is loaded from the model.
         dtype: that the model computes in; None or auto: as `pick_dtype` picks it.
         quantization: "4bit" quantizes the weights as QLoRA does (bitsandbytes, NF4).
@@ -156,7 +155,6 @@ class EngineOptions:
     keep_choice: bool = False
     batch: int | None = None
     adapters: tuple[Path, ...] = ()
-    stop_texts: bool = False
     tokenizer: Any = None
     dtype: Dtype | None = None
     quantization: Literal["4bit"] | None = None
@@ -180,11 +178,10 @@ class Request:
     """One prompt, the key its completion is stored under, and the most that one attempt can cost in US dollars.
 
     `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens` and
-    `temperature` override the decoding's. A reply does not end before `min_tokens`; it ends after one of the texts
-    `stop`. `settings` are more arguments of transformers' `generate`, which no other engine knows. `seed` makes a
-    sample repeatable; a server is sent it only if it is given. With `scored`, nothing is generated: the prompt's token
-    ids from that place on are scored (`Completion.score`). `may_try` tells whether there is money for so many attempts;
-    it is asked before an attempt after those that the server may have charged for.
+    `temperature` override the decoding's. A reply does not end before `min_tokens`. `seed` makes a sample repeatable; a
+    server is sent it only if it is given. With `scored`, nothing is generated: the prompt's token ids from that place
+    on are scored (`ScoredCompletion`). `may_try` tells whether there is money for so many attempts; it is asked before
+    an attempt after those that the server may have charged for.
     """
 
     key: str
@@ -195,8 +192,6 @@ class Request:
     seed: int | None = None
     min_tokens: int = 0
     temperature: float | None = None
-    stop: tuple[str, ...] = ()
-    settings: tuple[tuple[str, Any], ...] = ()
     scored: int | None = None
     may_try: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -240,15 +239,9 @@ class LocalEngine(BatchesInTurn):
         return self.tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
 
 
-def scored(request: Request, tokens: Sequence[tuple[float, bool]]) -> Completion:
-    """The completion of a request that is scored.
-
-    Args:
-        tokens: of each scored token, its log-probability and whether it is the most probable one.
-    """
-    score = math.fsum(value for value, _ in tokens), all(greedy for _, greedy in tokens)
-    logprobs = tuple(value for value, _ in tokens)
-    return ScoredCompletion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
+def scored(request: Request, logprobs: Sequence[float]) -> Completion:
+    """The completion of a request whose tokens are scored."""
+    return ScoredCompletion("", prompt_tokens=len(request.prompt), token_logprobs=tuple(logprobs))
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:

@@ -20,7 +20,7 @@ CONNECT_S = 20
 
 
 class ClusterOptions(Options):
-    """A Ray cluster that runs the engines of answers, tasks and judges on local models (docs/cluster.md)."""
+    """A Ray cluster that runs the engines of answers and judges on local models (docs/cluster.md)."""
 
     address: str | None = None
     """HOST:PORT of the cluster (default: RAY_ADDRESS, or the cluster that this machine belongs to)."""

@@ -18,7 +18,6 @@ from instruct.engines.base import EngineOptions, Prompt, Request
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
-_STOPS = 4  # texts that end a reply: the most that OpenAI's own endpoint takes
 BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no such parameter
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 # How servers word that they do not know, or do not take, a parameter or a role; OpenAI's "unsupported_value" is of a
@@ -131,7 +130,6 @@ def request_body(
         "repetition_penalty": decoding.repetition_penalty,
         "seed": request.seed,
         "min_tokens": request.min_tokens or None,  # vLLM's; OpenAI's own endpoint has no such parameter
-        "stop": list(request.stop[:_STOPS]) or None,
         BUDGET_NAME: options.thinking_budget,
     }
     if options.response_schema is not None:
@@ -281,18 +279,13 @@ def read_score(data: bytes, request: Request) -> Completion:
     """
     try:
         logprobs = _parsed(data)["choices"][0].get("logprobs") or {}
-        values, tops = logprobs.get("token_logprobs") or (), logprobs.get("top_logprobs") or ()
+        values = logprobs.get("token_logprobs") or ()
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True) from None
-    wanted = slice(request.scored, len(request.prompt))
-    own = list(zip(values[wanted], tops[wanted], strict=False))
-    if len(own) < len(request.prompt) - (request.scored or 0) or not all(
-        _is_number(value) and isinstance(top, dict) and all(map(_is_number, top.values())) for value, top in own
-    ):
+    values = values[request.scored : len(request.prompt)]
+    if len(values) < len(request.prompt) - (request.scored or 0) or not all(map(_is_number, values)):
         raise NoScore
-    score = math.fsum(value for value, _ in own), all(value >= max(top.values(), default=value) for value, top in own)
-    logprobs = tuple(value for value, _ in own)
-    return ScoredCompletion("", prompt_tokens=len(request.prompt), score=score, token_logprobs=logprobs)
+    return ScoredCompletion("", prompt_tokens=len(request.prompt), token_logprobs=tuple(values))
 
 
 def _parsed(data: bytes) -> Any:

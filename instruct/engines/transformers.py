@@ -12,8 +12,7 @@ from instruct.base.networks import load_adapter
 from instruct.base.replies import Reply, ThinkingBudget
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
-from instruct.engines.network import NetworkEngine, TextRow
-from instruct.engines.text_scores import PrefixScorer
+from instruct.engines.network import NetworkEngine, padded
 
 
 class TransformersEngine(NetworkEngine):
@@ -33,7 +32,6 @@ class TransformersEngine(NetworkEngine):
         super().__init__(options)
         self._peft: Any = None  # the model with its adapters
         self._adapters: dict[str, str] = {}  # PEFT's name for each adapter folder
-        self._scorers: dict[str | Path | None, PrefixScorer] = {}  # of the adapter that scored last
         if options.response_schema is not None:
             self.notes.append("asked without its JSON schema, which transformers cannot hold replies to")
         if options.tensor_parallel_size != 1:
@@ -103,7 +101,7 @@ class TransformersEngine(NetworkEngine):
 
     def close(self) -> None:
         """Drop the model and its adapters."""
-        self._peft, self._adapters, self._scorers = None, {}, {}
+        self._peft, self._adapters = None, {}
         super().close()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
@@ -140,8 +138,6 @@ class TransformersEngine(NetworkEngine):
                 logits_processor=[] if self.budget is None else [_BudgetProcessor(self.budget, longest)],
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
-                **({"stop_strings": list(rows[0].stop), "tokenizer": self.tokenizer} if rows[0].stop else {}),
-                **dict(rows[0].settings),
             )
         answers = done.sequences[:, longest:].tolist()
         logprobs = [None] * len(rows)
@@ -150,14 +146,17 @@ class TransformersEngine(NetworkEngine):
         return [self._completion(*reply) for reply in zip(prompts, answers, logprobs, strict=True)]
 
     def _scored(self, rows: list[Request]) -> list[Reply]:
-        """Replies to rows of one kind whose tokens are scored; what they begin with is computed once."""
-        adapter = rows[0].adapter
-        texts: list[Any] = [(row.prompt, row.scored) for row in rows]
-        with self.adapted(adapter) as network:
-            if adapter not in self._scorers:
-                self._scorers = {adapter: PrefixScorer(network)}
-            scores = self._scorers[adapter].scores([TextRow(*text) for text in texts])
-        return [scored(row, tokens) for row, tokens in zip(rows, scores, strict=True)]
+        """Replies to rows of one kind whose tokens are scored. What follows a text cannot change it: no mask."""
+        texts: list[Any] = [row.prompt for row in rows]
+        ids, _ = padded(texts, 0)
+        with self.adapted(rows[0].adapter) as network:
+            ids = ids.to(network.device)
+            logits = network(input_ids=ids, use_cache=False).logits[:, :-1].float()
+            scores = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0].tolist()
+        return [
+            scored(row, values[(row.scored or 1) - 1 : len(text) - 1])
+            for row, text, values in zip(rows, texts, scores, strict=True)
+        ]
 
     def _decoding(self, row: Request) -> Any:
         from transformers import GenerationConfig
@@ -202,5 +201,4 @@ class _BudgetProcessor:
 
 def _kind(row: Request) -> tuple[Any, ...]:
     """Rows of one kind can be computed together."""
-    settings = row.min_tokens, row.temperature, row.stop, repr(row.settings)
-    return row.adapter or "", row.max_tokens, *settings, row.scored is not None
+    return row.adapter or "", row.max_tokens, row.min_tokens, row.temperature, row.scored is not None

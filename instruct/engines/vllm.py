@@ -29,7 +29,7 @@ SLOTS, WAITING = 256, 64
 # Texts that vLLM's pooling runner is given at a time; it batches them itself.
 TEXTS = 256
 # What vLLM is sent of a request.
-ROW = ("prompt", "max_tokens", "adapter", "seed", "min_tokens", "temperature", "stop", "scored")
+ROW = ("prompt", "max_tokens", "adapter", "seed", "min_tokens", "temperature", "scored")
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
@@ -239,8 +239,8 @@ class VLLMEngine(InVLLM):
             "max_model_len": options.context_length,
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,
-            # schemas and stop texts are followed in the tokenizer's words
-            "skip_tokenizer_init": options.response_schema is None and self.budget is None and not options.stop_texts,
+            # schemas and budgets are followed in the tokenizer's words
+            "skip_tokenizer_init": options.response_schema is None and self.budget is None,
         }
         if self.budget is not None and (marks := marks_of(self.tokenizer.chat_template)):
             arguments["reasoning_config"] = {"reasoning_start_str": marks.begin, "reasoning_end_str": marks.end}
@@ -255,8 +255,6 @@ class VLLMEngine(InVLLM):
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. Each request has a seed of its own: a sample does not depend on its batch."""
-        if self.options.context_length < 0:
-            self.start()
         return self._in_batches(requests, self.batch) if self.batch else self._in_a_stream(iter(requests))
 
     def _resolved(self, request: Request) -> Request | Failure:

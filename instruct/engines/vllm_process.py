@@ -208,12 +208,12 @@ def _finished(output: Any, number: int, labels: list[int] | None, last: list[int
     done = output.outputs[0]
     logprobs = labels and [done.logprobs[0][token].logprob for token in labels]
     scores: list[Any] | None = None
-    if output.prompt_logprobs is not None:  # of each token but the first, and whether it is the most probable one
+    if output.prompt_logprobs is not None:  # of each token but the first
         rows = zip(output.prompt_token_ids[1:], output.prompt_logprobs[1:], strict=True)
-        scores = [(row[token].logprob, row[token].rank == 1) for token, row in rows]
+        scores = [row[token].logprob for token, row in rows]
     if last:
         before = [None] * (len(output.prompt_token_ids) - 1)
-        scores = [*before, (done.logprobs[0][last[0]].logprob, done.token_ids[0] == last[0])]
+        scores = [*before, done.logprobs[0][last[0]].logprob]
     return number, list(done.token_ids), done.finish_reason, scores, logprobs
 
 
@@ -231,14 +231,14 @@ def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) ->
             adapters.append(loras[row["adapter"]])
             params.append(
                 SamplingParams(
-                    **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens", "stop")},
+                    **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens")},
                     top_p=request["top_p"],
                     thinking_token_budget=request.get("thinking_budget"),
                     stop_token_ids=request["stop_ids"],
                     repetition_penalty=request.get("repetition_penalty") or 1.0,
                     logprob_token_ids=request.get("logprob_token_ids") or last,
                     structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
-                    detokenize=bool(row["stop"]),
+                    detokenize=False,
                     prompt_logprobs=None if row["scored"] is None or last else 1,
                 )
             )

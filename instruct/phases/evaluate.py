@@ -46,8 +46,10 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
         _measure_on_human_text(config, run, human, wanted)
     measure_continuations(config.text_metrics, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
     if tasks:
+        if config.cluster:
+            say("note: tasks are asked on this machine, not on the cluster")
         rendering = config.data.rendering(run.day)
-        evaluate_tasks(tasks, run, config.model, system_folders(config, run), rendering, config.cluster)
+        evaluate_tasks(tasks, run, config.model, system_folders(config, run), rendering)
     return read_metrics(run)
 
 

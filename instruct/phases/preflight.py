@@ -251,6 +251,9 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
         with problems.collected() if needed else contextlib.suppress(InputError):
             prefixes = config_prefixes(config.model, config.continuations)
             lengths(prefixes, config.continuations)
+    if "evaluate" in phases and config.cluster and config.evaluation and config.evaluation.tasks:
+        with problems.collected():
+            raise InputError("cluster: tasks are asked on this machine alone; leave cluster out, or evaluation.tasks")
     judges = []
     for number, options in enumerate(config.judges):
         with problems.collected(), judge_flags(config, number):

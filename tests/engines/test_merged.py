@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
-from instruct.base.replies import Completion
+from instruct.base.replies import Completion, ScoredCompletion
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.vllm import VLLMEngine
 from instruct.engines.vllm_process import MergedAdapters, _merged
@@ -113,12 +113,11 @@ def test_vllm_scores_as_peft_does_and_the_base_is_restored_bit_for_bit(smollm2, 
                 logprobs = network.eval()(torch.tensor([text])).logits[0].double().log_softmax(-1)
             wanted = logprobs[torch.arange(len(text) - 1), list(text[1:])].sum().item()
             found, answered = (replies[f"{kind} {place} {scored}"] for scored in (True, False))
-            assert isinstance(found, Completion)
+            assert isinstance(found, ScoredCompletion)
             assert isinstance(answered, Completion)
-            assert found.score is not None
-            assert found.score[0] == pytest.approx(wanted, abs=1e-4 * len(text))
+            assert sum(found.token_logprobs) == pytest.approx(wanted, abs=1e-4 * len(text))
             assert answered.text == tokenizer.decode(logprobs[-1].argmax())
-    scores = {reply.score for reply in replies.values() if isinstance(reply, Completion) and reply.score}
+    scores = {reply.token_logprobs for reply in replies.values() if isinstance(reply, ScoredCompletion)}
     assert len(scores) == len(folders) * len(texts)  # every adapter has its own
 
 

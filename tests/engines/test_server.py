@@ -18,9 +18,18 @@ import pytest
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
 from instruct.engines import server as server_module
-from instruct.engines.base import Request
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
-from instruct.engines.server_replies import ErrorStatus, Fault, read_refusal, read_reply, well_formed
+from instruct.engines.server_replies import (
+    ErrorStatus,
+    Fault,
+    NoScore,
+    read_refusal,
+    read_reply,
+    read_score,
+    request_body,
+    well_formed,
+)
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 
@@ -481,3 +490,19 @@ def test_the_identity_names_the_endpoint_in_use(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(InputError, match="judge pandalm: needs"):
         ServerEngine(engine_options(card), None).check()
+
+
+def test_a_server_is_asked_to_echo_the_text_that_it_scores():
+    options = EngineOptions("model m", "m", Decoding(), context_length=0)
+    request = Request("0", (5, 6, 7, 8), max_tokens=1, scored=2)
+    path, body = request_body(options, request)
+    assert (path, body["prompt"], body["echo"], body["logprobs"], body["max_tokens"]) == (
+        "/completions", [5, 6, 7, 8], True, 1, 1,
+    )  # fmt: skip
+    for values, expected in (([None, -1.0, -0.5, -0.25, -9.0], (-0.5, -0.25)), ([-9.0], None), (None, None)):
+        data = json.dumps({"choices": [{"text": "abcde", "logprobs": {"token_logprobs": values}}]}).encode()
+        if expected:
+            assert read_score(data, request).token_logprobs == expected
+        else:
+            with pytest.raises(NoScore):
+                read_score(data, request)

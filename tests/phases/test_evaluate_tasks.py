@@ -12,8 +12,10 @@ import pytest
 import yaml
 from sklearn.metrics import f1_score
 
+from instruct.base.errors import InputError
 from instruct.command.main import main
 from instruct.config import make_config
+from instruct.phases.preflight import check_evaluation
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
 
@@ -205,6 +207,14 @@ def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
         assert message in err
         assert err.count("\n") == 1
     assert not trained.manifest()["steps"]
+
+
+def test_tasks_on_a_cluster_are_refused_before_the_work(tiny_experiment):
+    content = tiny_experiment | {"cluster": "ray", "evaluation": {"tasks": {"lm_eval": ["arc_easy"]}}, "judges": []}
+    config = make_config(content, [], "test")
+    with pytest.raises(InputError, match="cluster: tasks are asked on this machine alone; leave cluster out"):
+        check_evaluation(config, Path("runs/mine"), ["evaluate"])
+    check_evaluation(config, Path("runs/mine"), ["train"])
 
 
 def test_tasks_of_forgetting_are_put_to_the_untrained_base_too(trained, instruct):

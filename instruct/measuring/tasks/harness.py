@@ -6,9 +6,10 @@ Needs the extra `lm-eval`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -17,7 +18,7 @@ import numpy as np
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.measuring.tasks.cards import TaskFile, read_task
+from instruct.measuring.tasks.cards import Rule, TaskFile, read_task
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from instruct.measuring.tasks.few_shot import FewShot
-    from instruct.measuring.tasks.lm import EngineLM
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -102,12 +102,17 @@ class Harness:
         """The task of a part with its rows, if it is one with labels.
 
         Raises:
-            InputError: its rows cannot be read.
+            InputError: its rows cannot be read, or the engine cannot follow its rule.
         """
         task = self.parts[part]
         if part not in self._loaded and isinstance(task, TaskFile) and task.few_shot:
             with refusing(task.name):
                 (self._loaded[part],) = self._manager.load([str(task.path)])["tasks"].values()
+            if self._loaded[part].about.rule == "openicl" and self._options.engine != "transformers":
+                raise InputError(
+                    f"evaluation.tasks.engine: the task {task.name} follows the rule openicl, which only transformers "
+                    "computes; leave the engine out, or set evaluation.tasks.rule to sum"
+                )
         return self._loaded.get(part)
 
     def load_all(self) -> None:
@@ -115,31 +120,56 @@ class Harness:
         for part in self.parts:
             self.load(part)
 
-    def evaluate(self, lm: EngineLM, part: str) -> PartResult:
+    def evaluate(self, model: Callable[[Rule], Any], part: str) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
+        Args:
+            model: lm-eval's model of a system, by the rule that log-likelihoods follow.
+
         Raises:
-            InputError: the task's data cannot be loaded.
-            StoppedError: requests without a reply.
+            InputError: the task's data cannot be loaded, or the model cannot be asked.
+            StoppedError: a server that does not reply.
         """
         task = self.parts[part]
-        few_shot = self.load(part)
-        spec = few_shot or (str(task.path) if isinstance(task, TaskFile) else task)
-        lm.rule, lm.shortened, lm.task = "sum", 0, part.partition("/")[2]
-        if few_shot:
-            lm.rule, few_shot.shots = few_shot.about.rule, {}
-            few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= lm.context
-            return few_shot.result(self._asked(lm, part, spec)["samples"][few_shot.config.task])
+        if few_shot := self.load(part):
+            lm = model(few_shot.about.rule)
+            few_shot.shots = {}
+            longest = min(self._longest(lm), lm.max_length)
+            few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= longest
+            return few_shot.result(self._asked(lm, part, few_shot)["samples"][few_shot.config.task])
+        lm = model("sum")
+        spec = str(task.path) if isinstance(task, TaskFile) else task
         draws = [self._asked(lm, part, spec)]
-        shortened = lm.shortened
         while len(draws) < self._options.seeds_of_demonstrations:
             draws.append(self._asked(lm, part, spec, len(draws)))
             if _prompts(draws[1]) == _prompts(draws[0]):
                 del draws[1]
                 break
-        return _mean_of_draws(draws, shortened=shortened, chat=self._options.chat)
+        return _mean_of_draws(draws, shortened=self._count_shortened(lm, draws[0]), chat=self._options.chat)
 
-    def _asked(self, lm: EngineLM, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
+    def _longest(self, lm: Any) -> int:
+        """Tokens that are scored together at most: transformers does not read the last, vLLM generates one more."""
+        return int(lm.max_length) + {"transformers": 1, "vllm": -1, "server": 0}[self._options.engine]
+
+    def _count_shortened(self, lm: Any, result: Mapping[str, Any]) -> int:
+        """The requests that lose their beginning, because they do not fit the model's context."""
+        from lm_eval.models.utils import normalize_gen_kwargs
+
+        if lm.tokenizer is None:  # only the server knows
+            return 0
+        count = 0
+        for samples in result["samples"].values():
+            asked = {sample["doc_id"]: sample["arguments"] for sample in samples}  # once for each filter
+            for arguments in itertools.chain(*asked.values()):
+                text, *more = arguments
+                if more and isinstance(more[0], dict):
+                    room = lm.max_length - normalize_gen_kwargs(more[0])["max_gen_toks"]
+                    count += len(lm.tok_encode(text)) > room
+                elif more:
+                    count += len(lm.tok_encode(text + more[0])) > self._longest(lm)
+        return count
+
+    def _asked(self, lm: Any, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
         """lm-eval's results with a draw of demonstrations; the first draw is lm-eval's own."""
         from lm_eval import simple_evaluate
         from lm_eval.defaults import DEFAULT_OTHER_SEED

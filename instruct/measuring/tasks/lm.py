@@ -1,43 +1,50 @@
-"""A system behind one of our engines as a model of lm-evaluation-harness; replies are kept as they arrive.
+"""lm-eval's own models of a run's systems, and what they lack: OpenICL's rule, resuming, what a server leaves unsaid.
 
 Imports lm-eval, which may not be installed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from math import isfinite
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
+from unittest import mock
 
-from lm_eval.api.model import CacheHook, TemplateLM, hash_args
-from lm_eval.models.utils import has_bos_prefix, normalize_gen_kwargs, postprocess_generated_text
-from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from lm_eval.api.model import LM, CachingLM
+from lm_eval.models.api_models import JsonChatStr
+from lm_eval.models.huggingface import HFLM
+from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
+from lm_eval.models.utils import has_bos_prefix, postprocess_generated_text
 
-from instruct.base.errors import InputError, StoppedError
-from instruct.base.output import progress_bar
-from instruct.base.replies import Completion
-from instruct.data.templates import DEFAULT, Rendering, takes_system
-from instruct.engines.base import Engine, Message, Prompt, Request
-from instruct.engines.network import batches
-from instruct.engines.text_scores import TokenScore
+from instruct.base.errors import InputError, InstructError, StoppedError, one_line
+from instruct.base.output import progress
+from instruct.base.replies import ScoredCompletion
+from instruct.engines.server import CONCURRENCY, TIMEOUT
+from instruct.engines.vllm import ARGUMENTS, ENVIRONMENT, VLLMEngine
+from instruct.engines.vllm_process import for_platform
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.options import TaskOptions
 
-Value = TypeVar("Value")
-# Of continuations of one context that are computed together.
-_TOKENS = 2048
-# What transformers samples from if nothing is set.
-_TOP_K = 50
+# Prompts that transformers computes together; and batches whose replies are kept together under the rule openicl.
+BATCH, BATCHES = 8, 8
+
+# It prints the headers of a request that failed, and with them the key.
+logging.getLogger("lm_eval.models.api_models").setLevel(logging.CRITICAL + 1)
 
 
-class Replies(CacheHook):
-    """The replies of one system to lm-eval's requests, a line each in a file that is appended to."""
+class ReplyFile(dict[str, Any]):
+    """Replies by lm-eval's keys of requests, a line each in a file that is appended to.
+
+    It takes the place of the database of lm-eval's cache, which unpickles what it reads.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(None)
-        self.known: dict[str, Any] = {}
+        super().__init__()
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_bytes() if path.is_file() else b""
         for line in before.splitlines():
@@ -45,282 +52,295 @@ class Replies(CacheHook):
                 key, reply = json.loads(line)
             except ValueError:  # the line that was being written when the run was killed
                 continue
-            self.known[key] = tuple(reply) if isinstance(reply, list) else reply
+            super().__setitem__(key, tuple(reply) if isinstance(reply, list) else reply)
         self._file = path.open("ab")
         if before and not before.endswith(b"\n"):
             self._file.write(b"\n")
 
-    def add_partial(self, attr: str, req: Iterable[Any], res: Any) -> None:
-        """Called by lm-eval's models with each reply."""
-        key = hash_args(attr, req)
-        self.known[key] = res
-        self._file.write(json.dumps([key, res]).encode() + b"\n")
-        self._file.flush()
+    def __setitem__(self, key: str, reply: Any) -> None:
+        if self.get(key) != reply:
+            super().__setitem__(key, reply)
+            self._file.write(json.dumps([key, reply]).encode() + b"\n")
+            self._file.flush()
+
+    def commit(self) -> None:
+        """Called by lm-eval; every reply is in the file already."""
 
     def close(self) -> None:
         self._file.close()
 
 
-class EngineLM(TemplateLM):
-    """Renders chats as the run does, and is not asked again what it was asked before, unless the reply is sampled.
+@LM.register
+class Resumed(CachingLM):
+    """A model that is not asked again what is in a file of its replies, unless the reply is sampled: lm-eval's cache.
 
-    Token ids go to the engine, so that any engine is asked the same; a server whose tokenizer is not on this machine is
-    sent texts and chats, and cannot score given text.
-
-    `rule`: what a log-likelihood is. `sum`: of the continuation. `openicl`: of all tokens but the first, for which
-    there is no prediction, divided by the number of all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023).
-    `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
-    `context`: the longest prompt, in tokens. `task`: the name of the one that is asked, for messages.
-
-    Args:
-        options: which engine it is, and whether prompts are chats.
-        subject: the system, as error messages name it.
-        tokenizer: None: only the server knows it.
-        adapter: as the engine knows it.
-        context: of the model, in tokens; None: only the server knows.
+    lm-eval knows a reply by its request alone, so that a file belongs to one model with one rule.
     """
 
-    max_gen_toks = 256  # lm-eval's default
-    rule: Rule = "sum"
-    shortened = 0
-    task = "asked"
-    _replies: Replies
-    _rendering = DEFAULT
+    def __init__(self, lm: Any, path: Path) -> None:
+        self.lm, self.cache_db, self.dbdict = lm, str(path), ReplyFile(path)
+        lm.set_cache_hook(self.get_cache_hook())
 
-    def __init__(
-        self,
-        engine: Engine,
-        options: TaskOptions,
-        subject: str,
-        tokenizer: Any,
-        adapter: str | None,
-        context: int | None,
-    ) -> None:
-        super().__init__()
-        self._engine, self._subject, self._adapter, self._chats = engine, subject, adapter, options.chat
-        self._in_transformers = options.engine == "transformers"
-        self.tokenizer: Any = tokenizer
-        engine.start()
-        # vLLM's memory may hold less than the model reads
-        self._whole = getattr(engine, "context", 0) or context or 1 << 30
-        # of a scored text: other engines generate a token after it, transformers does not even read its last one
-        self._after = -1 if self._in_transformers else 1
-        self.context = self._whole - max(0, self._after)
 
-    def keep(self, replies: Replies, rendering: Rendering = DEFAULT) -> Self:
-        """Where replies are kept, and how chats become text."""
-        self._replies, self._rendering = replies, rendering
-        self.set_cache_hook(replies)
-        return self
-
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[TokenScore]:
-        return self._resumed(self._kind, super().loglikelihood, requests)
-
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        return self._resumed("loglikelihood_rolling", self._rolled, requests)
-
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        if any(request.args[1].get("do_sample") for request in requests):
-            return self._generated(requests)
-        return self._resumed("generate_until", self._generated, requests)
-
-    @property
-    def _kind(self) -> str:
-        """Under which log-likelihoods are kept."""
-        return "loglikelihood" if self.rule == "sum" else self.rule
-
-    def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
-        keys = [hash_args(kind, request.args) for request in requests]
-        due = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._replies.known}
-        fresh = dict(zip(due, ask(list(due.values())), strict=True)) if due else {}
-        return [fresh[key] if key in fresh else self._replies.known[key] for key in keys]
-
-    @property
-    def eot_token_id(self) -> int:
-        return int(self._words.eos_token_id)
-
-    @property
-    def prefix_token_id(self) -> int:
-        begin = self._words.bos_token_id
-        return self.eot_token_id if begin is None else int(begin)
-
-    @property
-    def tokenizer_name(self) -> str:
-        """Part of what lm-eval names its own caches by."""
-        return self._subject
-
-    @property
-    def _words(self) -> Any:
-        if self.tokenizer is None:
-            raise InputError(
-                f"{self._subject}: the task {self.task} scores given text, which needs the model's tokenizer on this "
-                "machine; set model.name to a folder or hub id that has it, or choose tasks with generated replies"
-            )
-        return self.tokenizer
-
-    def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Recorded by lm-eval; "" if the server has its own."""
-        return super().chat_template(chat_template) if self.tokenizer else ""
-
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        words = self._words
-        if add_special_tokens is None and has_bos_prefix(string, words.decode(self.prefix_token_id)):
-            add_special_tokens = False
-        more = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        return list(words.encode(string, **more))
-
-    def apply_chat_template(self, chat_history: list[Message], add_generation_prompt: bool = True) -> str:
-        """The chat as text, without a system message if the template has no place for one, as lm-eval does; as JSON for
-        a server that renders it."""
-        if self.tokenizer:
-            ends: dict[str, Any] = {
-                "prompt": add_generation_prompt,
-                "continue_final_message": not add_generation_prompt,
-            }
-            if not takes_system(self.tokenizer):
-                chat_history = [message for message in chat_history if message["role"] != "system"]
-            return self._rendering.render(self.tokenizer, chat_history, **ends)
-        if not add_generation_prompt:
-            raise InputError(
-                f"{self._subject}: the task {self.task} begins the reply (gen_prefix), which a server's chat cannot "
-                "continue; set --no-chat, or model.name to a folder or hub id with the tokenizer"
-            )
-        return json.dumps(chat_history)
-
-    def _rolled(self, requests: list[Any]) -> list[float]:
-        windows: list[tuple[None, list[int], list[int]]] = []
-        counts = []
-        for request in requests:
-            ids = self.tok_encode(request.args[0])
-            longest = self._whole - self._after - 1
-            own = get_rolling_token_windows(ids, self.prefix_token_id, max_seq_len=longest, context_len=1)
-            windows += [(None, *make_disjoint_window(window)) for window in own]
-            counts.append(len(windows))
-        values = [value for value, _ in self._loglikelihood_tokens(windows)]
-        totals = [sum(values[begin:end]) for begin, end in zip([0, *counts], counts, strict=False)]
-        for request, total in zip(requests, totals, strict=True):
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
-        return totals
+class OpenICL(HFLM):
+    """A log-likelihood is that of all tokens but the first, for which there is no prediction, divided by the number of
+    all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023)."""
 
     def _loglikelihood_tokens(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], **kwargs: Any
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool = False, **more: Any
     ) -> list[tuple[float, bool]]:
-        asked, contexts = [], []
-        for place, (_, before, after) in enumerate(requests):
-            ids = (before + after)[-(self._whole - self._after) :]
-            self.shortened += len(ids) < len(before) + len(after)
-            first = max(1, len(ids) - len(after))
-            contexts.append(ids[:first])
-            scored = 1 if self.rule == "openicl" else first
-            asked.append(self._request(place, tuple(ids), max_tokens=self._after, scored=scored))
+        texts = [(before + after)[-(self.max_length + 1) :] for _, before, after in requests]
+        order = sorted(range(len(texts)), key=lambda place: (-len(texts[place]), texts[place]))
+        values: dict[int, tuple[float, bool]] = {}
+        with progress("tasks under the rule openicl", len(texts)) as advance:
+            for begin in range(0, len(order), BATCH * BATCHES):
+                places = order[begin : begin + BATCH * BATCHES]
+                # Without a name: what lm-eval would keep under it is not divided yet.
+                whole = [(None, texts[place][:1], texts[place][1:]) for place in places]
+                for place, (total, greedy) in zip(
+                    places, super()._loglikelihood_tokens(whole, disable_tqdm=True), strict=True
+                ):
+                    values[place] = total / len(texts[place]), greedy
+                    self.cache_hook.add_partial("loglikelihood", requests[place][0], values[place])
+                advance(len(places))
+        return [values[place] for place in range(len(texts))]
 
-        def score(place: int, reply: Completion) -> tuple[float, bool]:
-            assert reply.score is not None
-            total, greedy = reply.score
-            value = (total / len(asked[place].prompt) if self.rule == "openicl" else total), greedy
-            if requests[place][0] is not None:  # a window of a longer text has no name
-                self.cache_hook.add_partial(self._kind, requests[place][0], value)
-            return value
 
-        try:
-            return self._values(asked, score, contexts)
-        except InputError as error:
-            raise InputError(f"the task {self.task} scores given text: {error}") from error
+@contextlib.contextmanager
+def in_transformers(network: Any, tokenizer: Any, rule: Rule, context: int, stops: Sequence[int]) -> Iterator[HFLM]:
+    """lm-eval's model around a network that is loaded, and stays as it is.
 
-    def _generated(self, requests: list[Any]) -> list[str]:
-        asked, stops = [], []
-        for place, request in enumerate(requests):
-            prompt, options = request.args
-            options = dict(normalize_gen_kwargs(options, self.max_gen_toks))
-            until = options.pop("until", None) or []
-            stop = [until] if isinstance(until, str) else list(until)
-            limit, temperature = options.pop("max_gen_toks"), options.pop("temperature", 0.0)
-            sampled = options.pop("do_sample", False)
-            if options and not self._in_transformers:
-                raise InputError(
-                    f"{self._subject}: the task {self.task} sets {', '.join(map(str, options))} for its replies, which "
-                    "this engine does not know; leave evaluation.tasks.engine out"
-                )
-            asked.append(
-                self._request(
-                    place,
-                    self._prompt(prompt, limit),
-                    max_tokens=limit,
-                    temperature=float(temperature),
-                    seed=place if sampled else None,
-                    stop=tuple(filter(None, stop)),
-                    settings=tuple(({"top_k": _TOP_K} | options if sampled else options).items())
-                    if self._in_transformers
-                    else (),
-                )
+    Args:
+        tokenizer: is given a padding token if it has none.
+        context: in tokens.
+        stops: ids of the tokens that end a reply.
+    """
+    from transformers import GenerationConfig
+
+    before = network.generation_config
+    # lm-eval names no token that ends a reply: of a row that ends before others of its batch, it would keep the rest.
+    network.generation_config = GenerationConfig(eos_token_id=list(stops) or None)
+    try:
+        # lm-eval ties the embeddings if the config says so, also of a network that was trained with two.
+        with mock.patch.object(network, "tie_weights"):
+            yield (OpenICL if rule == "openicl" else HFLM)(
+                pretrained=network,
+                tokenizer=tokenizer,
+                batch_size=BATCH,
+                max_length=context,
+                softmax_dtype="float32",
             )
-            stops.append(stop)
+    finally:
+        network.generation_config = before
 
-        def text(place: int, reply: Completion) -> str:
-            value: str = postprocess_generated_text(reply.text, stops[place], None)
-            self.cache_hook.add_partial("generate_until", requests[place].args, value)
-            return value
 
-        return self._values(asked, text)
+@contextlib.contextmanager
+def in_vllm(engine: VLLMEngine, tokenizer: str) -> Iterator[Any]:
+    """lm-eval's model in vLLM, which loads it itself, with one adapter at most.
 
-    def _prompt(self, prompt: str, limit: int) -> Prompt:
-        """What the engine is sent; of a prompt that does not fit, its end, as lm-eval does."""
-        if self.tokenizer is None:
-            return list(json.loads(prompt)) if self._chats else prompt
-        ids = self.tok_encode(prompt)
-        room = self._whole - limit
-        if room < 1:
+    Args:
+        engine: is not started; it knows the model, the adapter and vLLM's arguments.
+        tokenizer: a folder or hub id.
+
+    Raises:
+        InputError: vLLM cannot load the model or the adapter; when given text is to be scored with an adapter.
+    """
+    subject, adapters = engine.options.subject, engine.options.adapters
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import vllm
+
+    # On a CPU, vLLM's distribution has another name than the one whose version lm-eval looks up.
+    def version(name: str, look_up: Any = metadata.version) -> str:
+        return vllm.__version__ if name == "vllm" else str(look_up(name))
+
+    with mock.patch("importlib.metadata.version", version):
+        from lm_eval.models.vllm_causallms import VLLM
+
+    # Ends of a text as the model's own generation config has them; stop texts are looked for in the tokenizer's words.
+    more = {"skip_tokenizer_init": False, "generation_config": "auto"}
+    arguments = for_platform(ARGUMENTS | engine.arguments() | more)
+    try:
+        lm = VLLM(
+            pretrained=arguments.pop("model"),
+            tokenizer=tokenizer,
+            lora_local_path=str(adapters[0]) if adapters else None,
+            **arguments,
+        )
+    except InstructError:
+        raise
+    except Exception as error:  # vLLM and its process raise their own
+        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"{subject}: vLLM cannot load it ({reason}); leave the engine out") from error
+    lm._max_length = None  # as long as vLLM has memory for
+    lm.tokenizer = engine.tokenizer
+    lm.modify_gen_kwargs = _ending(VLLM.modify_gen_kwargs, engine.stops)
+    if adapters:
+
+        def refuse(requests: Any, **more: Any) -> Any:
             raise InputError(
-                f"{self._subject}: replies of {limit} tokens to the task {self.task} leave no room in a context of "
-                f"{self._whole}; set another max_gen_toks in the task"
+                f"{subject}: vLLM with adapters answers, but does not score given text; leave the engine out for tasks "
+                "that score it"
             )
-        self.shortened += len(ids) > room
-        return tuple(ids[-room:])
 
-    def _request(self, place: int, prompt: Prompt, **options: Any) -> Request:
-        return Request(str(place), prompt, adapter=self._adapter, **options)
+        lm._loglikelihood_tokens = refuse
+    try:
+        yield lm
+    finally:
+        lm.model.llm_engine.engine_core.shutdown()
 
-    def _batches(
-        self, asked: Sequence[Request], contexts: Sequence[list[int]] | None = None
-    ) -> Iterator[Sequence[Request]]:
-        """The requests that are computed together: of similar length, or with `contexts`, of the same one; contexts
-        that begin in the same way follow each other."""
-        size = self._engine.batch
-        if contexts is None or not size:
-            order = sorted(asked, key=lambda request: len(request.prompt), reverse=True)
-            size = size or len(order)
-            yield from (order[begin : begin + size] for begin in range(0, len(order), size))
-            return
-        for context, places in groupby(sorted(range(len(asked)), key=contexts.__getitem__), contexts.__getitem__):
-            own = [asked[place] for place in places]
-            for batch in batches([len(request.prompt) - len(context) for request in own], _TOKENS):
-                yield [own[place] for place in batch]
 
-    def _values(
-        self,
-        asked: Sequence[Request],
-        value: Callable[[int, Completion], Value],
-        contexts: Sequence[list[int]] | None = None,
-    ) -> list[Value]:
-        """What `value` makes of each reply, which it keeps as it arrives.
+def _ending(normalize: Any, stops: Sequence[int]) -> Any:
+    """vLLM's parameters as lm-eval has them, with the tokens that end a reply."""
 
-        Raises:
-            StoppedError: requests without a reply.
-        """
-        values: dict[int, Value] = {}
-        reasons: list[str] = []
-        with progress_bar() as progress:
-            bar = progress.add_task(f"tasks, {self._subject}", total=len(asked))
-            for portion in self._engine.complete_batches(self._batches(asked, contexts)):
-                for request, reply in portion.replies:
-                    if isinstance(reply, Completion):
-                        values[int(request.key)] = value(int(request.key), reply)
-                    else:
-                        reasons.append(reply.reason)
-                progress.advance(bar, len(portion.replies))
-        if reasons:
+    def normalized(*arguments: Any, **more: Any) -> Any:
+        parameters, *rest = normalize(*arguments, **more)
+        return {"stop_token_ids": list(stops), **parameters}, *rest
+
+    return normalized
+
+
+def vllm_scores(lm: Any, ids: list[int], start: int) -> list[float]:
+    """The log-probabilities, natural, that vLLM gives the tokens of a text from `start` on.
+
+    Raises:
+        InputError: several tokens with an adapter; with LoRA layers, vLLM scores no prompts, but what it replies.
+    """
+    from vllm import SamplingParams
+
+    if lm.lora_request is None:
+        (output,) = lm._model_generate([ids])
+        return [known[token].logprob for token, known in zip(ids[start:], output.prompt_logprobs[start:], strict=True)]
+    if len(ids) - start > 1:
+        raise InputError("vLLM with an adapter scores one token at a time")
+    asked = SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=[ids[-1]], detokenize=False)
+    (output,) = lm._model_generate([ids[:-1]], generate=True, sampling_params=[asked])
+    return [output.outputs[0].logprobs[0][ids[-1]].logprob]
+
+
+class CanaryEngine:
+    """What a canary asks of an engine: the scores of one text at a time, from a function of ids and first place."""
+
+    def __init__(self, scores: Any) -> None:
+        self._scores = scores
+
+    def complete(self, requests: Sequence[Any]) -> Iterator[list[Any]]:
+        """See `Engine`."""
+        for request in requests:
+            values = self._scores(list(request.prompt), request.scored)
+            yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, values))))]
+
+
+class _Served:
+    """What lm-eval's two models of servers lack.
+
+    A tokenizer that is on this machine turns prompts into ids; without it, no given text can be scored.
+    """
+
+    cache_hook: Any
+
+    def __init__(self, subject: str, model: str, url: str, tokenizer: Any) -> None:
+        super().__init__(  # type: ignore[call-arg]
+            model=model,
+            base_url=url,
+            tokenizer_backend="none",
+            num_concurrent=CONCURRENCY,
+            timeout=int(TIMEOUT),
+            max_length=1 << 30,  # only the server knows
+        )
+        self.subject, self.tokenizer, self.add_bos_token = subject, tokenizer, None
+        if tokenizer is not None:
+            self.tokenizer_backend, self.tokenized_requests = "huggingface", True
+
+    @property
+    def api_key(self) -> str:
+        """What the requests are signed with."""
+        return os.environ.get("OPENAI_API_KEY", "").strip()
+
+    async def amodel_call(
+        self, *arguments: Any, generate: bool = True, cache_keys: Any = None, gen_kwargs: Any = None, **more: Any
+    ) -> Any:
+        """Called by lm-eval for each request: its replies, which end where the task says and are kept."""
+        try:
+            replies: Any = await super().amodel_call(  # type: ignore[misc]
+                *arguments, generate=generate, gen_kwargs=gen_kwargs, **more
+            )
+        except InstructError:
+            raise
+        except Exception as error:
+            reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise StoppedError(
-                f"{self._subject}: {len(reasons)} of {len(asked)} requests of {self.task} had no reply (the first: "
-                f"{reasons[0]}); the others are kept, so rerun the command to ask these again"
+                f"{self.subject}: a request had no reply ({reason}); the others are kept, so rerun the command to ask "
+                "again"
+            ) from None
+        if generate:
+            replies = [postprocess_generated_text(reply, gen_kwargs.get("until"), None) for reply in replies]
+        for key, reply in zip(cache_keys or (), replies, strict=False):
+            if key is not None:  # that of a window of a longer text
+                self.cache_hook.add_partial("generate_until" if generate else "loglikelihood", key, reply)
+        return replies
+
+    def loglikelihood(self, requests: list[Any], **more: Any) -> Any:
+        self._check_tokenizer(requests)
+        return super().loglikelihood(requests, **more)  # type: ignore[misc]
+
+    def loglikelihood_rolling(self, requests: list[Any], **more: Any) -> Any:
+        self._check_tokenizer(requests)
+        return super().loglikelihood_rolling(requests, **more)  # type: ignore[misc]
+
+    def _check_tokenizer(self, requests: list[Any]) -> None:
+        if self.tokenizer is None:
+            raise InputError(
+                f"{self.subject}: the task {requests[0].task_name} scores given text, which needs the model's "
+                "tokenizer on this machine; set model.name to a folder or hub id that has it, or choose tasks with "
+                "generated replies"
             )
-        return [values[place] for place in range(len(asked))]
+
+
+class Completions(_Served, LocalCompletionsAPI):
+    """A server that is sent texts, or token ids, which it can score if it returns the prompt's log-probabilities."""
+
+    def tok_encode(self, string: Any, add_special_tokens: bool | None = None, **more: Any) -> Any:
+        """Ids as in transformers: with the token that begins a text, unless it is there."""
+        if self.tokenizer is None:
+            return [string]
+        if not isinstance(string, str):
+            return [self.tok_encode(text, add_special_tokens) for text in string]
+        if add_special_tokens is None:
+            add_special_tokens = not has_bos_prefix(string, self.tokenizer.decode(self.prefix_token_id))
+        return self.tokenizer.encode(string, add_special_tokens=add_special_tokens)
+
+    def parse_logprobs(self, outputs: Any, tokens: Any = None, ctxlens: Any = None, **more: Any) -> Any:
+        """Called by lm-eval, for which a prompt without log-probabilities is as likely as can be."""
+        for choice, ids in zip(outputs["choices"], tokens, strict=True):
+            logprobs = choice.get("logprobs") or {}
+            scores, tops = logprobs.get("token_logprobs") or [], logprobs.get("top_logprobs") or []
+            numbers = [value for value in scores[1 : len(ids)] if isinstance(value, int | float) and isfinite(value)]
+            if min(len(scores), len(tops)) <= len(ids) or len(numbers) < len(ids) - 1:
+                raise InputError(
+                    f"{self.subject}: the server does not score given text (echo with logprobs on /v1/completions); "
+                    "choose tasks with generated replies, or leave the engine out"
+                )
+        return super().parse_logprobs(outputs, tokens=tokens, ctxlens=ctxlens)
+
+
+class Chats(_Served, LocalChatCompletion):
+    """A server that is sent chats, and renders them itself."""
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> Any:
+        if not add_generation_prompt:
+            raise InputError(
+                f"{self.subject}: a task begins the reply (gen_prefix), which a server's chat cannot continue; set "
+                "--no-chat, or model.name to a folder or hub id with the tokenizer"
+            )
+        return JsonChatStr(json.dumps(chat_history))
+
+    def parse_generations(self, outputs: Any, **more: Any) -> list[str]:
+        """Called by lm-eval, which would take a reply that cannot be read for an empty one."""
+        texts = []
+        for choice in outputs["choices"]:
+            text = choice["message"]["content"]
+            if text is None and choice.get("finish_reason") != "length":  # it thought until the limit, and would again
+                raise ValueError("malformed reply: no text")
+            texts.append(text or "")
+        return texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -37,9 +37,8 @@ class TaskOptions(Options):
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
     engine: Literal["transformers", "vllm", "server"] = "transformers"
-    """`transformers` computes what prompts have in common once; `vllm` is faster where answers are generated; `server`
-    asks for the base by its name and for a trained system by the system's name. With `cluster`, the first two run
-    there."""
+    """`transformers`; `vllm` is faster where answers are generated, and starts anew for each system; `server` asks for
+    the base by its name and for a trained system by the system's name. The rule openicl needs transformers."""
     base_url: str | None = None
     """The OpenAI-compatible server of engine: server."""
     chat: bool = False
@@ -53,16 +52,6 @@ class TaskOptions(Options):
     def named(self) -> bool:
         """Whether there is a task to ask."""
         return bool(self.cards or self.forgetting or self.lm_eval)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, content: Any) -> Any:
-        """lm-eval's tasks had their own number of demonstrations."""
-        if isinstance(content, dict) and "lm_eval_shots" in content:
-            content = dict(content)
-            if (shots := content.pop("lm_eval_shots")) is not None:
-                content["shots"] = shots
-        return content
 
     @field_validator("base_url")
     @classmethod

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import random
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,12 @@ from transformers import TrainerCallback
 
 from instruct.base.errors import InputError
 from instruct.data.templates import Rendering
-from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import stop_token_ids
-from instruct.engines.transformers import TransformersEngine
 from instruct.engines.weights import context_of
-from instruct.measuring.tasks.evaluate import BATCH, prepare_chats
+from instruct.measuring.tasks.cards import Rule
+from instruct.measuring.tasks.evaluate import prepare_chats, render_chat
 from instruct.measuring.tasks.harness import Harness
-from instruct.measuring.tasks.lm import EngineLM, Replies
+from instruct.measuring.tasks.lm import in_transformers
 from instruct.measuring.tasks.options import TaskOptions
 
 _SUBJECT = "the model that trains"
@@ -38,6 +35,7 @@ def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable
     Raises:
         InputError: a task that cannot be read.
     """
+    options = options.model_copy(update={"engine": "transformers", "base_url": None})
     harness = Harness(options, rendering)
     harness.load_all()
     return lambda trainer: AskTasks(trainer, harness, options, rendering)
@@ -82,22 +80,22 @@ class AskTasks(TrainerCallback):
     def _scores(self) -> dict[str, float]:
         network = self._trainer.model
         network = network.get_base_model() if hasattr(network, "get_base_model") else network
-        context = context_of(network.config) or sys.maxsize
-        asked = EngineOptions(
-            _SUBJECT, network.name_or_path, Decoding(), context, tokenizer=self._tokenizer, batch=BATCH
-        )
-        engine = TransformersEngine(asked)
-        engine.network, engine.stops = network, list(stop_token_ids(self._tokenizer, network.name_or_path))
-        options = self._options.model_copy(update={"engine": "transformers"})
+        context = context_of(network.config) or 1 << 30
+        stops = stop_token_ids(self._tokenizer, network.name_or_path)
         scores = {}
-        with tempfile.TemporaryDirectory() as folder:
-            lm = EngineLM(engine, options, _SUBJECT, self._tokenizer, None, None)
-            with contextlib.closing(Replies(Path(folder) / "replies.jsonl")) as replies:
-                lm.keep(replies, self._rendering)
-                for part in self._harness.parts:
-                    for number in self._harness.evaluate(lm, part).numbers:
-                        if number.value is not None:
-                            scores[f"eval_tasks/{number.details.task}/{number.metric}"] = number.value
+
+        @contextlib.contextmanager
+        def asked(rule: Rule) -> Iterator[Any]:
+            with in_transformers(network, self._tokenizer, rule, context, stops) as lm:
+                if self._options.chat:
+                    lm.apply_chat_template = functools.partial(render_chat, self._tokenizer, self._rendering)
+                yield lm
+
+        with contextlib.ExitStack() as stack:
+            for part in self._harness.parts:
+                for number in self._harness.evaluate(lambda rule: stack.enter_context(asked(rule)), part).numbers:
+                    if number.value is not None:
+                        scores[f"eval_tasks/{number.details.task}/{number.metric}"] = number.value
         return scores
 
 

@@ -1,27 +1,40 @@
-"""Our model in lm-eval's hands: its own scores, shared prefixes computed once, replies that outlive a killed run."""
+"""lm-eval's models as a run asks them: OpenICL's rule, replies that outlive a killed run, a run's chats, servers."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import json
 import random
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
+import numpy as np
 import pytest
+import torch
 
+from instruct.base.errors import InputError, StoppedError
 from instruct.base.models import ModelOptions
 from instruct.data.templates import Rendering
+from instruct.engines.canary import Canary
 from instruct.engines.forward import open_model
-from instruct.engines.text_scores import PrefixScorer
-from instruct.engines.transformers import TransformersEngine
+from instruct.engines.network import TextRow
+from instruct.measuring.tasks.evaluate import AskedSystems, render_chat
+from instruct.measuring.tasks.options import TaskOptions
 
 pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
-from instruct.measuring.tasks.lm import EngineLM, Replies
-from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.lm import Chats, Completions, Resumed, in_transformers
+
+PROMPTS = [
+    ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
+    ("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
+    ("Another beginning. It is", [" A", " B"]),
+    ("x", ["y", "yz"]),
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +42,13 @@ def model(tiny_model):
     return open_model(ModelOptions(name=str(tiny_model), dtype="float32"))
 
 
-def local_lm(model, network) -> EngineLM:
-    options = dataclasses.replace(
-        model.engine.options, tokenizer=model.tokenizer, context_length=model.context, batch=8, stop_texts=True
-    )
-    engine = TransformersEngine(options)
-    engine.network, engine.stops = network, model.engine.stops
-    return EngineLM(engine, TaskOptions(), "model tiny", model.tokenizer, None, model.context)
+@contextlib.contextmanager
+def local_lm(model, rule="sum"):
+    with (
+        model.engine.adapted(model.adapter) as network,
+        in_transformers(network, model.tokenizer, rule, model.context, model.engine.stops) as lm,
+    ):
+        yield lm
 
 
 def requests(kind: str, arguments: list[tuple]) -> list[Instance]:
@@ -47,152 +60,303 @@ def questions() -> list[tuple[str, str]]:
     draw = random.Random(0)
     words = ["night", "dark", "was", "the", "rain", "fine"]
     shown = " ".join(draw.choices(words, k=20))
-    found = [
+    asked = [
         (f"{shown} {' '.join(draw.choices(words, k=k))} is", f" {choice}")
         for k in (1, 4, 4, 9)
         for choice in ("fine", "dark and fine", "dark and wet", "a", "fine")
     ]
-    found += [(" ".join(draw.choices(words, k=400)), " rain"), ("", "rain"), ("", "dark"), ("dark ", "night")]
-    return found
+    asked += [(" ".join(draw.choices(words, k=400)), " rain"), ("", "rain"), ("", "dark"), ("dark ", "night")]
+    return asked
 
 
-def test_log_likelihoods_are_those_of_lm_evals_own_model(model, tmp_path):
-    with model.engine.adapted(None) as network:
-        ours = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
-        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        asked = requests("loglikelihood", questions())
-        for (value, greedy), (expected, expected_greedy) in zip(
-            ours.loglikelihood(asked), theirs.loglikelihood(asked), strict=True
-        ):
-            assert value == pytest.approx(expected, abs=1e-4)
-            assert greedy == expected_greedy
-        assert ours.shortened == 1
-        texts = requests("loglikelihood_rolling", [(context,) for context, _ in questions() if context])
-        assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), rel=1e-5)
+def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
+    """OpenICL's PPLInferencer: all prompts as one padded batch, the loss over tokens that are not padding."""
+    tokenizer.padding_side = "right"
+    inputs = tokenizer(texts, padding=True, return_tensors="pt", truncation=True)
+    with torch.no_grad():
+        logits = network(**{name: inputs[name] for name in ("input_ids", "attention_mask")}).logits
+    shift_logits, shift_labels = logits[..., :-1, :], inputs["input_ids"][..., 1:]
+    loss = torch.nn.CrossEntropyLoss(reduction="none", ignore_index=tokenizer.pad_token_id)(
+        shift_logits.reshape(-1, shift_logits.size(-1)), shift_labels.reshape(-1)
+    ).view(shift_labels.size())
+    lengths = (inputs["input_ids"] != tokenizer.pad_token_id).sum(-1)
+    return (loss.sum(-1) / lengths).tolist()
 
 
-def test_a_continuation_that_the_model_would_say_is_greedy(model, tmp_path):
-    with model.engine.adapted(None) as network:
-        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        context = "the night was dark and"
-        ids = model.tokenizer(context, return_tensors="pt")["input_ids"]
-        said = network.generate(ids, max_new_tokens=4, do_sample=False)[0, ids.shape[1] :].tolist()
-        pairs = [(("a", str(k)), ids[0].tolist(), said[:k]) for k in (1, 2, 3)]
-        pairs += [(("b", ""), ids[0].tolist(), [*said[:2], said[2] - 1])]
-        ours = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
-        assert [greedy for _, greedy in ours._loglikelihood_tokens(pairs)] == [True, True, True, False]
-        assert [greedy for _, greedy in theirs._loglikelihood_tokens(pairs)] == [True, True, True, False]
+def test_the_rule_openicl_is_openicls_formula(model):
+    asked = [(context, text) for context, texts in PROMPTS for text in texts]
+    with local_lm(model, "openicl") as lm:
+        values = [-value for value, _ in lm.loglikelihood(requests("loglikelihood", asked))]
+        expected = openicl_scores(lm.model, model.tokenizer, [context + text for context, text in asked])
+    assert values == pytest.approx(expected, rel=1e-5)
+    best = [(np.argmin(one[:3]), np.argmin(one[3:6])) for one in (values, expected)]
+    assert best[0] == best[1]
 
 
-def test_what_contexts_share_is_computed_once(model, tmp_path):
-    computed = []
-    with model.engine.adapted(None) as network:
-        handle = network.register_forward_pre_hook(
-            lambda _, __, given: computed.append(given["input_ids"].numel()), with_kwargs=True
-        )
-        try:
-            lm = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
-            pairs = [(f"{'shared ' * 20}{word} is", choice) for word in ("one", "two") for choice in (" A", " B")]
-            lm.loglikelihood(requests("loglikelihood", pairs))
-        finally:
-            handle.remove()
-    whole = [len(model.tokenizer(context + choice)["input_ids"]) for context, choice in pairs]
-    assert sum(computed) < 1.5 * max(whole)
+@pytest.mark.parametrize("rule", ["sum", "openicl"])
+def test_a_killed_run_asks_only_what_was_not_answered(model, rule, tmp_path, monkeypatch):
+    path, rows = tmp_path / "replies.jsonl", []
+    call = HFLM._model_call
 
-
-def test_a_killed_run_asks_only_what_was_not_answered(model, tmp_path, monkeypatch):
-    path, asked = tmp_path / "replies.jsonl", []
-    own = PrefixScorer.scores
-
-    def until_killed(self, rows):
-        asked.append(len(rows))
-        if len(asked) == 3:
+    def until_killed(self, ids, *more):
+        rows.append(len(ids))
+        if len(rows) == kill:
             raise KeyboardInterrupt
-        return own(self, rows)
+        return call(self, ids, *more)
 
-    with model.engine.adapted(None) as network:
-        expected = (
-            local_lm(model, network)
-            .keep(Replies(tmp_path / "other.jsonl"))
-            .loglikelihood(requests("loglikelihood", questions()))
-        )
-        monkeypatch.setattr(PrefixScorer, "scores", until_killed)
-        replies = Replies(path)
+    monkeypatch.setattr(HFLM, "_model_call", until_killed)
+    asked = [(context + word, choice) for word in ("", " one", " two", " six") for context, choice in questions()]
+    with local_lm(model, rule) as lm:
+        kill = 0
+        expected = lm.loglikelihood(requests("loglikelihood", asked))
+        whole, kill = sum(rows), len(rows) + len(rows) - 2
+        resumed = Resumed(lm, path)
         with pytest.raises(KeyboardInterrupt):
-            local_lm(model, network).keep(replies).loglikelihood(requests("loglikelihood", questions()))
-        replies.close()
+            resumed.loglikelihood(requests("loglikelihood", asked))
         with path.open("a") as file:
             file.write('["cut off')  # as it was being written
-        kept = len(replies.known)
+        kept = len(resumed.dbdict)
         assert kept
-        asked[:] = [0] * 3
-        replies = Replies(path)
-        assert len(replies.known) == kept
-        found = local_lm(model, network).keep(replies).loglikelihood(requests("loglikelihood", questions()))
-        assert sum(asked) == len(set(questions())) - kept
-        assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
-        assert [value for value, _ in found] == pytest.approx([value for value, _ in expected], abs=1e-5)
-        asked[:] = [0] * 3
-        local_lm(model, network).keep(Replies(path)).loglikelihood(requests("loglikelihood", questions()))
-        assert sum(asked) == 0
+        rows.clear()
+        kill = 0
+        resumed = Resumed(lm, path)
+        assert len(resumed.dbdict) == kept
+        values = resumed.loglikelihood(requests("loglikelihood", asked))
+        assert 0 < sum(rows) < whole
+        assert [greedy for _, greedy in values] == [greedy for _, greedy in expected]
+        assert [value for value, _ in values] == pytest.approx([value for value, _ in expected], abs=1e-5)
+        rows.clear()
+        Resumed(lm, path).loglikelihood(requests("loglikelihood", asked))
+        assert not rows
 
 
-def test_replies_are_kept_but_samples_are_drawn_again(model, tmp_path, monkeypatch):
-    path, generated = tmp_path / "replies.jsonl", []
-    own = TransformersEngine._generate
+def test_each_adapter_and_each_rule_has_its_own_replies(tiny_model, make_adapter, tmp_path):
+    """lm-eval knows a reply by its request: in one file, the second system would be answered by the first."""
+    base = ModelOptions(name=str(tiny_model), dtype="float32")
+    systems = {"base": None}
+    for seed, name in enumerate(("one", "two")):
+        make_adapter(str(tiny_model), tmp_path / name, seed, 0.5)
+        systems[name] = tmp_path / name
+    asked, values = requests("loglikelihood", questions()[:4]), {}
+    for _ in range(2):
+        with contextlib.closing(AskedSystems(TaskOptions(), base, systems)) as models:
+            for system in systems:
+                for rule in ("sum", "openicl"):
+                    with models.asked(system, rule, tmp_path / "replies") as lm:
+                        before = dict(lm.dbdict)
+                        values.setdefault((system, rule), []).append([value for value, _ in lm.loglikelihood(asked)])
+                        assert not before or before == lm.dbdict
+    for (system, rule), (first, second) in values.items():
+        assert first == second
+        with local_lm(open_model(base, systems[system]), rule) as lm:
+            assert first == pytest.approx([value for value, _ in lm.loglikelihood(asked)], abs=1e-5)
+    assert len({tuple(first) for first, _ in values.values()}) == len(values)
+    assert len(list((tmp_path / "replies").iterdir())) == len(values)
+    with (
+        contextlib.closing(
+            AskedSystems(TaskOptions(), base.model_copy(update={"dtype": "bfloat16"}), systems)
+        ) as models,
+        models.asked("one", "sum", tmp_path / "replies") as lm,
+    ):
+        assert not lm.dbdict
 
-    def counted(self, rows):
-        generated.append(len(rows))
-        return own(self, rows)
 
-    monkeypatch.setattr(TransformersEngine, "_generate", counted)
-    greedy = requests("generate_until", [(f"{word} was", {"until": ["."], "max_gen_toks": 4}) for word in ("a", "b")])
-    sampled = requests(
-        "generate_until", [("a was", {"until": ["."], "max_gen_toks": 4, "do_sample": True, "temperature": 1.0})]
-    )
+def test_a_network_with_two_embeddings_keeps_them_and_its_settings(model):
+    """lm-eval ties them if the config says so, whatever was trained."""
     with model.engine.adapted(None) as network:
-        found = [local_lm(model, network).keep(Replies(path)).generate_until(greedy) for _ in range(2)]
-        assert found[0] == found[1]
-        assert generated == [2]
-        assert all(isinstance(reply, str) for reply in found[0])
-        for _ in range(2):
-            local_lm(model, network).keep(Replies(path)).generate_until(sampled)
-    assert generated == [2, 1, 1]
-    assert len(path.read_text().splitlines()) == 4
-    assert json.loads(path.read_text().splitlines()[0])[1] in found[0]
-
-
-def test_chats_are_written_in_the_runs_template(model, tmp_path):
-    chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
-    with model.engine.adapted(None) as network:
-        ours = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
-        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        for messages, asks in [(chat, True), ([*chat, {"role": "assistant", "content": "Answer:"}], False)]:
-            assert ours.apply_chat_template(messages, asks) == theirs.apply_chat_template(messages, asks)
-        own = model.tokenizer.chat_template
-        template = tmp_path / "mine.jinja"
-        template.write_text(
-            "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-            "[{{ m.content }}]{% endfor %}{{ strftime_now('%Y') }}"
-        )
-        rendering = Rendering(str(template), day=date(2001, 2, 3))
+        head, settings = network.lm_head.weight, network.generation_config
+        tied, network.config.tie_word_embeddings = network.config.tie_word_embeddings, True
+        network.lm_head.weight = torch.nn.Parameter(head + 1, requires_grad=False)
         try:
-            rendering.prepare(model.tokenizer)
-            lm = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"), rendering)
-            assert lm.apply_chat_template(chat) == "[hi]2001"
+            with in_transformers(network, model.tokenizer, "sum", model.context, model.engine.stops):
+                assert network.lm_head.weight is not network.get_input_embeddings().weight
         finally:
-            model.tokenizer.chat_template = own
+            network.lm_head.weight, network.config.tie_word_embeddings = head, tied
+        assert network.generation_config is settings
+        assert "tie_weights" not in vars(network)
 
 
-def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, tmp_path, monkeypatch):
+def test_replies_are_kept_but_samples_are_drawn_again(model, tmp_path):
+    greedy = {"until": ["."], "max_gen_toks": 4}
+    sampled = greedy | {"do_sample": True, "temperature": 1.0}
+    with local_lm(model) as lm:
+        generated, generate = [], lm._model_generate
+        lm._model_generate = lambda **more: generated.append(len(more["context"])) or generate(**more)
+        for _ in range(2):
+            resumed = Resumed(lm, tmp_path / "replies.jsonl")
+            replies = resumed.generate_until(requests("generate_until", [("a was", greedy), ("b was", greedy)]))
+        assert all(isinstance(reply, str) for reply in replies)
+        assert generated == [2]
+        for _ in range(2):
+            Resumed(lm, tmp_path / "replies.jsonl").generate_until(requests("generate_until", [("a was", sampled)]))
+        assert generated == [2, 1, 1]
+
+
+def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, monkeypatch):
     prompts = ["the night was", "it"]
     asked = requests("generate_until", [(prompt, {"until": ["zzz"], "max_gen_toks": 6}) for prompt in prompts])
     with model.engine.adapted(None) as network:
         ids = model.tokenizer(prompts[0], return_tensors="pt")["input_ids"]
         said = network.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :].tolist()
         monkeypatch.setattr(model.engine, "stops", [said[2]])
-        lm = local_lm(model, network).keep(Replies(tmp_path / "replies.jsonl"))
+    with local_lm(model) as lm:
         whole, other = lm.generate_until(asked)
-    before = said[: said.index(said[2])]
-    assert whole == model.tokenizer.decode(before)
+    end = said.index(said[2])
+    assert whole in (model.tokenizer.decode(said[:end]), model.tokenizer.decode(said[: end + 1]))
     assert other
+
+
+def test_chats_are_written_in_the_runs_template(model, tmp_path):
+    chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    with local_lm(model) as lm:
+        for messages, asks in [(chat, True), ([*chat, {"role": "assistant", "content": "Answer:"}], False)]:
+            assert render_chat(model.tokenizer, Rendering(), messages, asks) == lm.apply_chat_template(messages, asks)
+    own = model.tokenizer.chat_template
+    template = tmp_path / "mine.jinja"
+    template.write_text(
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "[{{ m.content }}]{% endfor %}{{ strftime_now('%Y') }}"
+    )
+    rendering = Rendering(str(template), day=date(2001, 2, 3))
+    try:
+        rendering.prepare(model.tokenizer)
+        assert render_chat(model.tokenizer, rendering, chat) == "[hi]2001"
+    finally:
+        model.tokenizer.chat_template = own
+
+
+def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make_adapter, tmp_path):
+    base = ModelOptions(name=str(tiny_model), dtype="float32")
+    make_adapter(str(tiny_model), tmp_path / "emo", 1, 0.5)
+    ids = [5, 6, 7, 8, 9]
+    scores = [
+        open_model(base, source).log_probabilities([TextRow(ids, 1)])[0].tolist() for source in (tmp_path / "emo", None)
+    ]
+    canary = Canary(ids, [1, 2, 3, 4], *scores, "float32")
+    canary.save(tmp_path / "emo")
+    with contextlib.closing(AskedSystems(TaskOptions(), base, {"emo": tmp_path / "emo"})) as models:
+        with models.asked("emo", "sum", tmp_path / "replies"):
+            pass
+        Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1], "float32").save(tmp_path / "emo")
+        with (
+            pytest.raises(InputError, match="system emo: what answers is not what was trained"),
+            models.asked("emo", "sum", tmp_path / "replies"),
+        ):
+            pass
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request as `answer` says, a function from its body to a status and an object; `bodies`: all."""
+
+    def __init__(self, answer) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer, self.bodies = answer, []
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(body)
+        status, reply = self.server.answer(body)
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """A server by its `answer`; lm-eval does not wait before it asks again."""
+    monkeypatch.setattr("lm_eval.models.api_models.wait_exponential", lambda **_: lambda state: 0)
+    servers = []
+
+    def started(answer):
+        servers.append(Server(answer))
+        return servers[-1]
+
+    yield started
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_server_scores_token_ids_as_the_model_does(model, serve, tmp_path):
+    def answer(body):
+        ((*ids,),) = body["prompt"]
+        values = [None, *map(float, model.log_probabilities([TextRow(ids)])[0]), -9.0]
+        assert (body["echo"], body["logprobs"], body["max_tokens"]) == (True, 1, 1)
+        tops = [None, *({"x": value} for value in values[1:])]
+        return 200, {"choices": [{"index": 0, "logprobs": {"token_logprobs": values, "top_logprobs": tops}}]}
+
+    server = serve(answer)
+    lm = Resumed(Completions("model m", "m", f"{server.url}/completions", model.tokenizer), tmp_path / "replies.jsonl")
+    asked = requests("loglikelihood", [pair for pair in questions() if len(pair[0]) < 1000])
+    with local_lm(model) as local:
+        expected = [value for value, _ in local.loglikelihood(asked)]
+        text = "the night was dark " * 3
+        (whole,) = local.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)]))
+    assert [value for value, _ in lm.loglikelihood(asked)] == pytest.approx(expected, abs=1e-4)
+    assert lm.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)])) == pytest.approx([whole], abs=1e-4)
+    count = len(server.bodies)
+    lm.loglikelihood(asked)
+    assert len(server.bodies) == count
+
+
+@pytest.mark.parametrize(
+    "logprobs", [None, {"token_logprobs": [-9.0], "top_logprobs": [{"e": -9.0}]}, {"token_logprobs": [None] * 99}]
+)
+def test_a_server_that_does_not_score_a_prompt_is_refused(model, serve, logprobs):
+    """Of a prompt that is not echoed, lm-eval's sum would be 0: as likely as can be."""
+    server = serve(lambda body: (200, {"choices": [{"index": 0, "text": "e", "logprobs": logprobs}]}))
+    lm = Completions("model m", "m", f"{server.url}/completions", model.tokenizer)
+    with pytest.raises(InputError, match="model m: the server does not score given text"):
+        lm.loglikelihood(requests("loglikelihood", [("a b", "c d")]))
+
+
+def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(serve, tmp_path):
+    def answer(body):
+        assert body["messages"][0]["content"] in ("Say dark.", "Think.")
+        text = "dark.Q:5 6" if body["messages"][0]["content"] == "Say dark." else None
+        return 200, {"choices": [{"index": 0, "message": {"content": text}, "finish_reason": "length"}]}
+
+    server = serve(answer)
+    lm = Resumed(Chats("model m", "m", f"{server.url}/chat/completions", None), tmp_path / "replies.jsonl")
+    prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in ("Say dark.", "Think.")]
+    asked = requests("generate_until", [(prompt, {"until": ["\n", "A:", "B:", "C:", "Q:"]}) for prompt in prompts])
+    assert lm.generate_until(asked) == lm.generate_until(asked) == ["dark.", ""]  # one end more than a server takes
+    assert len(server.bodies) == 2
+    with pytest.raises(InputError, match="the task mine scores given text, which needs the model's tokenizer"):
+        lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
+    with pytest.raises(InputError, match="a task begins the reply"):
+        lm.apply_chat_template([], add_generation_prompt=False)
+
+
+@pytest.mark.parametrize("reply", [(500, {"error": "sk-secret-key"}), (200, {"choices": [{"message": {}}]})])
+def test_replies_that_fail_stop_the_task_are_asked_again_and_show_no_key(serve, reply, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+    failing = True
+
+    def answer(body):
+        good = {"choices": [{"index": 0, "message": {"content": "dark"}, "finish_reason": "stop"}]}
+        return reply if failing and body["messages"][0]["content"] == "b" else (200, good)
+
+    server = serve(answer)
+
+    def ask():
+        lm = Resumed(Chats("model m", "m", f"{server.url}/chat/completions", None), tmp_path / "replies.jsonl")
+        prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in "ab"]
+        return lm.generate_until(requests("generate_until", [(prompt, {"until": []}) for prompt in prompts]))
+
+    with pytest.raises(StoppedError, match="model m: a request had no reply") as raised:
+        ask()
+    kept = (tmp_path / "replies.jsonl").read_text()
+    assert "sk-secret-key" not in f"{caplog.text}{kept}{raised.value}"
+    failing = False
+    assert ask() == ["dark", "dark"]
