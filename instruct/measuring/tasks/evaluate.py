@@ -10,9 +10,9 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.machine import vllm_is_installed
@@ -26,13 +26,10 @@ from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.network import TextRow
 from instruct.engines.start import engine_version
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.harness import Harness
+from instruct.measuring.tasks.harness import Harness, When
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import PartResult, measure
-
-# Before or after training, in tasks of forgetting.
-When = Literal["before", "after"] | None
+from instruct.run.measurements import measure
 
 
 def evaluate_tasks(
@@ -55,7 +52,14 @@ def evaluate_tasks(
     if not options.named:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
     rendering = dataclasses.replace(rendering, remedy="set --no-chat")
-    everyone = _with_base(options, systems)
+    everyone = systems
+    if options.forgetting and None not in systems.values():
+        if "base" in systems:
+            raise InputError(
+                "evaluation.tasks.forgetting: needs the untrained base, but the system called base is trained; add one "
+                "under systems: untrained: {objective: none}"
+            )
+        everyone = {"base": None, **systems}
     with contextlib.closing(AskedSystems(options, base, everyone, rendering)) as asked:
         harness = Harness(options, rendering, asked.engine)
         harness.load_all()
@@ -73,28 +77,7 @@ def evaluate_tasks(
                     if part in harness.forgetting:
                         when = "after" if folder else "before"
                         made_from["forgetting"] = when
-                    measure(run, part, system, made_from, functools.partial(_evaluated, harness, model, part, when))
-
-
-def _with_base(options: TaskOptions, systems: Mapping[str, Path | None]) -> Mapping[str, Path | None]:
-    """The systems, and the untrained base, if tasks of forgetting need it and no system is that."""
-    if not options.forgetting or None in systems.values():
-        return systems
-    if "base" in systems:
-        raise InputError(
-            "evaluation.tasks.forgetting: needs the untrained base, but the system called base is trained; add one "
-            "under systems: untrained: {objective: none}"
-        )
-    return {"base": None, **systems}
-
-
-def _evaluated(harness: Harness, model: Callable[[Rule], Any], part: str, when: When) -> PartResult:
-    """A task's results; those of tasks of forgetting say whether the system is trained."""
-    result = harness.evaluate(model, part)
-    if when:
-        for number in result.numbers:
-            number.details = number.details.model_copy(update={"forgetting": when})
-    return result
+                    measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part, when))
 
 
 def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:
@@ -156,74 +139,52 @@ class AskedSystems:
         Raises:
             InputError: a model that cannot be loaded or asked; with `chat`, one without a chat template.
         """
-        from instruct.measuring.tasks.lm import Resumed
-
-        named_by = self.made_from(system) | {"engine": self.engine, "rule": rule}
-        digest = hashlib.sha256(json.dumps(named_by).encode()).hexdigest()[:16]
-        opened = {"transformers": self._in_transformers, "vllm": self._in_vllm, "server": self._on_a_server}
-        with opened[self._options.engine](system, rule) as (lm, engine):
-            self._check_weights(system, engine)
-            if self._options.chat and lm.tokenizer is not None:
-                lm.apply_chat_template = functools.partial(render_chat, lm.tokenizer, self._rendering)
-            resumed = Resumed(lm, folder / f"{digest}.jsonl")
-            with contextlib.closing(resumed.dbdict):
-                yield resumed
-
-    def _check_weights(self, system: str, engine: Any) -> None:
-        """Have the canary ask what is about to answer."""
-        folder = self._systems[system]
-        canary = read_canary(folder)
-        if canary is not None:
-            adapter = system if self._options.engine == "server" else None
-            outcome = check_weights_that_answer(engine, canary, adapter, compute_dtype(self._base), f"system {system}")
-            if outcome != "checked":
-                say(f"note: weights of {system} {outcome}")
-
-    @contextlib.contextmanager
-    def _in_transformers(self, system: str, rule: Rule) -> Iterator[tuple[Any, Any]]:
-        from instruct.measuring.tasks.lm import CanaryEngine, in_transformers
-
-        model = self._prepared(system)
-        context = min(model.context, 1 << 30)
-        with (
-            model.engine.adapted(model.adapter) as network,
-            in_transformers(network, model.tokenizer, rule, context, model.engine.stops) as lm,
-        ):
-            yield lm, CanaryEngine(lambda ids, start: model.log_probabilities([TextRow(ids, start)])[0])
-
-    @contextlib.contextmanager
-    def _in_vllm(self, system: str, rule: Rule) -> Iterator[tuple[Any, Any]]:
-        from instruct.engines.vllm import VLLMEngine
-        from instruct.measuring.tasks.lm import CanaryEngine, in_vllm, vllm_scores
-
-        model = self._prepared(system)
-        adapters = () if model.adapter is None else (model.adapter,)
-        tokenizer = model.tokenizer
-        engine = VLLMEngine(
-            dataclasses.replace(model.engine.options, tokenizer=tokenizer, adapters=adapters, context_length=-1)
-        )
-        with in_vllm(engine, tokenizer.name_or_path) as lm:
-            yield lm, CanaryEngine(functools.partial(vllm_scores, lm))
-
-    @contextlib.contextmanager
-    def _on_a_server(self, system: str, rule: Rule) -> Iterator[tuple[Any, Any]]:
         from instruct.engines.server import ServerEngine
-        from instruct.measuring.tasks.lm import Chats, Completions
+        from instruct.engines.vllm import VLLMEngine
+        from instruct.measuring.tasks import lm as models
 
-        name, url = self._served_name(system), str(self._options.base_url)
-        subject = f"model {name}"
-        engine = ServerEngine(EngineOptions(subject, self._base.name, Decoding(), context_length=0), url)
-        engine.check()
-        words = self._words
-        if words is None and self._options.chat:
-            yield Chats(subject, name, f"{url}/chat/completions", None), engine
-        else:
-            yield Completions(subject, name, f"{url}/completions", words), engine
-
-    def _prepared(self, system: str) -> ForwardModel:
-        model = self._opened(system)
-        prepare_chats(self._options, self._rendering, model.tokenizer, model.engine.options.subject)
-        return model
+        options, kind = self._options, self._options.engine
+        engine: Any
+        with contextlib.ExitStack() as stack:
+            if kind == "server":
+                name = self._served_name(system)
+                subject, url, tokenizer = f"model {name}", str(options.base_url), None
+                if has_tokenizer(self._base):
+                    tokenizer = load_tokenizer(subject, model_path(self._base.name), self._base.revision)
+                    prepare_chats(options, self._rendering, tokenizer, subject)
+                engine = ServerEngine(EngineOptions(subject, self._base.name, Decoding(), context_length=0), url)
+                engine.check()
+                if tokenizer is None and options.chat:
+                    lm: Any = models.Chats(subject, name, f"{url}/chat/completions", None)
+                else:
+                    lm = models.Completions(subject, name, f"{url}/completions", tokenizer)
+            else:
+                model = self._opened(system)
+                tokenizer = model.tokenizer
+                prepare_chats(options, self._rendering, tokenizer, model.engine.options.subject)
+                if kind == "vllm":
+                    adapters = () if model.adapter is None else (model.adapter,)
+                    loaded = dataclasses.replace(
+                        model.engine.options, tokenizer=tokenizer, adapters=adapters, context_length=-1
+                    )
+                    lm = stack.enter_context(models.in_vllm(VLLMEngine(loaded), tokenizer.name_or_path))
+                    engine = models.CanaryEngine(functools.partial(models.vllm_scores, lm))
+                else:
+                    network = stack.enter_context(model.engine.adapted(model.adapter))
+                    context, stops = min(model.context, 1 << 30), model.engine.stops
+                    lm = stack.enter_context(models.in_transformers(network, tokenizer, rule, context, stops))
+                    engine = models.CanaryEngine(lambda ids, start: model.log_probabilities([TextRow(ids, start)])[0])
+            if (canary := read_canary(self._systems[system])) is not None:
+                adapter = system if kind == "server" else None
+                dtype = compute_dtype(self._base)
+                outcome = check_weights_that_answer(engine, canary, adapter, dtype, f"system {system}")
+                if outcome != "checked":
+                    say(f"note: weights of {system} {outcome}")
+            if options.chat and tokenizer is not None:
+                lm.apply_chat_template = functools.partial(render_chat, tokenizer, self._rendering)
+            named_by = self.made_from(system) | {"engine": self.engine, "rule": rule}
+            digest = hashlib.sha256(json.dumps(named_by).encode()).hexdigest()[:16]
+            yield models.Resumed(lm, folder / f"{digest}.jsonl")
 
     def _opened(self, system: str) -> ForwardModel:
         if self._model is None or self._model[0] != system:
@@ -239,16 +200,6 @@ class AskedSystems:
 
     def _served_name(self, system: str) -> str:
         return self._base.name if self._systems[system] is None else system
-
-    @functools.cached_property
-    def _words(self) -> Any:
-        """The tokenizer of the model that a server has; None: it is not on this machine."""
-        base, subject = self._base, f"model {self._base.name}"
-        if not has_tokenizer(base):
-            return None
-        tokenizer = load_tokenizer(subject, model_path(base.name), base.revision)
-        prepare_chats(self._options, self._rendering, tokenizer, subject)
-        return tokenizer
 
 
 def render_chat(

@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from instruct.measuring.tasks.few_shot import FewShot
 
+# Before or after training, in tasks of forgetting.
+When = Literal["before", "after"] | None
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
 
@@ -120,11 +122,12 @@ class Harness:
         for part in self.parts:
             self.load(part)
 
-    def evaluate(self, model: Callable[[Rule], Any], part: str) -> PartResult:
+    def evaluate(self, model: Callable[[Rule], Any], part: str, when: When = None) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
         Args:
             model: lm-eval's model of a system, by the rule that log-likelihoods follow.
+            when: of tasks of forgetting, whether the system is trained.
 
         Raises:
             InputError: the task's data cannot be loaded, or the model cannot be asked.
@@ -136,16 +139,22 @@ class Harness:
             few_shot.shots = {}
             longest = min(self._longest(lm), lm.max_length)
             few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= longest
-            return few_shot.result(self._asked(lm, part, few_shot)["samples"][few_shot.config.task])
-        lm = model("sum")
-        spec = str(task.path) if isinstance(task, TaskFile) else task
-        draws = [self._asked(lm, part, spec)]
-        while len(draws) < self._options.seeds_of_demonstrations:
-            draws.append(self._asked(lm, part, spec, len(draws)))
-            if _prompts(draws[1]) == _prompts(draws[0]):
-                del draws[1]
-                break
-        return _mean_of_draws(draws, shortened=self._count_shortened(lm, draws[0]), chat=self._options.chat)
+            result = few_shot.result(self._asked(lm, part, few_shot)["samples"][few_shot.config.task])
+        else:
+            lm = model("sum")
+            spec = str(task.path) if isinstance(task, TaskFile) else task
+            draws = [self._asked(lm, part, spec)]
+            while len(draws) < self._options.seeds_of_demonstrations:
+                draws.append(self._asked(lm, part, spec, len(draws)))
+                if _prompts(draws[1]) == _prompts(draws[0]):
+                    del draws[1]
+                    break
+            shortened = self._count_shortened(lm, draws[0])
+            result = _mean_of_draws(draws, shortened=shortened, chat=self._options.chat)
+        if when:
+            for number in result.numbers:
+                number.details = number.details.model_copy(update={"forgetting": when})
+        return result
 
     def _longest(self, lm: Any) -> int:
         """Tokens that are scored together at most: transformers does not read the last, vLLM generates one more."""
@@ -226,7 +235,7 @@ def _mean_of_draws(draws: Sequence[Mapping[str, Any]], **about: Any) -> PartResu
 
     The standard error of several draws is that of the test rows, of metrics that are means over them.
     """
-    numbers, *others = (_results(draw, about) for draw in draws)
+    numbers, *others = (read_results(draw, about) for draw in draws)
     of_rows = sum(_row_values(draw["samples"]) for draw in draws) / len(draws)
     tasks = of_rows.index.str.rpartition("/").get_level_values(0) if others else None
     for place, number in enumerate(numbers if others else ()):
@@ -257,33 +266,25 @@ def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> pd.DataFr
     return pd.DataFrame(list(rows.values()), index=pd.Index(rows, dtype=object))
 
 
-def _results(result: Mapping[str, Any], about: Mapping[str, Any]) -> list[Number]:
-    """The metrics of a task, or of a group and its tasks."""
-    return [
-        number
-        for name, values in result["results"].items()
-        for number in _task_results(name, values, result["n-shot"].get(name), result["n-samples"].get(name, {}), about)
-    ]
+def read_results(result: Mapping[str, Any], about: Mapping[str, Any]) -> list[Number]:
+    """The metrics of a task, or of a group and its tasks.
 
-
-def _task_results(
-    task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int], about: Mapping[str, Any]
-) -> list[Number]:
-    """Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through."""
-    metrics: dict[str, float] = {}
-    errors: dict[str, float] = {}
-    for key, value in values.items():
-        metric, comma, applied = key.partition(",")
-        if not comma or not isinstance(value, int | float) or not math.isfinite(value):
-            continue
-        name = _metric_name(metric.removesuffix("_stderr"), applied)
-        (errors if metric.endswith("_stderr") else metrics)[name] = float(value)
-    return [
-        Number(
-            metric=name,
-            value=value,
-            n=rows.get("effective"),
-            details=Details(task=task, shots=shots, standard_error=errors.get(name), **about),
-        )
-        for name, value in metrics.items()
-    ]
+    Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through.
+    """
+    rows = []
+    for task, values in result["results"].items():
+        finite: dict[str, float] = {}
+        for key, value in values.items():
+            metric, comma, applied = key.partition(",")
+            if comma and isinstance(value, int | float) and math.isfinite(value):
+                finite[_metric_name(metric, applied)] = float(value)
+        for key in values:
+            metric, _, applied = key.partition(",")
+            name = _metric_name(metric, applied)
+            if name not in finite or metric.endswith("_stderr"):
+                continue
+            error = finite.get(_metric_name(f"{metric}_stderr", applied))
+            details = Details(task=task, shots=result["n-shot"].get(task), standard_error=error, **about)
+            n = result["n-samples"].get(task, {}).get("effective")
+            rows.append(Number(metric=name, value=finite[name], n=n, details=details))
+    return rows

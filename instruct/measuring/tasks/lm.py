@@ -53,21 +53,19 @@ class ReplyFile(dict[str, Any]):
             except ValueError:  # the line that was being written when the run was killed
                 continue
             super().__setitem__(key, tuple(reply) if isinstance(reply, list) else reply)
-        self._file = path.open("ab")
+        self._path = path
         if before and not before.endswith(b"\n"):
-            self._file.write(b"\n")
+            with path.open("ab") as file:
+                file.write(b"\n")
 
     def __setitem__(self, key: str, reply: Any) -> None:
         if self.get(key) != reply:
             super().__setitem__(key, reply)
-            self._file.write(json.dumps([key, reply]).encode() + b"\n")
-            self._file.flush()
+            with self._path.open("ab") as file:
+                file.write(json.dumps([key, reply]).encode() + b"\n")
 
     def commit(self) -> None:
         """Called by lm-eval; every reply is in the file already."""
-
-    def close(self) -> None:
-        self._file.close()
 
 
 @LM.register

@@ -19,7 +19,7 @@ from instruct.engines.canary import Canary
 from instruct.engines.forward import open_model
 from instruct.engines.network import TextRow
 from instruct.measuring.tasks.cards import FEW_SHOT, read_task
-from instruct.measuring.tasks.harness import Harness, _task_results
+from instruct.measuring.tasks.harness import Harness, read_results
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
@@ -207,7 +207,8 @@ def test_tasks_are_cards_or_lm_evals(tmp_path):
 
 def test_results_are_read_by_metric_and_filter():
     values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
-    found = _task_results("x", values, 5, {"original": 20, "effective": 9}, {})
+    result = {"results": {"x": values}, "n-shot": {"x": 5}, "n-samples": {"x": {"original": 20, "effective": 9}}}
+    found = read_results(result, {})
     assert {row.metric: (row.value, row.details.standard_error, row.n) for row in found} == {
         "acc": (0.5, 0.1, 9),
         "em (strict)": (1.0, None, 9),
