@@ -89,13 +89,24 @@ class Predictors:
         """
         reference = open_model(self._reference) if "distances" in metrics else None
         model: ForwardModel | None = None
+        inputs: dict[str, Any]
         for system, (trained, temperature) in systems.items():
             model = replace(open_model(self.model, self.folders[trained], like=model), temperature=temperature)
             if reference:
                 check_vocabularies(reference, model)
             read = cache(partial(self.windows, model))
             for metric in metrics:
-                inputs, compute = self._metric(metric, model, read, reference, system in self.mle)
+                compute: Callable[[], PartResult]
+                if metric == "perplexity":
+                    inputs, compute = {}, partial(self._perplexity, model, read)
+                elif metric == "entropy":
+                    inputs, compute = {"temperature": self.temperature}, partial(self._entropy, model, read)
+                else:
+                    assert reference
+                    at = [1.0, *CURVE] if system in self.mle else [1.0]
+                    made_from = [reference.identity, reference.engine.dtype, self._reference.quantization]
+                    inputs = {"reference": made_from, "temperatures": at}
+                    compute = partial(self._distances, model, read, reference, at)
                 made_with = self.options.model_dump(mode="json")
                 measure(self.run, metric, system, self.inputs(model) | inputs, compute, config=made_with)
         for opened in (model, reference):
@@ -107,37 +118,18 @@ class Predictors:
         assert self.options.reference_model
         return self.options.reference_model
 
-    def _metric(
-        self,
-        metric: OnHumanText,
-        model: ForwardModel,
-        read: Callable[[], list[Window]],
-        reference: ForwardModel | None,
-        along: bool,
-    ) -> tuple[dict[str, Any], Callable[[], PartResult]]:
-        """What a metric is measured from besides `inputs`, and what measures it; `along` MLE's temperatures."""
-        if metric == "perplexity":
-            return {}, lambda: self._perplexity(model, read())
-        if metric == "entropy":
-            return {"temperature": self.temperature}, lambda: self._entropy(model, read())
-        assert reference
-        at = [1.0, *CURVE] if along else [1.0]
-        made_from = [reference.identity, reference.engine.dtype, self._reference.quantization]
-        inputs = {"reference": made_from, "temperatures": at}
-        return inputs, lambda: self._distances(model, read(), reference, at)
-
-    def _perplexity(self, model: ForwardModel, read: list[Window]) -> PartResult:
-        values = likelihoods(model, self.human, read)
+    def _perplexity(self, model: ForwardModel, read: Callable[[], list[Window]]) -> PartResult:
+        values = likelihoods(model, self.human, read())
         return self._by_text(perplexity(values), nats=values.nats, tokens=values.tokens)
 
-    def _entropy(self, model: ForwardModel, read: list[Window]) -> PartResult:
-        sums = entropies(model, self.human, read, [self.temperature])
+    def _entropy(self, model: ForwardModel, read: Callable[[], list[Window]]) -> PartResult:
+        sums = entropies(model, self.human, read(), [self.temperature])
         return self._by_text(entropy(sums, 0, self.temperature), nats=sums.nats[0], tokens=sums.tokens)
 
     def _distances(
-        self, model: ForwardModel, read: list[Window], reference: ForwardModel, temperatures: list[float]
+        self, model: ForwardModel, read: Callable[[], list[Window]], reference: ForwardModel, temperatures: list[float]
     ) -> PartResult:
-        at = distances(reference, model, self.human, read, temperatures)
+        at = distances(reference, model, self.human, read(), temperatures)
         return self._by_text(mean_distances(at, temperatures, self._reference.name, model.temperature), **at[0])
 
     def _by_text(self, numbers: list[Number], **columns: np.ndarray) -> PartResult:

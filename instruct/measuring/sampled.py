@@ -122,15 +122,14 @@ def _measure_systems(
     """Measure every system's continuations; `inputs`: what else a metric depends on; `about` as in `measure`."""
     for system in continued_systems(run):
         path = run.continuations / f"{system}.json"
-        made_from = {"continuations": sha256_of(path), **inputs}
-        measure(run, part, system, made_from, partial(_with_ids, measured, path), **about)
 
+        def compute(path: Path = path) -> PartResult:
+            rows = read_continuations(path)
+            ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
+            result = measured(rows)
+            return PartResult(result.numbers, {**ids, **result.values}, result.without)
 
-def _with_ids(measured: Callable[[list[Continuation]], PartResult], path: Path) -> PartResult:
-    rows = read_continuations(path)
-    ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
-    result = measured(rows)
-    return PartResult(result.numbers, {**ids, **result.values}, result.without)
+        measure(run, part, system, {"continuations": sha256_of(path), **inputs}, compute, **about)
 
 
 def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
@@ -301,7 +300,11 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     by_draw = list(draws(rows).values())
     of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
     first = [row.reference for row in by_draw[0] if row.reference is not None]
-    human = _human_diversity(first) if len(first) == len(by_draw[0]) else {}
+    human: dict[str, float] = {}
+    if len(first) == len(by_draw[0]):
+        human = {name: float(value[0]) for name, value in diversity([tokens(text) for text in first]).items()}
+        human = {name: value for name, value in human.items() if not np.isnan(value)}
+        human["repetition"] = statistics.fmean(map(repeated_fraction, first))
     about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
     samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
     measured = _of_draws(samples, len(by_draw[0]), **about)
@@ -321,9 +324,3 @@ def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:
         else Sample(float(value[0]), None if np.isnan(left[name]).any() else left[name])
         for name, value in whole.items()
     }
-
-
-def _human_diversity(texts: Sequence[str]) -> dict[str, float]:
-    figures = {name: float(value[0]) for name, value in diversity([tokens(text) for text in texts]).items()}
-    figures["repetition"] = statistics.fmean(map(repeated_fraction, texts))
-    return {name: value for name, value in figures.items() if not np.isnan(value)}
