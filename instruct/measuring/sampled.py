@@ -294,9 +294,16 @@ def rouge_of(rows: Sequence[Continuation]) -> PartResult:
     return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
 
 
+# Figures of one text, whose means are reported.
+_OF_A_TEXT: dict[str, Callable[[str], float]] = {
+    "repetition": repeated_fraction,
+    "words": lambda text: len(tokens(text)),
+}
+
+
 def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     """Diversity of continuations, and of the human ones for comparison."""
-    repetition = [repeated_fraction(row.continuation) for row in rows]
+    values = {name: [of_text(row.continuation) for row in rows] for name, of_text in _OF_A_TEXT.items()}
     by_draw = list(draws(rows).values())
     of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
     first = [row.reference for row in by_draw[0] if row.reference is not None]
@@ -304,14 +311,14 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     if len(first) == len(by_draw[0]):
         human = {name: float(value[0]) for name, value in diversity([tokens(text) for text in first]).items()}
         human = {name: value for name, value in human.items() if not np.isnan(value)}
-        human["repetition"] = statistics.fmean(map(repeated_fraction, first))
+        human |= {name: statistics.fmean(map(of_text, first)) for name, of_text in _OF_A_TEXT.items()}
     about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
     samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
     measured = _of_draws(samples, len(by_draw[0]), **about)
-    repeated = numbers({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
-    for row in (*measured.numbers, *repeated):
+    means = numbers({name: statistics.fmean(column) for name, column in values.items()}, len(by_draw[0]), **about)
+    for row in (*measured.numbers, *means):
         row.details = row.details.model_copy(update={"human": human.get(row.metric)})
-    return PartResult([*measured.numbers, *repeated], {"repetition": repetition}, measured.without)
+    return PartResult([*measured.numbers, *means], values, measured.without)
 
 
 def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:

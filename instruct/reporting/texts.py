@@ -76,6 +76,7 @@ METRICS = {
     "distinct_2": MetricTraits("distinct-2", _HUMAN),
     "self_bleu": MetricTraits("self-BLEU", _HUMAN),
     "repetition": MetricTraits("repetition", _HUMAN),
+    "words": MetricTraits("words", _HUMAN, math.inf),
     "zipf": MetricTraits("Zipf coefficient", _HUMAN, math.inf),
 }
 

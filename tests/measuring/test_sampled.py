@@ -95,6 +95,7 @@ def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
     assert found["distinct_1"].details.human == pytest.approx(2 / 480)
     assert found["repetition"].value == pytest.approx(np.mean(measured.values["repetition"]))
     assert found["repetition"].n == 60
+    assert found["words"].value == np.mean(measured.values["words"])
 
 
 def test_empty_continuations_have_no_diversity():
