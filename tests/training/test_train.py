@@ -195,7 +195,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     command = [
         "train", "--model", str(tiny_model_folder), "--data.files", rows, "--objective", "emo", "--name", "killed",
         "--model.dtype", "float32", "--train.max_steps", "30", "--train.save_steps", "3",
-        "--train.per_device_train_batch_size", "4", *way,
+        "--train.logging_steps", "3", "--train.per_device_train_batch_size", "4", *way,
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
