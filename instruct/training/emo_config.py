@@ -258,9 +258,16 @@ class EMOConfig(SFTConfig):
             raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
-        arguments = {name: getattr(self, option) for name, option in OPTIONS[self.objective].items()}
+        arguments = dict(self.objective_args or {})
+        for name, option in OPTIONS[self.objective].items():
+            value = getattr(self, option)
+            if name in arguments and value not in (type(self).__dataclass_fields__[option].default, arguments[name]):
+                raise ValueError(
+                    f"{option} is {value!r}, but objective_args.{name} is {arguments[name]!r}; give one of them"
+                )
+            arguments.setdefault(name, value)
         try:
-            return OBJECTIVES[self.objective](**arguments | (self.objective_args or {}))
+            return OBJECTIVES[self.objective](**arguments)
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
 

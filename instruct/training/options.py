@@ -116,7 +116,7 @@ class SystemOptions(Options):
     objective: Annotated[str, AfterValidator(_known), WithJsonSchema(_OBJECTIVE_SCHEMA)]
     """What is trained, see docs/objectives.md; none is the untrained base, FILE.py:NAME your own."""
     objective_args: dict[str, Any] | None = None
-    """The objective's arguments by name; they replace the options below that are the same."""
+    """The objective's arguments by name; an option below is another way to give the same one."""
     variant: Literal["paper", "official", "pypi"] = "official"
     """The variant of EMO: the paper's equation, the authors' code, or their package."""
     emphasis: Literal["mle", "emo"] = "mle"

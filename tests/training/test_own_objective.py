@@ -107,6 +107,12 @@ def test_wrong_arguments_of_an_objective_are_refused(tmp_path, objective, argume
         EMOConfig(output_dir=str(tmp_path), objective=objective, objective_args=arguments)
 
 
+def test_an_argument_is_named_once(tmp_path):
+    with pytest.raises(ValueError, match=r"gamma is 0\.3, but objective_args\.gamma is 0\.5; give one of them"):
+        EMOConfig(output_dir=str(tmp_path), objective="mixce", gamma=0.3, objective_args={"gamma": 0.5})
+    EMOConfig(output_dir=str(tmp_path), objective="mixce", gamma=0.5, objective_args={"gamma": 0.5})
+
+
 def test_an_own_objective_is_named_on_the_command_line(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, stderr = instruct("run", "demo", "--objective", "absent.py:Mine", "--name", "x")
