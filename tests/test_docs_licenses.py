@@ -24,7 +24,7 @@ def table(kind: str) -> dict[str, str]:
     """Name to license of the rows of a kind."""
     rows = [row for row in ROWS if row[0].startswith(kind)]
     assert all(len(row) == 5 and all(row) for row in rows)
-    return {row[1].strip("`"): row[2] for row in rows}
+    return {name.strip("`"): row[2] for row in rows for name in row[1].split(", ")}
 
 
 def dependencies() -> list[str]:
