@@ -10,9 +10,11 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import metadata
 from math import isfinite
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -229,6 +231,11 @@ class CanaryEngine:
             yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, values))))]
 
 
+async def _refuse_redirect(response: Any) -> None:
+    if 300 <= response.status < 400:
+        raise InputError(f"the server redirects requests ({response.status}); give the address that it redirects to")
+
+
 class _Served:
     """What lm-eval's two models of servers lack.
 
@@ -256,12 +263,14 @@ class _Served:
         return os.environ.get("OPENAI_API_KEY", "").strip()
 
     async def amodel_call(
-        self, *arguments: Any, generate: bool = True, cache_keys: Any = None, gen_kwargs: Any = None, **more: Any
+        self, session: Any, *, generate: bool = True, cache_keys: Any = None, gen_kwargs: Any = None, **more: Any
     ) -> Any:
         """Called by lm-eval for each request: its replies, which end where the task says and are kept."""
+        # A redirect is an error: another server would be sent the prompts.
+        here = SimpleNamespace(post=partial(session.post, allow_redirects=False, raise_for_status=_refuse_redirect))
         try:
             replies: Any = await super().amodel_call(  # type: ignore[misc]
-                *arguments, generate=generate, gen_kwargs=gen_kwargs, **more
+                session=here, generate=generate, gen_kwargs=gen_kwargs, **more
             )
         except InstructError:
             raise

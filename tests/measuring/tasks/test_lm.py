@@ -250,7 +250,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, answer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.bodies = answer, []
+        self.answer, self.bodies, self.location = answer, [], ""
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         Thread(target=self.serve_forever, daemon=True).start()
 
@@ -263,6 +263,7 @@ class Handler(BaseHTTPRequestHandler):
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
+        self.send_header("location", self.server.location)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -336,6 +337,17 @@ def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothin
         lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
     with pytest.raises(InputError, match="a task begins the reply"):
         lm.apply_chat_template([], add_generation_prompt=False)
+
+
+def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
+    other = serve(lambda body: (200, {"choices": [{"index": 0, "message": {"content": "mine now"}}]}))
+    server = serve(lambda body: (307, {}))
+    server.location = f"{other.url}/chat/completions"
+    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
+    prompt = lm.apply_chat_template([{"role": "user", "content": "Say dark."}])
+    with pytest.raises(InputError, match="redirects requests \\(307\\); give the address that it redirects to"):
+        lm.generate_until(requests("generate_until", [(prompt, {"until": ["\n"]})]))
+    assert other.bodies == []
 
 
 @pytest.mark.parametrize("reply", [(500, {"error": "sk-secret-key"}), (200, {"choices": [{"message": {}}]})])
