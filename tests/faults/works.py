@@ -101,7 +101,7 @@ def products(folder: Path, verb: str) -> dict[str, Any]:
         return {"verdicts": sorted(map(repr, verdicts)), "replies": sorted(replies)}
     if verb == "report":  # what it says of times is left out
         told = json.loads((run / "report" / "report.json").read_text())
-        kept = {name: told[name] for name in ("judges", "panels", "texts", "tasks", "figures", "not_judged")}
+        kept = {name: told[name] for name in ("judges", "panels", "measurements", "claims", "figures", "not_judged")}
         exports = (run / "report" / "exports").rglob("*.*")
         return kept | {str(path.relative_to(run)): path.read_bytes() for path in exports if path.suffix != ".json"}
     if verb == "evaluate":
