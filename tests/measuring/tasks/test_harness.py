@@ -22,7 +22,7 @@ from instruct.measuring.tasks.cards import FEW_SHOT, read_task
 from instruct.measuring.tasks.harness import Harness, read_results
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import read_metrics, read_values
+from instruct.run.measurements import metrics_path, read_metrics, read_values
 from tests.judging.test_vllm_serve import vllm_serve
 
 lm_eval = pytest.importorskip("lm_eval")
@@ -116,19 +116,14 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
 
 @pytest.mark.slow
 def test_a_changed_file_is_measured_again(two_systems, instruct):
-    def started() -> str:
-        return str(two_systems.manifest()["steps"]["evaluate/lm_eval/mood_choice/base"]["started"])
-
     flags = ["evaluate", two_systems.folder, "--tasks", "choice.yaml"]
+    for moods, rows in ((MOODS, 8), (MOODS + "a fine hour,1\n", 9)):
+        Path("mood.csv").write_text(moods)
+        assert instruct(*flags)[0] == 0
+        assert read_metrics(two_systems).measurements[0].n == rows
+    written = metrics_path(two_systems).stat().st_mtime_ns
     assert instruct(*flags)[0] == 0
-    first = started()
-    Path("mood.csv").write_text(MOODS + "a fine hour,1\n")
-    assert instruct(*flags)[0] == 0
-    second = started()
-    assert second != first
-    assert read_metrics(two_systems).measurements[0].n == 9
-    assert instruct(*flags)[0] == 0
-    assert started() == second
+    assert metrics_path(two_systems).stat().st_mtime_ns == written
 
 
 def test_without_lm_eval_tasks_name_the_extra(monkeypatch):
@@ -221,8 +216,9 @@ def test_draws_of_demonstrations_are_averaged_row_by_row(two_systems, instruct):
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.timeout(900)
-def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, monkeypatch, instruct):
-    """Choices and replies, of a base and an adapter, as text and in the run's chat template."""
+@pytest.mark.parametrize("other", ["vllm", pytest.param("server", marks=pytest.mark.full)])
+def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, monkeypatch, instruct, other):
+    """Choices and replies, of a base and an adapter, as text and in the run's chat template; a server's, of a base."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
@@ -234,12 +230,10 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, mon
         text = f"class: !function {FEW_SHOT}\n" * (name == "card") + yaml.safe_dump(task)
         (tmp_path / f"{name}.yaml").write_text(text)
     base, both = {"base": {"objective": "none"}}, {"base": {"objective": "none"}, "emo": {"objective": "emo"}}
-    for name, systems, tasks, *flags in (
-        ("all", base, "choice.yaml,reply.yaml"),
-        ("chats", both, "reply.yaml", "--chat"),
-    ):
+    cases = [("all", base, "choice.yaml,reply.yaml"), ("chats", both, "reply.yaml", "--chat")]
+    for name, systems, tasks, *flags in cases if other == "vllm" else cases[:1]:
         found: list[dict[str, list[object]]] = []
-        for engine in ("transformers", "vllm", "server") if name == "all" else ("transformers", "vllm"):
+        for engine in ("transformers", other):
             run = RunDirectory(tmp_path / "runs" / f"{name}-{engine}")
             content = {"name": "mine", "answers": None, "systems": systems, "judges": [], "comparisons": []}
             model = {"name": smollm2, "dtype": "float32"}
