@@ -75,6 +75,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
+def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:
+    """The claims that are corrected together."""
+    return [claim for claim in claims if claim.family == family]
+
+
 def settle(claims: Iterable[Claim]) -> None:
     """Correct the p-values of the claims of each family that were made together, and set what may be said.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.claims import LEAST_SEEDS, of_family
 from instruct.analysis.results import Claim
 from instruct.analysis.seeds import score_difference
 from instruct.data.prompts import identity
@@ -19,7 +19,7 @@ from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding, signed
-from instruct.run.measurements import Details, Measurement
+from instruct.run.measurements import Details, Measurement, by_system
 from instruct.training.options import without_seed
 
 # Score by prompt.
@@ -148,19 +148,20 @@ def _figures(
     chosen = {contents.config["systems"].get(name, {}).get("learning_rate") for name in names}
 
     def row(metric: str, value: float | None, **details: Any) -> Measurement:
-        about = Details(trainings=len(names), **details)
-        return Measurement(system=system, part=OBJECTIVES, metric=metric, value=value, details=about)
+        shared = Details(trainings=len(names), **details)
+        return Measurement(system=system, part=OBJECTIVES, metric=metric, value=value, details=shared)
 
     means = [
         row(measure, statistics.fmean(values), deviation=statistics.stdev(values) if len(values) > 1 else None)
         for measure, values in figures.items()
     ]
     tried = {f"{rate:g}": None if math.isinf(score) else score for rate, score in rates.items()}
-    return means, [
-        row(RATE, chosen.pop() if len(chosen) == 1 else None, rates=tried),
-        *(row(MINUTES, statistics.fmean(minutes)) for _ in minutes[:1]),
-        *(row(GIB, statistics.fmean(peaks)) for _ in peaks[:1]),
-    ]
+    about = [row(RATE, chosen.pop() if len(chosen) == 1 else None, rates=tried)]
+    if minutes:
+        about.append(row(MINUTES, statistics.fmean(minutes)))
+    if peaks:
+        about.append(row(GIB, statistics.fmean(peaks)))
+    return means, about
 
 
 def _claims(measured: _Measured) -> list[Claim]:
@@ -241,10 +242,7 @@ def bench_tables(report: ReportData) -> list[Table]:
     """Every objective's figures, and its claims beside MLE, those of judges among them; of other runs none."""
     if report.bench is None:
         return []
-    systems: dict[str, dict[str, Measurement]] = {}
-    for row in report.measurements:
-        if row.part == OBJECTIVES:
-            systems.setdefault(row.system, {})[row.metric] = row
+    systems = by_system((row, row.metric) for row in report.measurements if row.part == OBJECTIVES)
     figures = dict.fromkeys(metric for rows in systems.values() for metric in rows)
     columns = [
         Column("system", _label, text=True),
@@ -259,11 +257,11 @@ def bench_tables(report: ReportData) -> list[Table]:
         Column("seeds", "trainings"),
         Column("n"),
         Column("mean", lambda claim: _from_half(claim, claim.value), form=signed),
-        Column("95 % CI", lambda claim: _ends(claim)),
+        Column("95 % CI", _ends),
         Column("p (Holm)", "adjusted_p", form=".3g"),
         Column("finding", finding),
     ]
-    claims = [claim for claim in report.claims if claim.family == OBJECTIVES] + report.seeds
+    claims = of_family(report.claims, OBJECTIVES) + report.seeds
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from instruct.analysis.claims import of_family
 from instruct.base.errors import counted, one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
@@ -172,8 +173,8 @@ def document(report: ReportData) -> Document:
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
-        objectives = [claim for claim in report.claims if claim.family == OBJECTIVES]
-        differences = [(line, ()) for line in sentences.bench_headlines(objectives)]
+        lines = sentences.bench_headlines(of_family(report.claims, OBJECTIVES))
+        differences = [(line, ()) for line in lines]
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
@@ -330,8 +331,7 @@ def _together(report: ReportData) -> Iterator[Block]:
         for table in tables(report.measurements, report.claims)[:1]:
             yield Brief(table)
     if means := [row for row in report.measurements if row.part == FORGETTING]:
-        lost = [claim for claim in report.claims if claim.family == FORGETTING]
-        yield Paragraph(sentences.forgetting(means, lost))
+        yield Paragraph(sentences.forgetting(means, of_family(report.claims, FORGETTING)))
     if cost := sentences.spent(report):
         yield Paragraph(cost)
     if report.not_judged:

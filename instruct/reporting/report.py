@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
+from instruct.analysis.claims import of_family
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, write_atomically
 from instruct.base.output import say
@@ -108,7 +109,7 @@ class Report(ReportData):
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
         return [
-            *bench_headlines([claim for claim in self.claims if claim.family == OBJECTIVES]),
+            *bench_headlines(of_family(self.claims, OBJECTIVES)),
             *map(seeds_headline, self.seeds),
             *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
         ]

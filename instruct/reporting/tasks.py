@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.claims import of_family
 from instruct.analysis.inference import mean_of_groups, paired_difference, sign_test
 from instruct.analysis.results import Claim
 from instruct.reporting.tables import Column, Table, Value, columns_table, text_columns
@@ -205,7 +206,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
     """Accuracies by system, details, the vote, comparisons, lm-eval's tasks; tables without rows are left out."""
     rows = accuracies(measurements)
     harness = [row for row in measurements if row.kind == "lm_eval"]
-    differences = [claim for claim in claims if claim.family == DIFFERENCES]
+    differences = of_family(claims, DIFFERENCES)
     f1 = macro_f1(measurements)
     details = [
         *text_columns("task", "system"),

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.claims import of_family
 from instruct.analysis.inference import Estimate, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
 from instruct.analysis.results import Claim
@@ -19,7 +20,7 @@ from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability
-from instruct.run.measurements import Details, Measurement, Metrics, metric_step
+from instruct.run.measurements import Details, Measurement, Metrics, by_system, metric_step
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
@@ -131,11 +132,7 @@ def text_results(metrics: Metrics, values: Values, config: Mapping[str, Any], st
 
 def text_systems(measurements: Iterable[Measurement], part: str = TEXTS) -> dict[str, dict[str, Measurement]]:
     """A report's measurements about texts, by system and metric."""
-    systems: dict[str, dict[str, Measurement]] = {}
-    for row in measurements:
-        if row.part == part:
-            systems.setdefault(row.system, {})[row.metric] = row
-    return systems
+    return by_system((row, row.metric) for row in measurements if row.part == part)
 
 
 def control_of(rows: Mapping[str, Measurement]) -> str | None:
@@ -407,7 +404,7 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("test", form=_TESTED.__getitem__),
         Column("trainings"),
     ]
-    rows = [claim for claim in claims if claim.family == TEXTS]
+    rows = of_family(claims, TEXTS)
     tables = [
         columns_table("Texts", metrics, columns, _ABOUT_METRICS),
         columns_table("Texts: differences", rows, tests, _ABOUT_TESTS),

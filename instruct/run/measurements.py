@@ -135,7 +135,7 @@ class Metrics(BaseModel):
     @property
     def texts(self) -> dict[str, dict[str, Measurement]]:
         """The rows about texts, by system and metric."""
-        return _by_system((row, row.metric) for row in self.measurements if row.kind not in ("tasks", "lm_eval"))
+        return by_system((row, row.metric) for row in self.measurements if row.kind not in ("tasks", "lm_eval"))
 
     def value(self, system: str, metric: str) -> float | None:
         """A number about a system's texts; None: it was not measured, or is not defined."""
@@ -146,10 +146,11 @@ class Metrics(BaseModel):
     def tasks(self) -> dict[str, dict[str, Measurement]]:
         """The accuracies in few-shot tasks, by system and task, in percent."""
         accuracies = (row for row in self.measurements if row.kind == "tasks" and row.metric == "accuracy")
-        return _by_system((row, row.task) for row in accuracies)
+        return by_system((row, row.task) for row in accuracies)
 
 
-def _by_system(rows: Iterable[tuple[Measurement, str]]) -> dict[str, dict[str, Measurement]]:
+def by_system(rows: Iterable[tuple[Measurement, str]]) -> dict[str, dict[str, Measurement]]:
+    """The rows by system and what each is called."""
     systems: dict[str, dict[str, Measurement]] = {}
     for row, name in rows:
         systems.setdefault(row.system, {})[name] = row
