@@ -271,5 +271,7 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, mon
         for ours in others:
             for key, own in theirs.items():
                 assert len(own) == len(systems)
-                for reply, other in zip(ours[key], own, strict=True):
-                    assert reply == (other if isinstance(other, str) else [pytest.approx(other[0], abs=1e-3), other[1]])
+                for reply, expected in zip(ours[key], own, strict=True):
+                    if not isinstance(expected, str):
+                        expected = [pytest.approx(expected[0], abs=1e-3), expected[1]]
+                    assert reply == expected
