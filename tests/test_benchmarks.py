@@ -36,7 +36,7 @@ def test_objective_speed_prints_every_ratio():
         assert pair in printed
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_judge_speed_sends_the_same_requests_and_prints_every_ratio():
     printed = run("benchmarks.judge_speed", "--pairs", "6", "--rounds", "1", "--no-write")
     for contender in ("ours", "alpaca_eval", "alpaca_eval_64"):
@@ -59,7 +59,7 @@ def test_report_speed_prints_every_row_with_its_target():
     assert re.search(r"^page +(pairs 6, seconds [\d.]+|not measured)", printed, re.MULTILINE)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_many_rows_prints_each_command_s_ratios():
     printed = run("benchmarks.many_rows", "--rows", "10", "30", "--no-write")
     for command in ("generate", "generate again", "judge", "judge again", "report"):
@@ -74,7 +74,7 @@ def test_retrieval_alone_is_what_the_page_of_tasks_says(shared_data):
     assert floor[1] in (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_check_speed_has_a_row_for_each_objective():
     assert "{'objective': 'mle', 'seconds': " in run("benchmarks.check_speed", "--objectives", "mle", "--no-write")
 
@@ -88,7 +88,7 @@ def test_the_objective_takes_less_memory_than_the_logits_alone():
     assert json.loads(printed.splitlines()[-1])["peak"] < 0.5 * tokens * vocabulary * 2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.xdist_group("vllm")
 def test_judging_in_vllm_is_compared_with_plain_generation():
     pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -97,7 +97,7 @@ def test_judging_in_vllm_is_compared_with_plain_generation():
     assert printed.count("tokens a second, 8 a round") == 2  # both write as much
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.xdist_group("vllm")
 def test_continuing_in_vllm_is_compared_with_plain_generation():
     pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -214,7 +214,7 @@ def test_mauve_is_timed_with_mauve_text_and_its_error_with_the_actual_one():
     assert len(re.findall("standard_deviation [\\d.]+, jackknife [\\d.]+, bootstrap [\\d.]+", printed)) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_mauve_of_models_samples_is_measured_and_resumes(shared_data, tmp_path):
     flags = (str(shared_data / "lm" / "human_and_model_texts"), "--length", "8", "--limit", "200", "--no-write")
     printed = run("benchmarks.human_and_model_texts", *flags, "--cache", str(tmp_path))

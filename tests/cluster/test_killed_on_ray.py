@@ -130,6 +130,7 @@ def test_a_killed_worker_and_a_failed_engine_are_replaced(cluster, batch_log, an
     wait(lambda: is_gone(batch_log), 30)
 
 
+@pytest.mark.full
 def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(cluster, batch_log, answer, tmp_path):
     poison = batch_log.with_name("fail-base-4")
     poison.touch()
@@ -149,6 +150,7 @@ def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(clu
     assert {key for key in kept if asked(batch_log)[key] > before[key]} == set()
 
 
+@pytest.mark.full
 def test_an_engine_that_never_starts_ends_the_run(cluster, batch_log, answer):
     batch_log.with_name("no-start").touch()
     with pytest.raises(InstructError, match=r"^an engine has failed to start 3 times \(last: RuntimeError: CUDA"):
@@ -209,6 +211,7 @@ def test_a_machine_that_dies_is_done_without(batch_log, driver_arguments, alone,
     assert counts.total() <= 2 * BATCHES + IN_FLIGHT
 
 
+@pytest.mark.full
 def test_a_head_that_dies_is_named_and_what_is_finished_is_kept(batch_log, driver_arguments, answer, tmp_path):
     log = tmp_path / "driver.log"
     with two_nodes() as own:

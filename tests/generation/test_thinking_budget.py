@@ -132,7 +132,7 @@ def test_a_server_says_how_many_tokens_were_thinking(usage, counted):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.parametrize("opens", [OPENS, "{# <think> </think> #}"])
+@pytest.mark.parametrize("opens", [OPENS, pytest.param("{# <think> </think> #}", marks=pytest.mark.full)])
 def test_vllm_ends_thinking_within_two_tokens_of_transformers(smollm2, tmp_path, monkeypatch, opens):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
