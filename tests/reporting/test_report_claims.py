@@ -1,0 +1,85 @@
+"""Every path of report.json that states uncertainty is simulated: benchmarks/report_claims.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import report_claims as simulation
+from instruct.reporting.build import build
+from instruct.reporting.model import SCHEMA_PATH
+from instruct.reporting.report import Report
+
+
+def uncertain_paths() -> Iterator[tuple[str, str]]:
+    """Path and name of everything in the schema that states uncertainty; lists and names as the walk writes them."""
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+
+    def walk(node: dict[str, Any], path: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        for name, value in node.get("properties", {}).items():
+            if simulation.STATES.fullmatch(name):
+                yield path, name
+                continue
+            text = json.dumps(value)
+            mark = "[]" if '"array"' in text else "{}" if name in ("policies", "human_agreement") else ""
+            for kind in schema["$defs"]:
+                if f'"#/$defs/{kind}"' in text and kind not in above:
+                    place = f"{path}.{name}" if path else name
+                    yield from walk(schema["$defs"][kind], place + mark, (*above, kind))
+
+    return walk(schema, "", ())
+
+
+def test_every_path_of_the_schema_has_a_target():
+    paths = set(uncertain_paths())
+    assert len(paths) > 20
+    missing = []
+    for path, name in paths:
+        # Claims and measurements are told apart by family and part, which the schema does not have.
+        if path.startswith(("claims[", "measurements[")) or f"{path}.{name}" in simulation.ELSEWHERE:
+            continue
+        if simulation.target(path, name) is None:
+            missing.append(f"{path}.{name}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", simulation.WORLDS)
+def test_every_world_has_the_truth_of_what_its_report_states(name):
+    rng = np.random.default_rng(0)
+    for world in simulation.WORLDS[name][:2]:
+        made = world(rng)
+        report = Report.of(build(made.contents)).model_dump(mode="json")
+        assert simulation.score(report, made.truths)
+
+
+def test_a_path_or_a_sentence_without_a_target_is_refused():
+    world = simulation.judged_world(np.random.default_rng(0), 20, 0.0, 0.0, 0.0)
+    with pytest.raises(LookupError, match=r"^new\.interval: no target$"):
+        simulation.score({"new": {"interval": [0.0, 1.0]}}, world.truths)
+    with pytest.raises(LookupError, match="a sentence that SENTENCES does not have: new clearly wins"):
+        simulation.score({"warnings": [{"text": "new clearly wins"}]}, world.truths)
+
+
+def test_what_does_not_hold_is_counted():
+    node = {"interval": [51.0, 60.0], "p": 0.01, "adjusted_p": 0.01, "finding": "candidate", "better": "higher"}
+    report = {"panels": [{"majority": {"claim": node}}]}
+    scored = simulation.score(report, {"verdicts": simulation.constant(50.0)})
+    path = "panels[].majority.claim"
+    assert scored[f"{path}.interval", "covers"] == [(False, 9.0)]
+    assert {key[0].rpartition(".")[2] for key, values in scored.items() if values[0][0] and key[1] == "false"} == {
+        "p",
+        "adjusted_p",
+        "finding",
+    }
+    cells = {(path, "covers"): simulation.Cell([0.5] * 100, [1.0] * 100)}
+    assert simulation.misses(cells, 1) == [(path, "covers")]
+
+
+@pytest.mark.slow
+def test_a_small_simulation_misses_nothing():
+    cells = simulation.run_cell(simulation.WORLDS["one judge"][8], 60, 3)
+    assert not simulation.misses(cells, len(cells))
