@@ -57,6 +57,7 @@ def test_labels_without_information_are_at_chance_in_cross_validation():
     assert 0.35 < accuracy(train_head(blind, HeadReading((5, 9))).verdicts, sign) < 0.6
 
 
+@pytest.mark.slow
 def test_exchanged_answers_give_the_exchanged_head():
     data = features()
     exchanged = LabeledFeatures(data.layers, data.second, data.first, -data.sign, data.groups)
@@ -66,6 +67,7 @@ def test_exchanged_answers_give_the_exchanged_head():
     assert one.verdicts == [opposite[verdict] for verdict in other.verdicts]
 
 
+@pytest.mark.slow
 def test_training_again_gives_the_same_head():
     one, other = (train_head(features(), HeadReading((5, 9))) for _ in range(2))
     assert one.head.weights.tobytes() == other.head.weights.tobytes()

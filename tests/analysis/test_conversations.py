@@ -37,6 +37,7 @@ def claims(counts: Tally) -> bool:
     return counts.finding in ("candidate", "baseline")
 
 
+@pytest.mark.slow
 def test_false_claims_and_coverage_hold_for_correlated_turns():
     """The nominal 5 % with Monte Carlo's error; turns taken for independent claim too much."""
     rng = np.random.default_rng(0)

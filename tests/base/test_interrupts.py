@@ -76,6 +76,7 @@ def ended(process: subprocess.Popen) -> tuple[float, str]:
     return time.monotonic() - begun, out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "how"), [(CHILD + NATIVE, ""), (NATIVE, "quiet=True"), (LOST, "")], ids=["native", "quiet", "lost"]
 )

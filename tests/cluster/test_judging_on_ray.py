@@ -55,6 +55,7 @@ def options(reward_model):
     return {"card": "skywork_reward", "model": str(reward_model), "engine": "transformers"}
 
 
+@pytest.mark.full
 def test_verdicts_are_those_of_a_single_process(cluster, options, tiny_model_folder, tmp_path):
     labels = str(Path(__file__).parents[1] / "judges" / "smollm2_labels")
     by_text = {"card": labels, "model": str(tiny_model_folder), "engine": "transformers", "dtype": "float32"}

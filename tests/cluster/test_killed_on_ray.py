@@ -182,6 +182,7 @@ def test_a_killed_driver_loses_nothing_and_leaves_no_process(cluster, batch_log,
     assert sum(asked(batch_log).values()) <= 2 * BATCHES + 2 * IN_FLIGHT
 
 
+@pytest.mark.full
 def test_workers_that_hang_end_the_run(cluster, batch_log, answer, monkeypatch, caplog):
     monkeypatch.setattr("instruct.engines.ray_engine.PATIENCE_S", 40.0)
     monkeypatch.setattr("instruct.engines.ray_crew.QUIET_S", 4.0)

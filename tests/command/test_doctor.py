@@ -36,6 +36,7 @@ def test_a_usable_installation_exits_0_and_keys_are_not_shown(tmp_path):
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_broken_installation_exits_1_with_a_remedy_for_each_error(tmp_path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise OSError('libtorch_cpu.so: cannot open shared object file')")

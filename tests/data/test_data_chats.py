@@ -146,6 +146,7 @@ MARKED_CHATML = (
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(WORDS, min_size=2, max_size=9))
 def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer, contents):
@@ -165,6 +166,7 @@ def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer, con
     assert theirs["assistant_masks"] == [*row.completion_mask, 0]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(TURN.filter(str.strip), min_size=2, max_size=7))
 def test_any_answer_follows_the_prompt_of_generation(smollm2_tokenizer, contents):

@@ -98,6 +98,7 @@ def test_a_column_of_mappings_is_unwrapped(hub, tmp_path):
     assert refused == ("me/rows, row 1: no column 'date' (columns: data); fix the card's column")
 
 
+@pytest.mark.slow
 def test_a_pinned_revision_and_a_split_are_requested(hub, tmp_path):
     hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "test.jsonl": jsonl(ROWS[:1])}
     commit = "0123456789abcdef0123456789abcdef01234567"

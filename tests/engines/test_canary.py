@@ -145,7 +145,7 @@ def test_transformers_that_loads_other_weights_is_refused(tiny_model, tiny_adapt
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.parametrize("merges", [True, False], ids=["merged", "layers"])
+@pytest.mark.parametrize("merges", [True, pytest.param(False, marks=pytest.mark.full)], ids=["merged", "layers"])
 def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, monkeypatch, merges):
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)

@@ -72,6 +72,7 @@ def most_likely(model: Path, adapter: Path | None, ids: list[int], stops: tuple[
     return answer
 
 
+@pytest.mark.slow
 def test_adapters_share_one_base_and_leave_it_unchanged(engine, tiny_model, tiny_adapters):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     prompts = [tokenizer(text)["input_ids"] for text in TEXTS]

@@ -89,7 +89,9 @@ def asked(tokenizer: Any, turns: list[dict[str, Any]], tools: Any, thinks: bool)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("template", [None, pytest.param("qwen3", marks=pytest.mark.full), "qwen3_5_think"])
+@pytest.mark.parametrize(
+    "template", [None, *(pytest.param(name, marks=pytest.mark.full) for name in ("qwen3", "qwen3_5_think"))]
+)
 def test_chats_of_today_are_trained_as_they_are_asked(user, says, smollm2, template):
     tools = [TOOLS if any("tool_calls" in turn for turn in chat) else None for chat in CHATS]
     rows = [{"messages": chat} | ({"tools": own} if own else {}) for chat, own in zip(CHATS, tools, strict=True)]

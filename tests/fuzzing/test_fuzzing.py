@@ -2,7 +2,7 @@
 
 Each reader gets arbitrary bytes, arbitrary JSON, YAML and CSV, and valid files with random changes, and is run as a
 verb runs it. The exit code is 0 or 2; then all rows are accounted for, or one line names the file and nothing is
-written. 25 cases a reader in `make test`, 100 in `make test-slow`, 5,000 in `make test-full`.
+written. 25 cases a reader in `make test`, 5,000 in `make test-full`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from readers import READERS, Reader
 from instruct.base.output import run_guarded
 
 
-@pytest.mark.parametrize(
-    "cases", [25, pytest.param(100, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("cases", [25, pytest.param(5000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp_path, monkeypatch):
     reader = READERS[name]

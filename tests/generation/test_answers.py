@@ -109,6 +109,7 @@ def test_a_change_that_affects_answers_starts_from_scratch(tiny_model, tiny_adap
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.slow
 def test_a_full_model_can_be_a_system(tiny_model, make_model, tmp_path):
     tuned = make_model(tmp_path / "tuned", seed=5)
     for path in tuned.glob("*token*"):  # the tokenizer of its base is used
@@ -134,6 +135,7 @@ def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model,
     assert sampled != answers("d", temperature=1.0, top_p=0.9, seed=2)
 
 
+@pytest.mark.slow
 def test_a_call_stopped_after_any_batch_resumes_to_the_same_answers(tiny_model, tiny_adapters, tmp_path):
     config = CONFIG.model_copy(update={"temperature": 1.0})
     file = tmp_path / "emo.json"

@@ -227,6 +227,7 @@ def test_any_annotator_name_is_reported(instruct, name):
     assert "\x1b" not in out
 
 
+@pytest.mark.slow
 def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
     """The file of verdicts may come from anywhere; the folder of that name may hold any card."""
     (tmp_path / "folder").mkdir()

@@ -39,6 +39,7 @@ def failed(run: RunDirectory) -> int:
         return int(database.execute("SELECT COUNT(*) FROM judgments WHERE verdict = 'failed'").fetchone()[0])
 
 
+@pytest.mark.slow
 def test_a_rerun_asks_failed_requests_again_at_most_twice(judge, run, fake_server):
     url, requests = fake_server({"Question 3?": "500"})
     asked = []
@@ -54,6 +55,7 @@ def test_a_rerun_asks_failed_requests_again_at_most_twice(judge, run, fake_serve
     assert failed(run) == 1
 
 
+@pytest.mark.slow
 def test_a_rerun_gets_the_verdicts_that_a_broken_server_did_not_give(judge, run, fake_server):
     url, requests = fake_server({"Question 3?": ["500"] * 8})  # all the attempts of the first call
     assert judge(url)[0] == 0
@@ -63,6 +65,7 @@ def test_a_rerun_gets_the_verdicts_that_a_broken_server_did_not_give(judge, run,
     assert (failed(run), len(requests())) == (0, before + 1)
 
 
+@pytest.mark.slow
 def test_what_a_server_refuses_for_good_is_asked_again_on_demand_alone(judge, run, fake_server):
     url, requests = fake_server({f"Question {n}?": ["400"] for n in range(64)})
     code, _, error = judge(url)
@@ -136,6 +139,7 @@ def verdicts(run: RunDirectory) -> Counter[str]:
         return Counter(verdict for (verdict,) in database.execute("SELECT verdict FROM judgments"))
 
 
+@pytest.mark.slow
 def test_unparsed_replies_are_asked_again_once_on_demand(judge, run, fake_server):
     faults = {f"Question {n}?": ["two"] for n in (3, 5)} | {"Question 7?": "two"}
     url, requests = fake_server(faults)

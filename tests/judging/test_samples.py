@@ -6,6 +6,8 @@ import json
 import sqlite3
 from contextlib import closing
 
+import pytest
+
 from instruct.judging.verdicts import sample_key
 from tests.judging.test_retries import judge, run  # noqa: F401
 
@@ -15,6 +17,7 @@ def comparison(folder):
     return judged["comparisons"][0]
 
 
+@pytest.mark.slow
 def test_further_samples_are_asked_once_and_averaged(judge, run, fake_server):  # noqa: F811
     url, requests = fake_server({"Question 3?": ["ok", "two"]})
     assert judge(url)[0] == 0  # a run of one sample
@@ -57,6 +60,7 @@ def test_what_has_nothing_to_measure_is_refused(judge, instruct, run, fake_serve
     assert requests() == []
 
 
+@pytest.mark.slow
 def test_alpaca_eval_2_without_log_probabilities_is_the_smoothed_share_of_samples(run, fake_server, instruct):  # noqa: F811
     url, requests = fake_server({"Question 3?": ["ok", "other"], "": "no_logprobs"})
     call = ("judge", run.folder, "--judge", "sampled_alpaca_eval", "--candidate", "ours", "--baseline", "theirs")

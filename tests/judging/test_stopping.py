@@ -69,6 +69,7 @@ def test_judging_stops_when_the_interval_is_narrow_enough(run, instruct, fake_se
     assert len(requests()) == once
 
 
+@pytest.mark.slow
 def test_judging_the_rest_later_asks_nothing_twice(run, instruct, fake_server) -> None:
     url, requests = fake_server(delay=0.0)
     assert instruct(*CALL, "--base-url", url, "--stop-when", "width=50")[0] == 0
@@ -82,6 +83,7 @@ def test_judging_the_rest_later_asks_nothing_twice(run, instruct, fake_server) -
     assert found["policies"][found["leading"]]["claim"]["test"] == "sign"
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_never_met_judges_all_pairs(run, instruct, fake_server) -> None:
     url, requests = fake_server(delay=0.0)
     code, out, _ = instruct(*CALL, "--base-url", url, "--stop-when", "width=0.01")
@@ -98,6 +100,7 @@ def test_an_unknown_rule_is_refused(run: RunDirectory, instruct, tmp_path: Path)
     assert "must be `decided`, or `width=POINTS`" in err
 
 
+@pytest.mark.slow
 def test_looking_at_the_verdicts_takes_time_in_proportion_to_the_pairs(run, instruct, fake_server, monkeypatch) -> None:
     """Not with their square, as it would if all were looked at again after each reply."""
     looked: list[int] = []

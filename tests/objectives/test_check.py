@@ -35,7 +35,7 @@ def test_proper_scores_end_at_the_truth(objective):
     assert max(found.distance) < 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own():
     assert behavior(EAFT()).kind == "calibrated"
     assert behavior(TOP_EAFT()).kind == "calibrated"
@@ -123,7 +123,7 @@ def test_the_cost_is_that_of_the_operations_beside_cross_entropys():
     assert gem > eaft > dft
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_documented_objective_is_checked_from_its_file(tmp_path, instruct):
     (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)
@@ -187,7 +187,7 @@ def test_the_page_says_what_the_command_says(instruct):
     assert out == block
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_objective_with_a_reference_model_gets_no_claim():
     for name, without in (("asft", "no interior optimum"), ("distillation", "proper|calibrated")):
         lines = check(OBJECTIVES[name]()).words()

@@ -19,7 +19,7 @@ CHECKS = Path(__file__).with_name("triton_kernel_checks.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checks", ["not slow", "slow"])
+@pytest.mark.parametrize("checks", ["not slow", pytest.param("slow", marks=pytest.mark.full)])
 def test_the_kernels_equal_the_dense_reference(checks):
     """Triton chooses interpretation at import, and another test may have imported it already."""
     environment = os.environ if torch.cuda.is_available() else {**os.environ, "TRITON_INTERPRET": "1"}
@@ -34,6 +34,7 @@ def test_the_kernels_equal_the_dense_reference(checks):
     assert " passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_triton_is_never_imported_on_a_cpu():
     code = """
 import sys, torch, instruct

@@ -61,6 +61,7 @@ def test_a_judge_that_is_refused_leaves_the_others_and_a_partial_report(content,
     assert "autoj" in (RunDirectory("runs/two-judges").report / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fake_server, instruct, tmp_path):
     url, requests = fake_server({f"Question {n}?": ["400"] for n in range(64)})
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))
@@ -73,6 +74,7 @@ def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fak
     assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
 
 
+@pytest.mark.slow
 def test_run_asks_unreadable_replies_again_on_demand(content, fake_server, instruct, tmp_path):
     url, requests = fake_server({"Question 3?": ["two"]})
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))

@@ -21,6 +21,7 @@ def answers(path: str) -> list[str]:
     return [row["output"] for row in json.loads(Path(path).read_text())]
 
 
+@pytest.mark.slow
 def test_a_run_compares_the_untrained_base_with_what_it_trained(tiny_experiment, printed):
     tiny_experiment["systems"] |= BASE
     tiny_experiment["train"] |= {"learning_rate": 1.0, "max_steps": 4}  # the answers change

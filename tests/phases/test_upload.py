@@ -174,6 +174,7 @@ def config(tiny_experiment):
     return tiny_experiment
 
 
+@pytest.mark.slow
 def test_push_to_hub_uploads_after_training_and_again_with_the_evaluation(hub, config, tmp_path, printed):
     run_experiment(make_config(config, [], "test"))
     out = printed.readouterr().out

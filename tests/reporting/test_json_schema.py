@@ -91,6 +91,7 @@ _LATER = {
 }
 
 
+@pytest.mark.slow
 def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
     held = [path for path in records(written) if not _OPEN & {path[-1] if path else ""}]
     held = [path for path in held if "human_agreement" not in path and "machine" not in path]

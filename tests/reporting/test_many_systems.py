@@ -142,6 +142,7 @@ def test_every_figure_of_a_comparison_changes_sides_or_is_known_to_be_the_same()
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instruct, run, four):
     report = write_report(run.folder).report
     for system in SYSTEMS:

@@ -152,6 +152,7 @@ def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
 
 
+@pytest.mark.slow
 def test_805_pairs_of_long_texts_stay_below_3_mb_and_cuts_are_counted(tmp_path):
     run = pages.write_run(tmp_path / "run")
     rng = random.Random(0)

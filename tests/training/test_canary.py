@@ -53,6 +53,7 @@ def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_e
     assert results["emo"]["weights"] == "checked"
 
 
+@pytest.mark.slow
 def test_a_training_that_is_resumed_keeps_what_it_began_with(experiment, instruct, tmp_path, monkeypatch):
     from instruct.training.callbacks import KeepCanary
 

@@ -56,6 +56,7 @@ def test_a_product_that_is_held_up_does_not_decide(monkeypatch):
     assert matrix_flops.__wrapped__("float32") > undisturbed / 4
 
 
+@pytest.mark.slow
 def test_speeds_are_measured_in_seconds_also_without_instructions_for_bfloat16():
     """As on a processor without AVX-512, by the limits that torch and oneDNN take from the environment."""
     program = (

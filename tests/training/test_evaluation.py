@@ -99,6 +99,7 @@ def evaluations(run, system: str = "emo") -> list[dict[str, Any]]:
     return [entry for entry in log if "eval_ce" in entry]
 
 
+@pytest.mark.slow
 def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, tiny_model_folder, rows, evaluated_on):
     config = evaluating_config(tiny_model_folder, rows, {"eval_files": [evaluated_on]}, eval_on_start=True)
     run = train(tmp_path / "run", config)
@@ -171,6 +172,7 @@ def test_a_training_whose_best_checkpoint_is_gone_is_not_resumed(tmp_path):
         find_best_checkpoint(checkpoint)
 
 
+@pytest.mark.slow
 def test_training_stops_when_evaluations_do_not_improve(tmp_path, tiny_model_folder, rows, evaluated_on):
     evaluation = {"eval_files": [evaluated_on]}
     config = evaluating_config(tiny_model_folder, rows, evaluation, max_steps=40, patience=2)
@@ -222,6 +224,7 @@ def test_a_fraction_of_the_rows_is_held_out(tmp_path, tiny_model_folder, rows):
     )
 
 
+@pytest.mark.slow
 def test_answers_are_sampled_at_each_evaluation(tmp_path, tiny_model_folder, rows, evaluated_on):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

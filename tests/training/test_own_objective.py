@@ -113,6 +113,7 @@ def test_an_argument_is_named_once(tmp_path):
     EMOConfig(output_dir=str(tmp_path), objective="mixce", gamma=0.5, objective_args={"gamma": 0.5})
 
 
+@pytest.mark.slow
 def test_an_own_objective_is_named_on_the_command_line(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, stderr = instruct("run", "demo", "--objective", "absent.py:Mine", "--name", "x")

@@ -118,7 +118,7 @@ def test_whole_weights_answer_and_measure_as_they_were_trained(tmp_path, tiny_mo
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.parametrize(
-    "kind", [kind if kind in ("llama", "opt") else pytest.param(kind, marks=pytest.mark.full) for kind in IN_VLLM]
+    "kind", [kind if kind == "llama" else pytest.param(kind, marks=pytest.mark.full) for kind in IN_VLLM]
 )
 def test_vllm_gives_the_trainers_log_probabilities(tmp_path, tiny_model_folder, kind):
     pytest.importorskip("vllm", reason="vLLM is not installed")

@@ -36,6 +36,7 @@ def shown(folder: Path, tmp_path: Path, rows: list, capsys) -> tuple[str, object
     return " ".join(capsys.readouterr().out.split()), print_preview(config)
 
 
+@pytest.mark.slow
 def test_a_preview_shows_the_prompt_of_a_server_where_it_is_another(thinking_model, tmp_path, capsys):
     _, found = shown(thinking_model, tmp_path, [PLAIN, THINKS], capsys)
     printed = " ".join(capsys.readouterr().out.split())

@@ -122,6 +122,7 @@ def test_a_whole_vocabulary_trains_like_the_live_teacher(tiny_model, tmp_path, m
     assert cached == pytest.approx(live, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", [{}, {"packing": True, "max_length": 64, "packing_strategy": "bfd"}])
 def test_a_text_is_answered_once_whatever_its_batch(tiny_model, tmp_path, make_model, monkeypatch, packing):
     teacher = make_model(tmp_path / "teacher", seed=7)

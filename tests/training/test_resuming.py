@@ -76,6 +76,7 @@ def assert_resumes(folder, case: str, steps: set[int]) -> None:
         assert [name for name in expected if not torch.equal(resumed[name], expected[name])] == [], f"from step {step}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["group_by_length", "shuffled_stream"])
 def test_a_training_that_is_resumed_in_its_second_epoch_ends_like_one_that_was_not_stopped(tmp_path, case):
     assert_resumes(tmp_path, case, {6})

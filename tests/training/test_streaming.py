@@ -83,6 +83,7 @@ def interrupted(monkeypatch, folder, config, step: int):
     return train(folder, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixture", "texts"])
 def test_an_interrupted_stream_resumes_at_the_same_rows(tmp_path, tiny_model_folder, sources, kind, monkeypatch):
     # 10 steps of 4 rows read the 24 rows, and the blocks of texts, more than once.

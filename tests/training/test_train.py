@@ -221,6 +221,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     assert manifest["steps"]["train/emo"]["attempts"] == 2
 
 
+@pytest.mark.slow
 def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_folder, rows, monkeypatch):
     config = tiny_config(tiny_model_folder, rows)
 

@@ -17,6 +17,7 @@ CORPORA = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(CORPORA)
 @settings(max_examples=40, deadline=None)
 def test_self_bleu_equals_nltk(texts):
