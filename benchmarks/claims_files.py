@@ -12,16 +12,15 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import LEAST_DECIDED, LEAST_SEEDS, agreeing_interval, finding_of, holm
-from instruct.analysis.inference import sign_test
+from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, finding_of, settle
 from instruct.analysis.outcomes import Outcome, outcome_of_score
 from instruct.analysis.panel import majority
 from instruct.analysis.prediction_powered import prediction_powered
 from instruct.analysis.ranking import Standing, standings
 from instruct.analysis.results import Sequential
 from instruct.analysis.seeds import seed_spread
-from instruct.analysis.sequential import LOOKS_SHARE, anytime_p, claim_p, confidence_interval, random_order
-from instruct.analysis.statistics import Tally, tally_pairs
+from instruct.analysis.sequential import LOOKS_SHARE, anytime_p, confidence_interval, random_order
+from instruct.analysis.statistics import Tally, tally_pairs, win_rate_claim
 
 Scores = NDArray[np.float64]
 # What a headline claims, and its interval in percent.
@@ -38,7 +37,14 @@ def of_scores(scores: Scores) -> Claim:
     graded = bool(set(np.unique(scores)) - {0.0, 0.5, 1.0})
     wins, ties = int((scores > 0.5).sum()), int((scores == 0.5).sum())
     counts = Tally(wins, ties, len(scores) - wins - ties, scores=tuple(scores.tolist()) if graded else None)
-    return counts.finding, agreeing_interval(counts.interval, counts.finding)
+    return of_counts(counts)
+
+
+def of_counts(counts: Tally, looked: Sequential | None = None) -> Claim:
+    """The claim that is made alone."""
+    claim = win_rate_claim(counts, looked, candidate="new", baseline="base")
+    settle([claim])
+    return str(claim.finding), claim.interval
 
 
 def of_stop(scores: Scores, pairs: int) -> Claim:
@@ -49,9 +55,7 @@ def of_stop(scores: Scores, pairs: int) -> Claim:
         p=anytime_p(seen), interval=confidence_interval(seen, seen),
     )  # fmt: skip
     wins, ties = int((scores == 1).sum()), int((scores == 0.5).sum())
-    counts = Tally(wins, ties, len(seen) - wins - ties)
-    finding = finding_of(claim_p(looked, counts.p), counts.win_rate, wins + counts.loss >= LEAST_DECIDED)
-    return finding, agreeing_interval(looked.interval if len(seen) < pairs else counts.interval, finding)
+    return of_counts(Tally(wins, ties, len(seen) - wins - ties), looked)
 
 
 def of_panel(votes: Scores) -> Claim:
@@ -60,8 +64,7 @@ def of_panel(votes: Scores) -> Claim:
         str(judge): {prompt(pair): outcome_of_score(score) for pair, score in enumerate(row)}
         for judge, row in enumerate(votes)
     }
-    counts = tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said)))
-    return counts.finding, agreeing_interval(counts.interval, counts.finding)
+    return of_counts(tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said))))
 
 
 def of_seeds(matrix: Scores) -> Claim:
@@ -74,14 +77,14 @@ def of_seeds(matrix: Scores) -> Claim:
 
 def of_systems(matrix: Scores) -> list[Claim]:
     """The claims of several systems against one baseline; matrix: shape (systems, pairs)."""
-    wins, losses = (matrix == 1).sum(axis=1), (matrix == 0).sum(axis=1)
-    adjusted = holm([sign_test(int(w), int(x)) for w, x in zip(wins, losses, strict=True)])
-    claims: list[Claim] = []
-    for row, won, lost, p in zip(matrix, wins, losses, adjusted, strict=True):
-        finding = finding_of(p, 100 * float(row.mean()), bool(won + lost >= LEAST_DECIDED))
-        counts = Tally(int(won), int(len(row) - won - lost), int(lost))
-        claims.append((finding, agreeing_interval(counts.interval, finding)))
-    return claims
+    claims = []
+    for row in matrix:
+        wins, losses = int((row == 1).sum()), int((row == 0).sum())
+        counts = Tally(wins, len(row) - wins - losses, losses)
+        claims.append(win_rate_claim(counts, candidate="new", baseline="base"))
+        claims[-1].family = "verdicts"
+    settle(claims)
+    return [(str(claim.finding), claim.interval) for claim in claims]
 
 
 def of_ranking(matrix: Scores) -> list[Standing]:
@@ -105,6 +108,12 @@ def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
     if headline == "both orders":
         # 1/2: the two orders contradict each other.
         return _same(_report(folder, {judges[0]: drawn[0]}, both=True)["judges"][0], of_scores(drawn[0]))
+    if headline == "missing":
+        left_out = rng.random(n) < 0.2
+        wins, ties = (int((drawn[0][~left_out] == score).sum()) for score in (1.0, 0.5))
+        counts = Tally(wins, ties, int((~left_out).sum()) - wins - ties, failed=int(left_out.sum()))
+        scores = np.where(left_out, -1.0, drawn[0])
+        return _same(_report(folder, {judges[0]: scores}, both=True)["judges"][0], of_counts(counts))
     if headline == "stopped early":
         order = [int(each.split()[1]) for each in random_order(map(prompt, range(n)))]
         at = int(rng.integers(1, n + 1))
@@ -204,7 +213,10 @@ def _report(
 
 
 def _rows(names: tuple[str, str, str], pair: int, score: float, both: bool) -> list[dict[str, Any]]:
-    """A pair's row of annotations, or its two lines; 1/2 in both orders: the answer shown first wins in each."""
+    """A pair's row of annotations, or its two lines: in both orders 1/2 means that the answer shown first wins in each.
+
+    NaN: not judged; -1, in both orders: the judge failed.
+    """
     judge, candidate, baseline = names
     if np.isnan(score):
         return []
@@ -214,7 +226,9 @@ def _rows(names: tuple[str, str, str], pair: int, score: float, both: bool) -> l
              "generator_2": candidate, "preference": 1 + score}
         ]  # fmt: skip
     other = {"first": "second", "second": "first"}
-    told = {1.0: lambda place: place, 0.0: other.__getitem__, 0.5: lambda place: "first"}[score]
+    told = {1.0: lambda place: place, 0.0: other.__getitem__, 0.5: lambda place: "first", -1.0: lambda place: "failed"}[
+        score
+    ]
     return [
         {"judgment": {"judge": judge, "candidate": candidate, "baseline": baseline, "pair": pair,
                       "instruction": prompt(pair), "dataset": "d", "position": place, "key": "",

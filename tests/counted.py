@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from instruct.analysis.outcomes import Outcome, Policy, ShownVerdict, pair_results
-from instruct.analysis.statistics import Tally
+from instruct.analysis.claims import settle
+from instruct.analysis.outcomes import Outcome, PairResult, Policy, ShownVerdict, pair_results
+from instruct.analysis.results import Claim
+from instruct.analysis.statistics import Tally, tally_pairs, win_rate_claim
 
 
 def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> dict[str, Outcome]:
@@ -14,4 +16,16 @@ def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str 
 
 
 def tally(found: Iterable[str], scores: Sequence[float] | None = None, identical: int = 0) -> Tally:
-    return Tally(**Counter(found), scores=None if scores is None else tuple(scores), identical=identical)
+    if scores is None:
+        return Tally(**Counter(found), identical=identical)
+    outcomes = list(found)
+    values = [*scores, *[None] * (len(outcomes) - len(scores))]
+    pairs = [PairResult(str(n), "d", *pair) for n, pair in enumerate(zip(outcomes, values, strict=True))]
+    return tally_pairs(pairs)
+
+
+def claimed(counts: Tally) -> Claim:
+    """What is said of the counts alone."""
+    claim = win_rate_claim(counts, candidate="emo", baseline="mle")
+    settle([claim])
+    return claim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from instruct.analysis.inference import Estimate
 from instruct.analysis.results import Claim, Finding
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
@@ -83,25 +84,52 @@ def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:
 def settle(claims: Iterable[Claim]) -> None:
     """Correct the p-values of the claims of each family that were made together, and set what may be said.
 
-    Claims without a family are not corrected. The interval of a win rate is made to agree with the finding.
+    Claims without a family are not corrected. The interval of a win rate is made to agree with the finding. A claim
+    that holds among the complete cases alone is `reversible`: the missing verdicts could reverse it.
     """
     families: dict[str, list[Claim]] = {}
     for claim in claims:
         if claim.family:
             families.setdefault(claim.family, []).append(claim)
         else:
-            _decide(claim, claim.p)
+            _decide(claim, claim.p, claim.complete.p)
     for together in families.values():
         tested = sum(claim.p is not None for claim in together)
-        for claim, adjusted in zip(together, holm([claim.p for claim in together]), strict=True):
-            claim.adjusted_p, claim.claims = adjusted, tested
-            _decide(claim, adjusted)
+        adjusted = holm([claim.p for claim in together]), holm([claim.complete.p for claim in together])
+        for claim, p, of_complete in zip(together, *adjusted, strict=True):
+            claim.complete.adjusted_p, claim.adjusted_p, claim.claims = of_complete, p, tested
+            _decide(claim, p, of_complete)
 
 
-def _decide(claim: Claim, p: float | None) -> None:
+def _decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
     if claim.enough is None:
         return
     graded = claim.interval if claim.params.get("graded") else None
-    claim.finding = finding_of(p, None if claim.gain is None else 50 + claim.gain, claim.enough, graded)
+    rate = None if claim.gain is None else 50 + claim.gain
+    claim.finding = finding_of(p, rate, claim.enough, graded)
+    among_complete = finding_of(of_complete, rate, claim.enough, graded and claim.complete.interval)
     if claim.is_rate:
+        claim.complete.interval = agreeing_interval(claim.complete.interval, among_complete)
         claim.interval = agreeing_interval(claim.interval, claim.finding)
+    if claim.finding != among_complete:
+        claim.finding = "reversible"
+
+
+def bounded(complete: Estimate, lost: Estimate, won: Estimate, null: float = 50.0) -> Estimate:
+    """An estimate whose p-value and interval hold whatever the missing verdicts would have been.
+
+    The p-value is the largest: that of the worst case for the side that leads; 1 if the worst case turns the sides
+    around. The interval reaches from the lower end of `lost` to the upper end of `won`.
+
+    Args:
+        complete: from what is not missing. lost, won: with everything missing lost, or won, by the candidate.
+
+    Source: Manski, American Economic Review 80 (1990); Horowitz and Manski, JASA 95 (2000), for intervals of bounds.
+    """
+    worst = lost if complete.value > null else won
+    p = None if complete.p is None else 1.0
+    if complete.p is not None and worst.p is not None and (worst.value - null) * (complete.value - null) > 0:
+        p = max(complete.p, worst.p)
+    ends = [each.interval for each in (complete, lost, won) if each.interval]
+    interval = [min(low for low, _ in ends), max(high for _, high in ends)] if ends else None
+    return Estimate(complete.value, interval, p)

@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 # The measure of claims that judges' verdicts make, in percent; other claims are differences.
 WIN_RATE = "win rate"
-Finding = Literal["candidate", "baseline", "no difference", "too few"]
+# The test of a judge that stopped early.
+EARLY = "confidence sequence"
+# `reversible`: a difference among the complete cases, which the missing verdicts could reverse.
+Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -30,6 +33,14 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
+class CompleteCase(Record):
+    """What a claim would be if the missing verdicts were like the others: of the units without any missing."""
+
+    interval: Interval | None
+    p: float | None
+    adjusted_p: float | None = None
+
+
 class Claim(Record):
     """A candidate against a baseline in one measure: the form of every comparison that a report makes.
 
@@ -40,6 +51,10 @@ class Claim(Record):
     there are LEAST_DECIDED decided pairs, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding`
     follows `adjusted_p`. `through`: the third system that both were compared with. `params`: what one test alone has,
     see docs/statistics.md.
+
+    Where `missing` verdicts could change a win rate, `value` is that of the `n` complete cases, and `interval` and `p`
+    hold whatever the missing verdicts would have been: p in the worst case, the interval from the lower end with all of
+    them lost to the upper end with all of them won. `complete_case`: interval, p and adjusted p without them.
     """
 
     measure: str
@@ -61,12 +76,19 @@ class Claim(Record):
     task: str | None = None
     through: str | None = None
     trainings: int = 1
+    missing: int = 0
+    complete_case: CompleteCase | None = None
     params: dict[str, Any] = {}
 
     @property
     def is_rate(self) -> bool:
         """Whether the value is a win rate in percent, not a difference."""
         return self.measure == WIN_RATE
+
+    @property
+    def complete(self) -> Claim | CompleteCase:
+        """Interval and p of the complete cases: the claim's, if nothing is missing."""
+        return self.complete_case or self
 
     @property
     def gain(self) -> float | None:

@@ -32,6 +32,11 @@ class Spread:
     interval_prompts: list[float] | None
     p: float | None
 
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its interval and p over seeds and prompts."""
+        return Estimate(math.nan if self.mean is None else self.mean, self.interval_both, self.p)
+
 
 def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
     """The mean of the seeds' win rates and how certain it is.

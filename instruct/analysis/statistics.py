@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import enough_decided, finding_of
-from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
+from instruct.analysis.claims import bounded, enough_decided
+from instruct.analysis.inference import Estimate, score_interval, sign_flip_test, sign_test
 from instruct.analysis.outcomes import (
+    POINTS,
     PREFERENCES,
     UNKNOWN_ORDER,
     Outcome,
@@ -23,7 +25,8 @@ from instruct.analysis.outcomes import (
     unit_scores,
     weighted_scores,
 )
-from instruct.analysis.results import Finding
+from instruct.analysis.results import EARLY, WIN_RATE, Claim, CompleteCase, Sequential, rounded
+from instruct.analysis.sequential import claim_p
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Tally:
     pairs that count unequally may be below 0 or above 1: see `scores_of_units`.
 
     `conversations` are the scores of the conversations that the pairs are turns of. Standard error, interval and test
-    are then of these; the counts and the win rate stay those of the turns.
+    are then of these; the counts and the win rate stay those of the turns. `filled`: scores or conversations with all
+    pairs without a verdict lost, and won, if there are such pairs.
 
     Raises:
         ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
@@ -53,6 +57,7 @@ class Tally:
     contradicted: int = 0
     identical: int = 0
     conversations: tuple[float, ...] | None = None
+    filled: tuple[Tally, Tally] | None = None
 
     def __post_init__(self) -> None:
         if self.scores is not None and len(self.scores) != self.n_judged:
@@ -122,22 +127,22 @@ class Tally:
         return sign_flip_test(self.values - 0.5)[0] if self.graded else sign_test(self.win, self.loss)
 
     @property
+    def extremes(self) -> tuple[Tally, Tally]:
+        """The worst and the best case: every pair without a verdict lost, or won."""
+        if self.filled or not self.unread:
+            return self.filled or (self, self)
+        return Tally(self.win, self.tie, self.loss + self.unread), Tally(self.win + self.unread, self.tie, self.loss)
+
+    @property
     def bounds(self) -> tuple[float, float] | None:
-        """Worst- and best-case win rate in percent: every pair without a verdict lost, or won; None without pairs."""
-        if not self.n:
-            return None
-        return 100 * self.points / self.n, 100 * (self.points + self.unread) / self.n
+        """Worst- and best-case win rate in percent; None without pairs."""
+        lost, won = (each.win_rate for each in self.extremes)
+        return None if lost is None or won is None else (lost, won)
 
     @property
-    def finding(self) -> Finding:
-        """Which side is better, by `p`; `too few` with fewer than six wins and losses."""
-        graded = self.interval if self.graded else None
-        return finding_of(self.p, self.win_rate, enough_decided(self.win, self.loss, len(self.values)), graded)
-
-    @property
-    def reversible(self) -> bool:
-        """Whether the pairs without a verdict could put the win rate on the other side of 50."""
-        return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
+    def estimate(self) -> Estimate:
+        """The win rate in percent with its interval and p."""
+        return Estimate(math.nan if self.win_rate is None else self.win_rate, self.interval, self.p)
 
 
 @dataclass(frozen=True)
@@ -185,10 +190,54 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
 def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     """The pairs' outcomes, their scores if these are graded, and those of the conversations that they are turns of."""
     scores, counts = weighted_scores(pairs), Counter(pair.outcome for pair in pairs)
-    return Tally(
-        **{str(outcome): n for outcome, n in counts.items()},
+    counted = Tally(
+        **cast(Any, counts),
         scores=tuple(scores) if any(score not in (0, 0.5, 1) for score in scores) else None,
         contradicted=sum(pair.tie == "contradicted" for pair in pairs),
         identical=sum(pair.tie == "identical" for pair in pairs),
         conversations=tuple(unit_scores(pairs).values()) if any(pair.conversation for pair in pairs) else None,
+    )
+    if not (counted.unread and counted.graded):
+        return counted
+    heaviest = max(pair.weight for pair in pairs)
+    lost, won = (
+        tally_pairs(
+            [
+                replace(pair, outcome=outcome, score=POINTS[outcome], weight=heaviest) if pair.score is None else pair
+                for pair in pairs
+            ]
+        )
+        for outcome in ("loss", "win")
+    )
+    return replace(counted, filled=(lost, won))
+
+
+def win_rate_claim(counts: Tally, looked: Sequential | None = None, **names: Any) -> Claim:
+    """What verdicts say about the win rate.
+
+    Args:
+        looked: if the verdicts decided when to stop: interval and p are then valid at every look.
+        names: judge, candidate, baseline and policy.
+    """
+    stopped = looked is not None and looked.judged < looked.pairs
+    complete = counts.estimate
+    lost, won = counts.extremes
+    estimate = bounded(complete, lost.estimate, won.estimate) if counts.unread else complete
+
+    def p_of(one: Estimate) -> float | None:
+        return claim_p(looked, one.p) if looked else one.p
+
+    missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
+    return Claim(
+        **names,
+        measure=WIN_RATE,
+        test=EARLY if stopped else "permutation" if counts.graded else "sign",
+        n=counts.n_judged,
+        missing=counts.unread,
+        value=rounded(counts.win_rate),
+        interval=looked.interval if looked and stopped else rounded(estimate.interval),
+        p=p_of(estimate),
+        enough=enough_decided(counts.win, counts.loss, len(counts.values)),
+        complete_case=missing if counts.unread and not stopped else None,
+        params={"graded": counts.graded},
     )

@@ -94,7 +94,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
             f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} {span(figures.bounds)} %"
             + ", which could reverse the result"
-            * figures.reversible
+            * (figures.claim.finding == "reversible")
         )
     consistency = comparison.consistency
     if consistency is not None and consistency < LEAST_CONSISTENCY:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS, enough_decided
+from instruct.analysis.claims import LEAST_SEEDS, bounded
 from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
 from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.seeds import seed_spread
-from instruct.analysis.sequential import StopRule, claim_p, sequential
-from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
+from instruct.analysis.sequential import StopRule, sequential
+from instruct.analysis.statistics import Tally, position_statistics, tally_pairs, win_rate_claim
 from instruct.analysis.style import style_control, style_counts, style_features
 from instruct.base.errors import counted
 from instruct.data.prompts import turn_of
@@ -29,7 +29,6 @@ from instruct.reporting.cautions import identical_warnings
 from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, length_control
 from instruct.reporting.model import (
-    EARLY,
     MAJORITY,
     ComparisonReport,
     Panel,
@@ -120,28 +119,13 @@ def tally_figures(
     """
     flip, resamples = sign_flip_test(counts.values - 0.5)
     sign = None if counts.conversations is not None else sign_test(counts.win, counts.loss)
-    test, p = ("permutation", flip) if counts.graded else ("sign", sign)
-    interval = results.rounded(counts.interval)
-    if looked and looked.judged < looked.pairs:
-        test, interval = EARLY, looked.interval
-    claim = results.Claim(
-        **names,
-        policy=policy,
-        measure=results.WIN_RATE,
-        test=test,
-        n=counts.n_judged,
-        value=results.rounded(counts.win_rate),
-        interval=interval,
-        p=claim_p(looked, p) if looked else p,
-        enough=enough_decided(counts.win, counts.loss, len(counts.values)),
-        params={
-            "graded": counts.graded,
-            "sign_p": sign,
-            "decided": counts.win + counts.loss,
-            "permutation_p": flip,
-            "resamples": resamples,
-        },
-    )
+    claim = win_rate_claim(counts, looked, **names, policy=policy)
+    claim.params |= {
+        "sign_p": sign,
+        "decided": counts.win + counts.loss,
+        "permutation_p": flip,
+        "resamples": resamples,
+    }
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"
     return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim)
@@ -217,7 +201,7 @@ def _reasons(judgments: Iterable[Judgment]) -> list[model.ReasonCount]:
 
 def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]) -> list[results.Claim]:
     """For every comparison that a judge made with several seeds, the mean of the win rates over the prompts that have a
-    verdict for every seed: the population of mean, interval and p.
+    verdict for every seed; interval and p hold for all prompts, whatever the missing verdicts would have been.
 
     Seed is paired with seed: a comparison of systems with different seeds belongs to none. Nor does one without any
     verdict, or one that a different policy leads.
@@ -241,7 +225,18 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
         if len(by_seed) < 2:
             continue
         ordered = sorted(by_seed)
-        spread = seed_spread([by_seed[seed] for seed in ordered])
+        scores = [by_seed[seed] for seed in ordered]
+        spread = seed_spread(scores)
+        prompts = set().union(*scores)
+        missing = sum(one.get(prompt) is None for one in scores for prompt in prompts)
+        estimate = spread.estimate
+        if missing:
+            lost, won = (
+                seed_spread([{p: fill if one.get(p) is None else one[p] for p in prompts} for one in scores])
+                for fill in (0.0, 1.0)
+            )
+            estimate = bounded(spread.estimate, lost.estimate, won.estimate)
+        complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
         claims.append(
             results.Claim(
                 measure=results.WIN_RATE,
@@ -253,8 +248,10 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
                 n=spread.n,
                 trainings=len(ordered),
                 value=results.rounded(spread.mean),
-                interval=results.rounded(spread.interval_both),
-                p=spread.p,
+                interval=results.rounded(estimate.interval),
+                p=estimate.p,
+                missing=missing,
+                complete_case=complete if missing else None,
                 enough=len(ordered) >= LEAST_SEEDS,
                 params={
                     "seeds": ordered,

@@ -265,7 +265,7 @@ def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     title = "Weighted win rate of" if figures.kind == "weighted" else "Win rate of"
     if figures.win_rate is None:
         return Fact(title, names[0], "none", "no pair has a verdict")
-    lost = figures.claim.finding == "baseline"
+    lost = sentences.baseline_first(figures.claim)
     words = sentences.rate_details(figures) or ["no interval"]
     words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
     return Fact(title, names[lost], f"{sentences.number(sentences.claimed_rate(figures))} %", "; ".join(words))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from yaml import YAMLError
 
+from instruct.analysis.results import EARLY
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.model import (
-    EARLY,
     MAJORITY,
     ComparisonReport,
     JudgeReport,
@@ -167,6 +167,7 @@ def _claim(of: ComparisonReport | Panel, policy: str, leads: bool, figures: Tall
         **{key: getattr(figures, key) for key in (*_COUNTS, *_RATES)},
         "interval_method": EARLY if claim.test == EARLY else "score",
         **ends("interval", claim.interval),
+        **ends("complete_case", claim.complete.interval),
         **ends("bound", figures.bounds),
         "finding": claim.finding,
         "sign_test_p": claim.params["sign_p"] if tested else None,

@@ -9,9 +9,10 @@ from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import MAJORITY, ComparisonReport, Panel, ReportData
 from instruct.reporting.sides import Claimed, about
+from instruct.reporting.text import could_reverse
 
-# The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
-# verdict, in percent.
+# In percent, under the leading policy: the win rate of the pairs with a verdict, the lower end of its interval, or that
+# of the interval in the worst case, with the pairs without a verdict lost.
 Metric = Literal["win_rate", "win_rate_low", "bound_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
@@ -104,14 +105,15 @@ def _of(claims: Iterable[Claimed], candidate: str | None) -> Iterable[Claimed]:
 
 
 def _figure(claim: _Claim, metric: str) -> float | None:
-    """The metric; a worst case over seeds is not defined."""
-    made, bounds = (
-        (claim, None) if isinstance(claim, Claim) else (claim.leading_figures.claim, claim.leading_figures.bounds)
-    )
+    made = _made(claim)
     if made.value is None:
         return None
-    ends = {"win_rate": [made.value], "win_rate_low": made.interval, "bound_low": bounds}[metric]
+    ends = {"win_rate": [made.value], "win_rate_low": made.complete.interval, "bound_low": made.interval}[metric]
     return ends[0] if ends else None
+
+
+def _made(claim: _Claim) -> Claim:
+    return claim if isinstance(claim, Claim) else claim.leading_figures.claim
 
 
 def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
@@ -123,8 +125,10 @@ def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
         return "judging has not finished"
     if value < fail_under:
         return f"{metric} is {value:.2f}"
-    made = claim if isinstance(claim, Claim) else claim.leading_figures.claim
-    if metric == "win_rate_low" and fail_under >= 50 and made.finding != "candidate":
+    made = _made(claim)
+    if fail_under >= 50 and made.finding == "reversible":
+        return f"{metric} is {value:.2f}, but {could_reverse(made)}"
+    if metric != "win_rate" and fail_under >= 50 and made.finding != "candidate":
         return f"{metric} is {value:.2f}, but no difference is shown"
     return None
 

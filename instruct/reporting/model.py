@@ -26,8 +26,8 @@ from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 7
-# What a panel's verdict is by, where a judge has its name; and the test of a judge that stopped early.
-MAJORITY, EARLY = "majority", "confidence sequence"
+# What a panel's verdict is by, where a judge has its name.
+MAJORITY = "majority"
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
 Kind = TypeVar("Kind", bound=Record)
 
@@ -114,7 +114,6 @@ class TallyFigures(Record):
     discrete_win_rate: float | None
     standard_error: float | None
     bounds: Interval | None
-    reversible: bool
     claim: Claim
     conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
 
@@ -475,7 +474,7 @@ def report_schema() -> dict[str, Any]:
     # All of these are written; those with a default are absent from old reports.
     for part in (
         schema,
-        *(schema["$defs"][name] for name in ("Claim", "Sequential", "Panel", "ComparisonReport")),
+        *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Sequential", "Panel", "ComparisonReport")),
     ):
         part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

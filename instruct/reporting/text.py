@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
-from instruct.analysis.results import Claim
+from instruct.analysis.results import EARLY, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import (
-    EARLY,
     ComparisonReport,
     JudgeReport,
     Panel,
@@ -95,6 +94,10 @@ def seeds_headline(claim: Claim) -> str:
     said = {
         "candidate": f"{candidate} beats {baseline} over {seeds} training seeds",
         "baseline": f"{baseline} beats {candidate} over {seeds} training seeds",
+        "reversible": (
+            f"{' leads '.join([candidate, baseline][:: -1 if baseline_first(claim) else 1])} over {seeds} training "
+            f"seeds among the prompts judged for all of them; {could_reverse(claim)}"
+        ),
         "no difference": f"no difference shown between {candidate} and {baseline} over {seeds} training seeds",
         "too few": f"too few training seeds to compare {candidate} with {baseline} ({seeds}, not {LEAST_SEEDS})",
     }[str(claim.finding)]
@@ -136,9 +139,9 @@ def signed(value: float) -> str:
 
 def seeds_cost(claim: Claim) -> list[str]:
     """How much wider the interval is because the trainings differ."""
-    if claim.interval is None or claim.params["interval_prompts"] is None:
+    if claim.complete.interval is None or claim.params["interval_prompts"] is None:
         return []
-    both, prompts = ((high - low) / 2 for low, high in (claim.interval, claim.params["interval_prompts"]))
+    both, prompts = ((high - low) / 2 for low, high in (claim.complete.interval, claim.params["interval_prompts"]))
     return [f"what the seeds cost: ±{prompts:.1f} points over prompts alone, ±{both:.1f} over prompts and seeds"]
 
 
@@ -149,8 +152,10 @@ def over_seeds(claim: Claim) -> str:
     parts = [f"standard deviation {claim.params['standard_deviation']:.1f}"]
     if claim.params["interval_seeds"]:
         parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'])}")
-    if claim.interval:
-        parts.append(f"95 % CI over seeds and prompts {span(claim.interval)}")
+    if claim.complete.interval:
+        parts.append(f"95 % CI over seeds and prompts {span(claim.complete.interval)}")
+    if claim.complete_case and claim.interval:
+        parts.append(f"{span(claim.interval)} with {claim.missing} missing verdicts lost or won")
     if claim.params["left_out"]:
         left_out = counted(claim.params["left_out"], "prompt")
         parts.append(f"n = {claim.n}; left out: {left_out} without a verdict for every seed")
@@ -190,13 +195,30 @@ def claim(claimed: ComparisonReport | Panel) -> list[str]:
     figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
+    made = figures.claim
+    lost = baseline_first(made)
+    wins, decided = (figures.loss if lost else figures.win), figures.win + figures.loss
+    counts = f"{wins} of {decided}" + " with a winner" * (decided < figures.n_judged)
+    among = " among the pairs judged" + f" ({counts})" * (figures.kind == "counted")
     first, *rest = {
         "candidate": ["", ours, " beats ", theirs],
         "baseline": ["", theirs, " beats ", ours],
+        "reversible": [
+            "",
+            theirs if lost else ours,
+            " leads ",
+            ours if lost else theirs,
+            f"{among}; {could_reverse(made)}",
+        ],
         "no difference": ["no difference shown between ", ours, " and ", theirs],
         "too few": ["too few pairs to compare ", ours, " with ", theirs],
-    }[str(figures.claim.finding)]
+    }[str(made.finding)]
     return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
+
+
+def could_reverse(claim: Claim) -> str:
+    """What makes a lead no claim."""
+    return f"the {claim.missing} missing could reverse it"
 
 
 def claim_figures(figures: TallyFigures) -> str:
@@ -208,29 +230,38 @@ def claim_figures(figures: TallyFigures) -> str:
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
     weighted += "early-stopped " * (figures.claim.test == EARLY)
-    said = f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
-    if figures.reversible and figures.claim.finding in ("candidate", "baseline"):
-        said += f". The pairs without a verdict ({unread(figures)}) could reverse this"
-    return said
+    return f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
+
+
+def baseline_first(claim: Claim) -> bool:
+    """Whether the claim names the baseline first: if it beats the candidate, or leads."""
+    return claim.finding == "baseline" or (claim.finding == "reversible" and (claim.value or 0) < 50)
 
 
 def claimed_rate(figures: TallyFigures) -> float | None:
-    """The win rate of the system that the claim names first: the baseline if it beats the candidate."""
+    """The win rate of the system that the claim names first."""
     return _claimed(figures, figures.win_rate)
 
 
 def rate_details(figures: TallyFigures) -> list[str]:
     """What follows the claimed rate: its interval and, of a weighted judge, the discrete rate."""
-    ends = [_claimed(figures, end) for end in figures.claim.interval or ()]
-    kind = "95 % confidence sequence" if figures.claim.test == EARLY else "95 % CI"
-    details = [f"{kind} {span(sorted(end for end in ends if end is not None))}"] if ends else []
+    made = figures.claim
+    kind = "95 % confidence sequence" if made.test == EARLY else "95 % CI"
+    details = [f"{kind} {_claimed_span(figures, made.complete.interval)}"] if made.complete.interval else []
+    if made.complete_case:
+        details.append(f"{_claimed_span(figures, made.interval)} with {made.missing} missing lost or won")
     if figures.kind == "weighted":
         details.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
     return details
 
 
 def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
-    return rate if rate is None or figures.claim.finding != "baseline" else 100 - rate
+    return 100 - rate if rate is not None and baseline_first(figures.claim) else rate
+
+
+def _claimed_span(figures: TallyFigures, interval: Sequence[float] | None) -> str:
+    ends = [_claimed(figures, end) for end in interval or ()]
+    return span(sorted(end for end in ends if end is not None) or None)
 
 
 def evidence(comparison: ComparisonReport) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counted import tally
+from counted import claimed, tally
 
 from benchmarks import claims
 from benchmarks.claims_files import whole_way
@@ -37,8 +37,8 @@ def test_many_small_wins_and_a_few_large_losses_are_no_claim():
     """Of grades with a mean of 1/2, eight in a row are small wins more often than not."""
     grades = tally(["win"] * 8, [0.52] * 8)
     assert grades.p < 0.01
-    assert grades.finding == "no difference"
-    assert tally(["win"] * 50, np.linspace(0.6, 0.9, 50)).finding == "candidate"
+    assert claimed(grades).finding == "no difference"
+    assert claimed(tally(["win"] * 50, np.linspace(0.6, 0.9, 50))).finding == "candidate"
 
 
 def test_the_interval_agrees_with_the_finding():
@@ -82,7 +82,7 @@ def test_a_missed_target_is_named():
     assert claims.missed([simulated | {"runs": 10_000}])
 
 
-@pytest.mark.parametrize("headline", ["counted", "panel"])
+@pytest.mark.parametrize("headline", ["counted", "missing", "panel"])
 def test_a_file_of_annotations_leads_to_the_same_claim(tmp_path: Path, headline):
     assert whole_way(headline, tmp_path, np.random.default_rng(0))
 

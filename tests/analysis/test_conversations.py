@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from counted import claimed
 
 from instruct.analysis.inference import power
 from instruct.analysis.lengths import Scored, fractional_logit, length_figures
@@ -34,7 +35,7 @@ def judged(rng: np.random.Generator, level: float = 0.0) -> list[PairResult]:
 
 
 def claims(counts: Tally) -> bool:
-    return counts.finding in ("candidate", "baseline")
+    return claimed(counts).finding in ("candidate", "baseline", "reversible")
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ def test_one_turn_each_is_the_pair_itself():
 
 def test_few_conversations_are_too_few_whatever_their_turns_are():
     pairs = [PairResult(f"{n}, turn {t}", "d", "win", 1.0, conversation=str(n)) for n in range(4) for t in range(5)]
-    assert tally_pairs(pairs).finding == "too few"
+    assert claimed(tally_pairs(pairs)).finding == "too few"
 
 
 def test_the_covariance_of_a_regression_is_that_of_conversations():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from counted import outcomes, tally
+from counted import claimed, outcomes, tally
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from instruct.analysis.outcomes import pair_results
+from instruct.analysis.outcomes import PairResult, pair_results
 from instruct.analysis.statistics import Tally, position_statistics
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import tally_pairs
+from instruct.reporting.sides import mirrored
 
 POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 PREFERENCES = {"win": 2.0, "tie": 1.5, "loss": 1.0}
@@ -76,7 +79,7 @@ def test_weighted_figures_equal_alpaca_eval(found, missing):
 
 def test_scores_and_verdicts_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="2 scores for 1 verdicts"):
-        tally(["win", "failed"], [1.0, 0.5])
+        Tally(win=1, failed=1, scores=(1.0, 0.5))
 
 
 @given(outcome_lists)
@@ -96,9 +99,11 @@ def test_bounds_are_the_best_and_worst_case_of_the_missing_pairs(found):
 @given(tallies)
 def test_swapping_the_sides_mirrors_every_figure(counts):
     other = Tally(counts.loss, counts.tie, counts.win, counts.unparsed, counts.failed)
-    mirrored = {"candidate": "baseline", "baseline": "candidate"}
-    assert other.finding == mirrored.get(counts.finding, counts.finding)
-    assert other.reversible == counts.reversible
+    sides = {"candidate": "baseline", "baseline": "candidate"}
+    ours, theirs = claimed(counts), claimed(other)
+    assert theirs.finding == sides.get(ours.finding, ours.finding)
+    assert theirs.p == ours.p
+    assert mirrored(theirs).interval == pytest.approx(ours.interval, abs=1e-6)
     if counts.win_rate is not None:
         assert other.win_rate == pytest.approx(100 - counts.win_rate)
     if counts.standard_error is not None:
@@ -106,24 +111,50 @@ def test_swapping_the_sides_mirrors_every_figure(counts):
 
 
 @pytest.mark.parametrize(
-    ("counts", "finding", "reversible"),
+    ("counts", "finding"),
     [
-        (Tally(), "too few", False),
-        (Tally(win=5), "too few", False),
-        (Tally(win=6), "candidate", False),
-        (Tally(loss=6), "baseline", False),
-        (Tally(win=55, loss=45), "no difference", False),
-        (Tally(win=70, loss=30), "candidate", False),
-        (Tally(tie=100), "too few", False),
-        (Tally(win=3, loss=2, tie=100), "too few", False),
-        (Tally(win=4, loss=2, tie=100), "no difference", False),
-        (Tally(win=70, loss=30, failed=39), "candidate", False),
-        (Tally(win=70, loss=30, failed=20, unparsed=20), "candidate", True),
-        (Tally(unparsed=10), "too few", True),
+        (Tally(), "too few"),
+        (Tally(win=5), "too few"),
+        (Tally(win=6), "candidate"),
+        (Tally(loss=6), "baseline"),
+        (Tally(win=55, loss=45), "no difference"),
+        (Tally(win=70, loss=30), "candidate"),
+        (Tally(tie=100), "too few"),
+        (Tally(win=3, loss=2, tie=100), "too few"),
+        (Tally(win=4, loss=2, tie=100), "no difference"),
+        (Tally(win=70, loss=30, failed=13), "candidate"),
+        (Tally(win=70, loss=30, failed=39), "reversible"),  # 70 of 139: as likely as not by chance
+        (Tally(win=30, loss=70, failed=20, unparsed=20), "reversible"),
+        (Tally(win=420, loss=325, failed=60), "reversible"),
+        (Tally(unparsed=10), "too few"),
     ],
 )
-def test_counts_give_the_finding_and_whether_it_is_reversible(counts, finding, reversible):
-    assert (counts.finding, counts.reversible) == (finding, reversible)
+def test_counts_give_the_finding(counts, finding):
+    assert claimed(counts).finding == finding
+
+
+def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
+    """Of 805 pairs half are lost, and up to 80 of the lost ones have no verdict: those with one are mostly won."""
+    rng = np.random.default_rng(0)
+    made, alone = 0, 0
+    for wins in rng.binomial(805, 0.5, size=300):
+        missing = min(805 - wins, rng.binomial(805, 0.1))
+        found = claimed(Tally(win=int(wins), loss=int(805 - wins - missing), failed=int(missing)))
+        assert found.interval[0] <= found.complete.interval[0]
+        assert found.p >= found.complete.p
+        made += found.finding in ("candidate", "baseline")
+        alone += found.finding == "reversible"
+    assert made / 300 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
+    assert alone / 300 > 0.7
+
+
+def test_the_worst_case_is_of_conversations_and_of_what_weighs_most():
+    turns = [PairResult(f"{n}, {t}", "d", "win", 1.0, conversation=str(n)) for n in range(12) for t in range(2)]
+    lost = [replace(turn, outcome="failed", score=None) if turn.instruction.endswith("1") else turn for turn in turns]
+    assert claimed(tally_pairs(turns)).finding == "candidate"
+    assert (claimed(tally_pairs(lost)).finding, tally_pairs(lost).bounds) == ("reversible", (50, 100))
+    heavy = [PairResult(str(n), "d", "win", 0.9, weight=1 + 2 * (n > 0)) for n in range(3)]
+    assert tally_pairs([*heavy, PairResult("x", "d", "failed", None)]).bounds == pytest.approx((63, 93))
 
 
 def judgments(pairs):

@@ -194,9 +194,12 @@ def test_pairs_without_a_verdict_count_against_the_worst_case(instruct, run, car
     write_answers("emo", 36)
     write_answers("mle", 36)
     judge_pairs([WIN] * 24 + [UNREAD] * 12)
-    assert instruct("report", run.folder, "--fail-under", "90")[0] == 0
-    code, _, stderr = instruct("report", run.folder, "--fail-under", "90", "--metric", "bound_low")
-    assert (code, "bound_low is 66.67" in stderr) == (4, True)
+    assert instruct("report", run.folder, "--fail-under", "45", "--metric", "win_rate_low")[0] == 0
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "60", "--metric", "bound_low")
+    assert (code, "bound_low is 50.00" in stderr) == (4, True)  # of 24 in 36, at most
+    for metric in ("win_rate", "win_rate_low", "bound_low"):
+        code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", metric)
+        assert (code, "but the 12 missing could reverse it" in stderr) == (4, True)
     out = instruct("report", run.folder)[1]
     assert "12 of 36 pairs have no verdict (12 unparsed, 0 failed)" in out
     assert "worst- and best-case bounds of emo 66.7–100.0 %" in out

@@ -105,8 +105,16 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
          "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100)"),
         (Tally(win=1), "j: too few pairs to compare emo with mle: win rate 100.0 % (95 % CI 2.5–100.0, n = 1)"),
         (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
-        (Tally(win=70, loss=30, failed=50), "j: emo beats mle: win rate 70.0 % (95 % CI 60.4–78.1, n = 100). "
-         "The pairs without a verdict (0 unparsed, 50 failed) could reverse this"),
+        (Tally(win=420, loss=325, failed=60),
+         "j: emo leads mle among the pairs judged (420 of 745); the 60 missing could reverse it: win rate 56.4 % (95 % "
+         "CI 52.8–59.9, 48.7–63.0 with 60 missing lost or won, n = 745)"),
+        (Tally(win=30, loss=60, tie=10, failed=30),
+         "j: mle leads emo among the pairs judged (60 of 90 with a winner); the 30 missing could reverse it: win rate "
+         "65.0 % (95 % CI 55.8–73.2, 41.8–79.7 with 30 missing lost or won, n = 100). 10 of 100 pairs: the judge "
+         "called a tie"),
+        (Tally(win=30, loss=70, failed=9),
+         "j: mle beats emo: win rate 70.0 % (95 % CI 60.4–78.1, 54.9–80.0 with 9 missing lost or won, "
+         "n = 100)"),
         (Tally(win=1, loss=9, scores=(0.9, *[0.1] * 9)),
          "j: no difference shown between emo and mle: weighted win rate 18.0 % (95 % CI 0.3–55.6, discrete 10.0 %, "
          "n = 10)"),
@@ -134,7 +142,7 @@ def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, ju
     lines = str(build_report(run.folder)).splitlines()
     table = [line for line in lines if line.startswith(("candidate", "emo  "))]
     assert [line.split()[1] for line in table] == ["policy", "strict", "single"]
-    assert table[1].split() == ["emo", "strict", "(leads)", "4", "1", "2", "0", "1", "66.7", "9.4–99.2"]
+    assert table[1].split() == ["emo", "strict", "(leads)", "4", "1", "2", "0", "1", "66.7", "6.8–99.4"]
 
 
 def golden_reports() -> list[Report]:

@@ -40,6 +40,19 @@ def test_the_spread_is_that_of_the_comparisons_and_pairs_seed_with_seed(judged):
     assert (second.params["win_rates"], second.params["standard_deviation"]) == ([75.0, 75.0], 0.0)
 
 
+def test_missing_verdicts_of_seeds_are_no_reason_for_a_claim(judged, judge_pairs, write_answers, instruct):
+    """30 wins of 40 with each seed, and ten prompts without a verdict of any: won, these would be no reason either."""
+    for seed in (1, 2, 3):
+        judge_pairs([WIN] * (29 + seed) + [LOSS] * (11 - seed) + [("failed", "failed")] * 30,
+                    judge="k", candidate=f"emo-seed{seed}", baseline=f"mle-seed{seed}")  # fmt: skip
+    (claim,) = [each for each in build_report(judged.folder).seeds if each.judge == "k"]
+    assert (claim.finding, claim.n, claim.missing) == ("reversible", 40, 90)
+    assert claim.interval[0] < 50 < claim.complete.interval[0]
+    code, out, stderr = instruct("report", judged.folder, "--judge", "k", "--fail-under", "45", "--metric", "bound_low")
+    assert (code, "bound_low is 2" in stderr) == (4, True)
+    assert "emo leads mle over 3 training seeds among the prompts judged for all of them; the 90 missing" in out
+
+
 def test_systems_with_different_seeds_are_not_paired(judged):
     assert not [each for each in build_report(judged.folder).paired if each.candidate[-1] != each.baseline[-1]]
 
