@@ -109,16 +109,25 @@ class LengthBin(Record):
     interval: Interval | None
 
 
-class LengthAdjusted(Record):
-    """The win rate at equal length, estimated by `model`. `note`: why there is none, or a caveat.
+class StyleTerm(Record):
+    """What a standard deviation of a feature of style adds to the log-odds of a win; `p`: that it adds nothing."""
 
-    `slope_p`: the p-value of the hypothesis that the verdicts do not depend on the difference in length.
+    name: str
+    coefficient: float
+    interval: Interval | None
+    p: float | None
+
+
+class EqualStyle(Record):
+    """The win rate if both answers had the same style, over the `n` judged pairs with both answers available.
+
+    `terms`: of the features in which pairs differ. `note`: why there is no rate, or a caveat.
     """
 
+    n: int
     win_rate: float | None
     interval: Interval | None
-    slope_p: float | None
-    model: str
+    terms: list[StyleTerm]
     note: str | None
 
 
@@ -128,31 +137,16 @@ class LengthFigures(Record):
     candidate_mean: float
     baseline_mean: float
     by_difference: list[LengthBin]
-    adjusted: LengthAdjusted
+    adjusted: EqualStyle
 
 
-class StyleTerm(Record):
-    """What a standard deviation of a feature of style adds to the log-odds of a win."""
-
-    name: str
-    coefficient: float
-    interval: Interval | None
-
-
-class StyleControl(Record):
-    """Style control by Arena-Hard's model, over the `n` judged pairs with both answers available.
-
-    `win_rate` is at equal length, headers, lists and bold; `score` is Arena-Hard's, at the mean style. Intervals by the
-    robust (HC0) covariance. `note`: why there is none, or a caveat; features in which no pair differs have no term.
+class StyleControl(EqualStyle):
+    """Style control by Arena-Hard's model: `win_rate` is at equal length, headers, lists and bold; `score` is
+    Arena-Hard's, at the mean style.
     """
 
-    n: int
-    win_rate: float | None
-    interval: Interval | None
     score: float | None
     score_interval: Interval | None
-    terms: list[StyleTerm]
-    note: str | None
 
 
 class JudgeNoise(Record):

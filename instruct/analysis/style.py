@@ -1,4 +1,5 @@
-"""Verdicts and style: the win rate at equal length and markdown, by the style control of lmarena/arena-hard-auto.
+"""Verdicts and style: the win rate if both answers had the same style, by one regression for length alone and for
+length and markdown together (the style control of lmarena/arena-hard-auto).
 
 Arena-Hard's score is a rate at the mean style of all battles that are fitted together. With a single candidate that is
 the candidate's own style, and the score stays close to the plain win rate: the rate at equal style is another figure.
@@ -6,18 +7,24 @@ the candidate's own style, and the score stays close to the plain win rate: the 
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.lengths import LEAST_SHARE, Scored, fractional_logit, logistic
-from instruct.analysis.results import StyleControl, StyleTerm, rounded
+from instruct.analysis.inference import Estimate, student
+from instruct.analysis.results import EqualStyle, StyleControl, StyleTerm, rounded
 
 STYLE_TERMS = ("length", "headers", "lists", "bold")
-LEAST_PAIRS = 50
-LEAST_PAIRS_APART = 10
+# With fewer independent pairs for each coefficient there is no rate.
+PAIRS_PER_COEFFICIENT = 10
+# Below this share of pairs on one side of equal style, the rate at equal style is an extrapolation.
+LEAST_SHARE = 0.1
+SEPARATED = "separates wins from losses"
+_MOST_STEPS = 100
 _CODE = re.compile(r"```([^`]*)```")
 _HEADERS = (re.compile(r"^#{1,6}\s", re.MULTILINE),)
 _LISTS = (re.compile(r"^\s*\d+\.\s", re.MULTILINE), re.compile(r"^\s*[-*+]\s", re.MULTILINE))
@@ -47,73 +54,160 @@ def style_features(candidate: NDArray[np.float64], baseline: NDArray[np.float64]
     return np.hstack([length, (ours - theirs) / (ours + theirs + 1)])
 
 
+class Scored(NamedTuple):
+    """Pairs with a verdict, each shape (pairs,).
+
+    Attributes:
+        scores: 0 to 1, 1 the candidate is better.
+        weights: how often each pair counts; None: once.
+        units: the conversation that each pair is a turn of; None: all pairs are independent.
+    """
+
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+    units: NDArray[np.int64] | None = None
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How often each pair counts."""
+        return np.ones(len(self.scores)) if self.weights is None else self.weights
+
+
+class Fit(NamedTuple):
+    """Coefficients, their covariance (robust, and by the model), and Student's degrees of freedom."""
+
+    beta: NDArray[np.float64]
+    robust: NDArray[np.float64]
+    modeled: NDArray[np.float64]
+    freedom: int
+
+    def at(self, place: NDArray[np.float64]) -> Estimate:
+        """The log-odds at a place, with the larger of both standard errors."""
+        variance = max(float(place @ covariance @ place) for covariance in (self.robust, self.modeled))
+        return student(float(place @ self.beta), math.sqrt(variance), self.freedom)
+
+
 def style_control(pairs: Scored, features: NDArray[np.float64]) -> StyleControl:
     """Arena-Hard's model of one candidate's verdicts: logit E[score] = a + b z, z the standardized features.
 
-    Where the official script prints medians of 100 bootstrap fits, this gives the fit itself and its intervals. A
-    feature in which no pair differs is left out, and where there is no finite estimate (three answers with headers may
-    all have lost), one in which fewer than LEAST_PAIRS_APART pairs differ.
+    Where the official script prints medians of 100 bootstrap fits, this gives the fit itself and its intervals.
 
     Args:
         pairs: one row per prompt, which averages its orders; its weight is how many battles it is.
         features: shape (pairs, 4), of style_features.
     """
-    scores, weights = pairs.scores, pairs.counts
-    apart = (features != 0).sum(axis=0)
-    unfit = None
-    for least in (1, LEAST_PAIRS_APART):
+    equal, fit = equal_style(pairs, features, STYLE_TERMS)
+    score = _rate(fit.at(np.eye(len(fit.beta))[0])) if fit else (None, None)
+    return StyleControl(**equal.model_dump(), score=score[0], score_interval=score[1])
+
+
+def equal_style(pairs: Scored, features: NDArray[np.float64], names: Sequence[str]) -> tuple[EqualStyle, Fit | None]:
+    """The win rate where all features are 0, by a logistic regression on the standardized features, and its fit.
+
+    A feature in which no pair differs is left out, and where there is no finite estimate (three answers with headers
+    may all have lost), one in which fewer than PAIRS_PER_COEFFICIENT pairs differ.
+
+    Args:
+        features: how the two answers of each pair differ, 0 where they do not; shape (pairs, features).
+        names: of the features.
+    """
+    weights, apart = pairs.counts, (features != 0).sum(axis=0)
+    why = None
+    for least in (1, PAIRS_PER_COEFFICIENT):
         used = np.flatnonzero(apart >= least)
-        kept, terms = features[:, used], [STYLE_TERMS[place] for place in used]
-        unfit = _unfit(kept, terms)
-        if unfit:
+        kept, terms = features[:, used], [names[place] for place in used]
+        why = _unfit(pairs, kept, terms, names)
+        if why:
             break
         mean = np.average(kept, axis=0, weights=weights)
         spread = np.sqrt(weights @ (kept - mean) ** 2 / (weights.sum() - 1))
-        x = np.column_stack([np.ones(len(scores)), (kept - mean) / spread])
-        fit = fractional_logit(pairs, x)
+        fit = fractional_logit(pairs, np.column_stack([np.ones(len(kept)), (kept - mean) / spread]))
         if fit is not None:
-            without = [term for term in STYLE_TERMS if term not in terms]
+            without = [name for name in names if name not in terms]
             left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []
-            note = "; ".join([*_extrapolated(kept, terms), *left_out]) or None
-            figures = _figures(*fit, terms, np.concatenate([[1.0], -mean / spread]))
-            return StyleControl(n=len(scores), **figures, note=note)
-    note = f"not estimable: {unfit or 'all verdicts are the same, or style separates wins from losses'}"
-    none = dict.fromkeys(("win_rate", "interval", "score", "score_interval"))
-    return StyleControl(n=len(scores), **none, terms=[], note=note)
+            win_rate, interval = _rate(fit.at(np.concatenate([[1.0], -mean / spread])))
+            figures = EqualStyle(
+                n=len(kept),
+                win_rate=win_rate,
+                interval=interval,
+                terms=[
+                    StyleTerm(name=name, coefficient=rounded(term.value), interval=rounded(term.interval), p=term.p)
+                    for name, term in zip(terms, map(fit.at, np.eye(len(fit.beta))[1:]), strict=True)
+                ],
+                note="; ".join([*_extrapolated(kept, terms), *left_out]) or None,
+            )
+            return figures, fit
+        why = f"{' and '.join(terms)} {SEPARATED}"
+    note = f"not estimable: {why}"
+    return EqualStyle(n=len(features), win_rate=None, interval=None, terms=[], note=note), None
 
 
-def _figures(
-    beta: NDArray[np.float64], covariance: NDArray[np.float64], terms: list[str], equal: NDArray[np.float64]
-) -> dict[str, Any]:
-    """The figures of a fit; `equal`: where both answers have the same style."""
-
-    def rate(place: NDArray[np.float64]) -> tuple[float, list[float] | None]:
-        # On the scale of the logit, so that the interval stays within 0 and 100.
-        level, error = place @ beta, np.sqrt(place @ covariance @ place)
-        low, middle, high = 100 * logistic(level + 1.96 * error * np.array([-1, 0, 1]))
-        return round(float(middle), 6), rounded([low, high])
-
-    win_rate, interval = rate(equal)
-    score, score_interval = rate(np.eye(len(beta))[0])
-    errors = 1.96 * np.sqrt(np.diag(covariance))
-    shown = [
-        StyleTerm(name=term, coefficient=round(float(b), 6), interval=rounded([b - error, b + error]))
-        for term, b, error in zip(terms, beta[1:], errors[1:], strict=True)
-    ]
-    rates = {"win_rate": win_rate, "interval": interval, "score": score, "score_interval": score_interval}
-    return {**rates, "terms": shown}
+def _rate(level: Estimate) -> tuple[float, list[float]]:
+    """Log-odds and their interval as a rate in percent: within 0 and 100."""
+    ends = level.interval or [level.value, level.value]
+    middle, low, high = (100 * logistic(np.array([level.value, *ends]))).tolist()
+    return rounded(middle), rounded([low, high])
 
 
-def _unfit(features: NDArray[np.float64], terms: list[str]) -> str | None:
+def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> Fit | None:
+    """A fractional logistic regression, by Newton's method. None if it does not converge.
+
+    The robust (HC0) covariance, by unit, covers too little where few pairs are won or lost. So a quasi-binomial model
+    has one, too: its dispersion is the units' variance relative to the binomial one, after one more unit won and one
+    more lost, up to that of units that are won or lost as a whole (coverage: benchmarks/claims.py).
+
+    Args:
+        x: shape (pairs, terms), the intercept first.
+
+    Source: Papke and Wooldridge, Journal of Applied Econometrics 11 (1996); Liang and Zeger, Biometrika 73 (1986), for
+    the covariance with units of several pairs; McCullagh and Nelder, Generalized Linear Models (1989), section 4.5.
+    """
+    beta, scores, weights = np.zeros(x.shape[1]), pairs.scores, pairs.counts / pairs.counts.mean()
+    for _ in range(_MOST_STEPS):
+        mean = logistic(x @ beta)
+        binomial = weights * mean * (1 - mean)
+        try:
+            inverse = np.linalg.inv(x.T @ (x * binomial[:, None]))
+        except np.linalg.LinAlgError:
+            return None
+        step = inverse @ (x.T @ (weights * (scores - mean)))
+        beta = beta + step
+        if not np.isfinite(beta).all():
+            return None
+        if np.abs(step).max() < 1e-10:
+            break
+    else:
+        return None
+    place = np.arange(len(x)) if pairs.units is None else np.unique(pairs.units, return_inverse=True)[1]
+    residuals = np.zeros((place.max() + 1, x.shape[1]))  # of a unit; the intercept's come first
+    np.add.at(residuals, place, x * (weights * (scores - mean))[:, None])
+    varied, expected, size = float((residuals[:, 0] ** 2).sum()), float(binomial.sum()), len(x) / len(residuals)
+    rate = float(np.average(scores, weights=weights))
+    added = (varied + size**2 * (rate**2 + (1 - rate) ** 2)) / (expected + 2 * size * rate * (1 - rate))
+    dispersion = max(varied / expected, min(size, added))
+    robust: NDArray[np.float64] = inverse @ (residuals.T @ residuals) @ inverse
+    return Fit(beta, robust, dispersion * inverse, max(1, len(residuals) - x.shape[1]))
+
+
+def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)), which is 0 for a large negative x."""
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def _unfit(pairs: Scored, features: NDArray[np.float64], terms: list[str], names: Sequence[str]) -> str | None:
     """Why there is no rate at equal style; None if the model can be fitted."""
-    if len(features) < LEAST_PAIRS:
-        return f"fewer than {LEAST_PAIRS} pairs"
+    units = len(features) if pairs.units is None else len(np.unique(pairs.units))
+    if units < (least := PAIRS_PER_COEFFICIENT * (1 + len(names))):
+        return f"fewer than {least} {'pairs' if units == len(features) else 'independent pairs'}"
     if not terms:
-        return "no pair differs in style"
-    least, most = features.min(axis=0), features.max(axis=0)
-    if same := [term for term, low, high in zip(terms, least, most, strict=True) if low == high]:
+        return f"no pair differs in {' and '.join(names)}"
+    if len(np.unique(pairs.scores)) == 1:
+        return "all verdicts are the same"
+    least_of, most_of = features.min(axis=0), features.max(axis=0)
+    if same := [term for term, low, high in zip(terms, least_of, most_of, strict=True) if low == high]:
         return f"all pairs differ by the same {', '.join(same)}"
-    if apart := [term for term, low, high in zip(terms, least, most, strict=True) if low > 0 or high < 0]:
+    if apart := [term for term, low, high in zip(terms, least_of, most_of, strict=True) if low > 0 or high < 0]:
         return f"every pair differs in the same direction in {', '.join(apart)}"
     return None
 

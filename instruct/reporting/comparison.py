@@ -14,13 +14,13 @@ import numpy as np
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded
 from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
-from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures
+from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.seeds import seed_spread
 from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs, win_rate_claim
-from instruct.analysis.style import style_control, style_counts, style_features
+from instruct.analysis.style import Scored, style_control, style_counts, style_features
 from instruct.base.errors import counted
 from instruct.data.prompts import turn_of
 from instruct.judging.store import Judgment

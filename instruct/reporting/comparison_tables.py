@@ -7,7 +7,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import Claim, StyleControl
+from instruct.analysis.results import Claim, EqualStyle
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
 from instruct.reporting.tables import RATE, Column, Table, columns_table, text_columns
@@ -255,19 +255,25 @@ def _lengths(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("baseline's mean characters", "length.baseline_mean"),
         Column("win rate % at equal length", "length.adjusted.win_rate"),
         Column("95 % CI", "length.adjusted.interval"),
-        Column("p of length", "length.adjusted.slope_p", form=probability),
+        Column("length", lambda it: _coefficient("length", it.length.adjusted) if it.length else None),
+        Column("p of length", _length_p, form=probability),
         Column("length-controlled win rate %", "length_control.win_rate", when=controlled),
         Column("std. error", "length_control.standard_error", when=controlled),
     ]
-    notes: dict[str, None] = {}
+    notes = [
+        "Win rate at equal length: where d = 0 in a logistic regression of the scores on tanh(d / std(d)), d the "
+        "candidate's characters minus the baseline's; length: its coefficient per standard deviation."
+    ]
     for comparison, _ in rows:
-        adjusted = comparison.length.adjusted if comparison.length else None
-        if adjusted:
-            notes[f"Win rate at equal length: {adjusted.model}."] = None
-        for part in (adjusted, comparison.length_control):
+        for part in (comparison.length.adjusted if comparison.length else None, comparison.length_control):
             if part and part.note:
-                notes[f"{comparison.candidate} against {comparison.baseline}: {part.note}."] = None
+                notes.append(f"{comparison.candidate} against {comparison.baseline}: {part.note}.")
     return _table("Length", rows, columns, named, " ".join(notes))
+
+
+def _length_p(comparison: ComparisonReport) -> float | None:
+    terms = comparison.length.adjusted.terms if comparison.length else []
+    return terms[0].p if terms else None
 
 
 def _length_bins(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
@@ -298,7 +304,7 @@ def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     return _table("Style", rows, columns, named, " ".join([note, *notes]))
 
 
-def _coefficient(name: str, style: StyleControl) -> str | None:
+def _coefficient(name: str, style: EqualStyle) -> str | None:
     for term in style.terms:
         if term.name == name:
             interval = " ({:+.2f} to {:+.2f})".format(*term.interval) if term.interval else ""

@@ -332,7 +332,7 @@ def style(comparison: ComparisonReport) -> str | None:
     return f"win rate at equal style (length, headers, lists, bold): {rate_and_interval(figures)}"
 
 
-def rate_and_interval(figures: results.LengthAdjusted | results.StyleControl | results.PredictionPowered) -> str:
+def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered) -> str:
     """A win rate with its interval, and a caveat if there is one."""
     note = getattr(figures, "note", None)
     return f"{number(figures.win_rate)} % (95 % CI {span(figures.interval)}{f'; {note}' if note else ''})"

@@ -10,9 +10,10 @@ import pytest
 from counted import claimed
 
 from instruct.analysis.inference import power
-from instruct.analysis.lengths import Scored, fractional_logit, length_figures
+from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import PairResult, outcome_of_score, unit_scores
 from instruct.analysis.statistics import Tally, tally_pairs
+from instruct.analysis.style import Scored, fractional_logit
 
 CONVERSATIONS, TIMES = 80, 500
 
@@ -81,10 +82,12 @@ def test_the_covariance_of_a_regression_is_that_of_conversations():
     rng = np.random.default_rng(3)
     x = np.column_stack([np.ones(60), rng.normal(size=60)])
     scores = rng.random(60)
-    beta, covariance = fractional_logit(Scored(scores), x)
+    once = fractional_logit(Scored(scores), x)
     twice = fractional_logit(Scored(np.repeat(scores, 2), units=np.repeat(np.arange(60), 2)), np.repeat(x, 2, axis=0))
-    assert twice[0] == pytest.approx(beta)
-    assert twice[1] == pytest.approx(covariance)
+    assert twice.beta == pytest.approx(once.beta)
+    assert twice.robust == pytest.approx(once.robust)
+    assert twice.modeled == pytest.approx(once.modeled)
+    assert twice.freedom == once.freedom
 
 
 def test_grades_weigh_in_the_rate_at_equal_length():

@@ -129,7 +129,7 @@ def fields_of(kind: type[Record], seen: set[type[Record]]) -> set[tuple[str, str
 # Figures that are the same from either side, or belong to a part that is.
 SAME = {
     "standard_error", "n", "n_judged", "tie", "contradicted", "identical", "unparsed", "failed", "conversations",
-    "consistency", "first_position_rate", "slope_p", "standard_deviation", "half_width", "share", "coefficient", "p",
+    "consistency", "first_position_rate", "standard_deviation", "half_width", "share", "coefficient", "p",
     "adjusted_p", "smallest_difference", "low", "high", "effective_labels", "precision", "weight",
 }  # fmt: skip
 

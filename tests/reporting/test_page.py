@@ -213,7 +213,7 @@ def rates(value: object) -> Iterator[float]:
     if isinstance(value, float):
         yield value
     elif isinstance(value, dict | list):
-        tests = ("slope_p", "p", "adjusted_p", "params")
+        tests = ("p", "adjusted_p", "params")
         for each in (v for k, v in value.items() if k not in tests) if isinstance(value, dict) else value:
             yield from rates(each)
 
@@ -228,7 +228,7 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
                 kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
                 counts = [getattr(figures, key) for key in kinds]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
-            for term in comparison.style.terms:
+            for term in [*comparison.style.terms, *comparison.length.adjusted.terms]:
                 assert f"{term.coefficient:+.2f} (" in " ".join(cells)
                 term.coefficient, term.interval = 0, None
             found = list(rates(comparison.model_dump()))
