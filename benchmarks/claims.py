@@ -36,10 +36,12 @@ from benchmarks.claims_files import (
 )
 from benchmarks.harness import write_results
 from instruct.analysis.claims import ALPHA
-from instruct.analysis.inference import sign_flip_test, sign_test
+from instruct.analysis.inference import paired_difference, sign_flip_test, sign_test
+from instruct.analysis.lengths import length_term
 from instruct.analysis.prediction_powered import prediction_powered
 from instruct.analysis.sequential import capital
 from instruct.analysis.statistics import Tally
+from instruct.analysis.style import Scored, equal_style
 
 SIZES, SMALL_SIZES = (3, 5, 8, 12, 20, 35, 50, 100, 200, 805), (3, 8, 20, 50)
 RATES = (0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
@@ -56,6 +58,7 @@ TARGETS = {
     "counted": (0.92, 0.05), "missing": (0.92, 0.05), "both orders": (0.92, 0.05), "panel": (0.92, 0.05),
     "weighted": (0.92, 0.05), "stopped early": (0.92, 0.05), "several systems": (0.92, 0.05),
     "ranking": (0.93, 0.05), "seeds": (0.92, 0.07), "labels": (0.93, 0.05),
+    "paired rows": (0.93, 0.05), "equal length": (0.93, 0.05),
 }  # fmt: skip
 # How far the power may be below that of the sign test of all pairs.
 POWER = {"counted": 0.03, "both orders": 0.03, "panel": 0.03, "stopped early": 0.05}
@@ -243,6 +246,39 @@ def labels(count: int, rate: float, accuracy: float, rng: np.random.Generator, r
     return _simulated("labels", runs, once, n=count, cell=f"judge right in {accuracy:.0%}", rate=rate)
 
 
+def paired_rows(n: int, differ: float, share: float, rng: np.random.Generator, runs: int) -> Row:
+    """Rows on which one of two systems alone is right, in a share of those the first; the rate is that share."""
+
+    def once() -> Row:
+        signs = rng.choice([1.0, -1.0, 0.0], size=n, p=[differ * share, differ * (1 - share), 1 - differ])
+        scores = dict(enumerate((1 + signs) / 2))
+        _, _, interval, p = paired_difference(scores, {row: 1 - score for row, score in scores.items()})
+        truth, (low, high) = 100 * differ * (2 * share - 1), interval or (None, None)
+        if low is None or high is None:
+            return {"claimed": False, "coverage": None, "width": None}
+        covered = low - 1e-9 <= truth <= high + 1e-9
+        return {"claimed": p is not None and p <= ALPHA, "coverage": covered, "width": high - low}
+
+    return _simulated("paired rows", runs, once, n=n, cell=f"{differ:.0%} differ", rate=share)
+
+
+def equal_length(n: int, rate: float, kind: str, rng: np.random.Generator, runs: int) -> Row:
+    """A judge that likes longer answers, which the candidate's are; the rate is that at equal length."""
+
+    def once() -> Row:
+        difference = rng.normal(150, 400, size=n).astype(np.int64)
+        chance = 1 / (1 + np.exp(-(math.log(rate / (1 - rate)) + 1.5 * np.tanh(difference / 400))))
+        scores = np.where(rng.random(n) < chance, 1.0, 0.0)
+        if kind == "graded":
+            scores = np.asarray(rng.beta(chance / 2, (1 - chance) / 2))
+        low, high = equal_style(Scored(scores), length_term(difference), ["length"])[0].interval or (None, None)
+        if low is None or high is None:
+            return {"coverage": None, "width": None}
+        return {"coverage": low <= 100 * rate <= high, "width": high - low}
+
+    return _simulated("equal length", runs, once, n=n, cell=kind, rate=rate)
+
+
 def rows(small: bool, only: str | None = None) -> Iterator[Row]:
     """Every cell of the grid."""
     rng, factor = np.random.default_rng(0), 1 if small else 8
@@ -279,6 +315,14 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
     if only in (None, "labels"):
         for count, rate, accuracy in itertools.product((30,) if small else (20, 30, 100), RATES[::2], (0.7, 0.9)):
             yield labels(count, rate, accuracy, rng, 125 * factor)
+    if only in (None, "paired rows"):
+        shares = (0.5, 0.7, 0.9, 1.0)
+        for n, differ, share in itertools.product((20,) if small else (20, 50, 200), (0.02, 0.05, 0.1, 0.3), shares):
+            yield paired_rows(n, differ, share, rng, 50 * factor)
+    if only in (None, "equal length"):
+        every_length = itertools.product((20,) if small else (20, 50, 200), (0.5, 0.8, 0.95), ("counted", "graded"))
+        for n, rate, kind in every_length:
+            yield equal_length(n, rate, kind, rng, 50 * factor)
 
 
 def missed(found: list[Row]) -> list[str]:

@@ -17,10 +17,12 @@ SEED = 0
 _Z = NormalDist().inv_cdf(0.975)
 # Rows times resamples at once: 32 MB of indices.
 _AT_ONCE = 4_000_000
-# With at most this many distinct values their counts are resampled instead of rows: the same distribution, faster.
-_FEW_VALUES = 16
 # Below these Wilson's interval covers too little, and is united with the exact limits.
 _FEW_PAIRS, _FEW_POINTS = 20, 5
+# An interval excludes what its test rejects at this level, by the smallest step of report.json.
+_LEVEL, _BESIDE = 0.05, 1e-6
+# Differences of rows that are right or wrong, or of wins, ties and losses.
+_COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 
 class Estimate(NamedTuple):
@@ -92,35 +94,6 @@ def _exact_limits(points: float, n: float, level: float) -> list[float]:
     low = float(betaincinv(few, n - few + 1, tail)) if few else 0.0
     high = float(betaincinv(many + 1, n - many, 1 - tail)) if many < n else 1.0
     return [100 * low, 100 * high]
-
-
-def bootstrap_interval(values: NDArray[np.float64]) -> list[float] | None:
-    """The percentile interval of 100 * mean(values), from 10,000 resamples of the pairs with a fixed seed.
-
-    Args:
-        values: one for each pair: scores, or differences of scores.
-
-    Returns:
-        The 2.5th and the 97.5th percentile; None with fewer than two values.
-
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3; scipy.stats.bootstrap with
-    method="percentile" gives the same up to the draw.
-    """
-    if len(values) < 2:
-        return None
-    rng = np.random.default_rng(SEED)
-    distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) <= _FEW_VALUES:
-        drawn = rng.multinomial(len(values), counts / len(values), size=RESAMPLES)
-        means = drawn @ distinct / len(values)
-    else:
-        parts = [
-            values[rng.integers(len(values), size=(rows, len(values)), dtype=np.int32)].mean(axis=1)
-            for rows in chunks(len(values))
-        ]
-        means = np.concatenate(parts)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return [100 * float(low), 100 * float(high)]
 
 
 def chunks(width: int) -> Iterator[int]:
@@ -201,12 +174,32 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
     return (1 + extreme) / (1 + RESAMPLES), RESAMPLES
 
 
+def agree(estimate: Estimate, null: float = 0.0) -> Estimate:
+    """The estimate with an interval that excludes `null` where p is at most 5 %, and includes it elsewhere.
+
+    Both keep its coverage: a longer interval covers more, and a test at 5 % that rejects `null` for one side rejects
+    every value on the other one.
+    """
+    value, interval, p = estimate
+    if interval is None:
+        return estimate
+    low, high = interval
+    if p is None or p > _LEVEL or value == null:
+        return Estimate(value, [min(low, null), max(high, null)], p)
+    if value > null:
+        return Estimate(value, [max(low, null + _BESIDE), max(high, null + _BESIDE)], p)
+    return Estimate(value, [min(low, null - _BESIDE), min(high, null - _BESIDE)], p)
+
+
 def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, float | None]) -> Difference:
     """The difference of two systems in points, 100 times that of their scores, prompt by prompt.
 
     A prompt that is easy for one system is easy for the other too, so the difference of paired scores is more certain
-    than two separate intervals suggest. The interval is the bootstrap's, p the paired permutation test's. Differences
-    that are all the same, such as those of ties, have no interval: resampling them says nothing about other prompts.
+    than two separate intervals suggest. p is the sign test's if all differences are of one size (McNemar's exact test,
+    None without any difference), else the paired permutation test's. The interval agrees with it. It is Student's, or
+    None if all differences are the same. Where rows are right or wrong, or won, tied or lost, it is that of a win rate
+    (`score_interval`), with each difference as the first system's win, tie or loss: Student's covers too little where
+    few rows differ (benchmarks/claims.py).
 
     Args:
         first, second: score by prompt, None without one.
@@ -215,8 +208,16 @@ def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, fl
     differences = np.array([ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None])
     if not len(differences):
         return Difference()
-    interval = bootstrap_interval(differences) if np.ptp(differences) else None
-    return Difference(len(differences), 100 * float(differences.mean()), interval, sign_flip_test(differences)[0])
+    n, mean = len(differences), float(differences.mean())
+    if len(np.unique(np.abs(differences[differences != 0]))) < 2:
+        p = sign_test(int((differences > 0).sum()), int((differences < 0).sum()))
+    else:
+        p = sign_flip_test(differences)[0]
+    error = float(differences.std(ddof=1)) / math.sqrt(n) if np.ptp(differences) else 0.0
+    interval = student(100 * mean, 100 * error, n - 1).interval
+    if error and np.isin(differences, _COUNTED).all():
+        interval = [2 * end - 100 for end in score_interval((1 + differences) / 2) or [0.0, 100.0]]
+    return Difference(n, *agree(Estimate(100 * mean, interval, p)))
 
 
 def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
@@ -237,7 +238,7 @@ def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
     half = NormalDist().inv_cdf(0.975) * math.sqrt(sum(variances)) / len(differences)
     weighted = np.concatenate([own / len(own) for own in differences])
     interval = [max(mean - half, -1.0), min(mean + half, 1.0)]
-    return Estimate(mean, interval, sign_flip_test(weighted)[0])
+    return agree(Estimate(mean, interval, sign_flip_test(weighted)[0]))
 
 
 # Two-sided 5 %, and 80 % power: 1.960 + 0.842 standard errors.

@@ -31,8 +31,8 @@ from instruct.run.directory import RunDirectory
 ENDINGS = (".md", ".csv", ".html")  # of the files that a comparison can be written to
 _TITLE = "Systems side by side"
 _NOTE = (
-    "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
-    "over the prompts with a verdict in both; p: paired permutation test of no difference. Adjusted p: of the "
+    "Difference: win rate minus that of the first run's comparison, in points, with its 95 % interval, over "
+    "the prompts with a verdict in both; p: paired permutation test of no difference. Adjusted p: of the "
     "comparison itself, corrected for all claims of its run's judge."
 )
 _FIGURES = ("n_judged", "win", "tie", "loss", "unparsed", "failed", "win_rate", "standard_error")

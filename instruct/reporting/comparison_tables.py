@@ -24,7 +24,7 @@ _SEEDS = (
     "over both also covers other prompts. The intervals above cover other prompts for one training."
 )
 _PAIRED = (
-    "The first's win rate minus the second's, in points, over the prompts judged for both, with its bootstrap "
+    "The first's win rate minus the second's, in points, over the prompts judged for both, with its 95 % "
     "interval and the p-value of the paired permutation test. Not corrected for the number of comparisons."
 )
 

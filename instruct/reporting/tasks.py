@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import of_family
-from instruct.analysis.inference import mean_of_groups, paired_difference, sign_test
+from instruct.analysis.inference import mean_of_groups, paired_difference
 from instruct.analysis.results import Claim
 from instruct.reporting.tables import Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability
@@ -36,8 +36,8 @@ _VOTES = (
     "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
 )
 _DIFFERENCES = (
-    "The first's accuracy minus the second's on the same rows, in points, with its bootstrap interval; p is "
-    "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
+    "The first's accuracy minus the second's on the same rows, in points; p is that of McNemar's exact test, which the "
+    "interval agrees with; p (Holm) is corrected for all tests of this table. Other trainings are not covered."
 )
 _GRADED = (
     " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
@@ -114,7 +114,7 @@ def _claim(task: str, metric: str, candidate: str, baseline: str, scored: Mappin
         n=n,
         value=value or 0.0,
         interval=interval,
-        p=sign_test(above, below) if counted else p,
+        p=p,
         params={"candidate_above": above, "baseline_above": below},
     )
 

@@ -15,7 +15,6 @@ from statsmodels.stats.proportion import proportion_confint
 
 from instruct.analysis import inference
 from instruct.analysis.inference import (
-    bootstrap_interval,
     mean_of_groups,
     power,
     score_interval,
@@ -45,35 +44,10 @@ def test_wilson_equals_its_formula(n, share):
     assert 100 * share - 1e-9 <= high <= 100
 
 
-@pytest.mark.parametrize(
-    "counts", [Tally(win=205, tie=16, loss=584), Tally(win=6, tie=1, loss=5), weighted(120, 1), weighted(805, 2)]
-)
-def test_bootstrap_equals_scipy_up_to_random_draws(counts):
-    values = counts.values
-    low, high = bootstrap_interval(values)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method="percentile", batch=500, rng=np.random.default_rng(7)
-    ).confidence_interval
-    tolerance = 0.12 * counts.standard_error  # a percentile of 10,000 draws is uncertain by about 0.03 of it, each
-    step = 0 if counts.scores else 50 / counts.n_judged  # counted means come in steps of half a pair
-    assert low == pytest.approx(100 * theirs.low, abs=tolerance + step)
-    assert high == pytest.approx(100 * theirs.high, abs=tolerance + step)
-    assert bootstrap_interval(values) == [low, high]
-
-
-def test_bootstrap_of_counts_equals_bootstrap_of_rows(monkeypatch):
-    values = Tally(win=90, tie=20, loss=60).values
-    counts = bootstrap_interval(values)
-    monkeypatch.setattr(inference, "_FEW_VALUES", 0)
-    monkeypatch.setattr(inference, "_AT_ONCE", 100_000)
-    assert bootstrap_interval(values) == pytest.approx(counts, abs=0.6)
-
-
 def every_interval(counts: Tally) -> dict[str, list[float] | None]:
     return {
         "wilson": wilson_interval(counts.points, counts.n_judged),
         "score": score_interval(counts.values),
-        "bootstrap": bootstrap_interval(counts.values),
     }
 
 
@@ -83,15 +57,13 @@ def test_every_interval_contains_the_win_rate_and_mirrors_when_sides_swap(counts
     found = every_interval(counts)
     other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
     assert (found["wilson"] is None) == (found["score"] is None) == (counts.n_judged == 0)
-    assert (found["bootstrap"] is None) == (counts.n_judged < 2)
     for name, interval in found.items():
         if interval is None:
             continue
         low, high = interval
         assert 0 <= low <= counts.win_rate + 1e-5
         assert counts.win_rate - 1e-5 <= high <= 100
-        tolerance = 1e-5 if name != "bootstrap" else 0.5 * counts.standard_error + 50 / counts.n_judged
-        assert other[name] == pytest.approx([100 - high, 100 - low], abs=tolerance)
+        assert other[name] == pytest.approx([100 - high, 100 - low], abs=1e-5)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(3, 0), (10, 9), (0, 20), (30, 4), (800, 5)])

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from instruct.analysis.inference import paired_difference
+from instruct.analysis.inference import paired_difference, score_interval
 
 
 def test_only_prompts_with_a_verdict_on_both_count():
     found = paired_difference({"a": 1.0, "b": 0.0, "c": None, "d": 1.0}, {"a": 0.0, "b": 0.5, "c": 1.0})
     assert (found.n, found.difference) == (2, 25.0)
-    assert found.interval == [-50.0, 100.0]
+    assert found.interval[0] < 0 < 25 < found.interval[1]
 
 
-@pytest.mark.parametrize("difference", [0.0, 0.5])
-def test_equal_differences_have_no_interval(difference):
+@pytest.mark.parametrize(
+    ("difference", "p"), [(0.0, None), (0.5, pytest.approx(0, abs=1e-4)), (0.2, pytest.approx(0, abs=1e-4))]
+)
+def test_equal_differences_have_no_interval(difference, p):
     """Resampling them gave an interval of no width, as if two systems with ties only were known to be equal."""
     first = {str(prompt): 0.5 for prompt in range(24)}
     found = paired_difference(first, dict.fromkeys(first, 0.5 - difference))
-    assert (found.n, found.difference, found.interval) == (24, 100 * difference, None)
-    assert found.p == (1.0 if difference == 0 else pytest.approx(0, abs=1e-4))
+    assert (found.n, found.difference, found.interval) == (24, pytest.approx(100 * difference), None)
+    assert found.p == (pytest.approx(0, abs=1e-4) if difference else None)
+
+
+@pytest.mark.parametrize("n", [20, 200])
+@pytest.mark.parametrize("differ", [0.02, 0.1])
+def test_the_interval_of_paired_proportions_covers_and_agrees_with_mcnemar(n, differ):
+    """Rows on which one system alone is right; the percentile bootstrap's covered 74 % of 20 rows, 79 % of 50."""
+    rng = np.random.default_rng(n)
+    for share in (0.5, 0.7, 0.9, 1.0):
+        truth, covered, printed = 100 * differ * (2 * share - 1), 0, 0
+        for _ in range(50):
+            drawn = rng.random(n)
+            ours, theirs = drawn < differ * share, (drawn >= differ * share) & (drawn < differ)
+            found = paired_difference(dict(enumerate(ours * 1.0)), dict(enumerate(theirs * 1.0)))
+            decided = int(ours.sum() + theirs.sum())
+            if found.interval is None:  # no row differs
+                assert (decided, found.p) == (0, None)
+                continue
+            low, high = found.interval
+            printed += 1
+            covered += low <= truth + 1e-9 and truth - 1e-9 <= high
+            mcnemar = stats.binomtest(int(ours.sum()), decided).pvalue
+            assert found.p == pytest.approx(mcnemar)
+            assert (low > 0 or high < 0) == (mcnemar <= 0.05)
+        assert covered / printed >= 0.93 - 3 * np.sqrt(0.93 * 0.07 / printed), share
+
+
+def test_counted_differences_have_the_interval_of_a_win_rate():
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.choice([0.0, 0.5, 1.0], size=(2, 60))
+    found = paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+    ends = [2 * end - 100 for end in score_interval((1 + ours - theirs) / 2)]
+    assert found.interval == pytest.approx([min(ends[0], 0), max(ends[1], 0)])
+
+
+def test_graded_differences_have_students_interval():
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.random((2, 40))
+    found = paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+    differences = 100 * (ours - theirs)
+    low, high = stats.t.interval(0.95, 39, differences.mean(), stats.sem(differences))
+    assert found.interval == pytest.approx([min(low, 0), max(high, 0)])
+    assert found.p > 0.05

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from instruct.analysis.inference import bootstrap_interval
+from instruct.analysis.inference import score_interval
 from instruct.analysis.ranking import bradley_terry, standings
 
 Scores = dict[str, float | None]
@@ -29,7 +29,7 @@ def drawn(rates: Mapping[str, float], prompts: int, seed: int = 0) -> dict[str, 
 def test_simultaneous_intervals_are_wider_than_each_ones_own() -> None:
     scores = drawn({"a": 0.3, "b": 0.5, "c": 0.7}, 400)
     for standing in standings(scores):
-        own = bootstrap_interval(np.array(list(scores[standing.name].values()), dtype=float))
+        own = score_interval(np.array(list(scores[standing.name].values()), dtype=float))
         assert own is not None
         assert standing.interval[1] - standing.interval[0] > own[1] - own[0]
         assert standing.interval[0] < standing.win_rate < standing.interval[1]

@@ -8,11 +8,10 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.inference import bootstrap_interval
+from instruct.analysis.inference import paired_difference
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
@@ -70,7 +69,7 @@ def test_figures_of_a_common_judge_have_a_paired_difference(two):
     theirs = [1.0] * 10 + [0.0] * 9
     found = second.difference
     assert (found.n, found.difference) == (19, pytest.approx(100 * (14.5 - 10) / 19))
-    assert found.interval == bootstrap_interval(np.array(ours) - np.array(theirs))
+    assert found == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
     test = stats.permutation_test(
         ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6
     )
