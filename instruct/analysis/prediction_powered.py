@@ -47,9 +47,12 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> Predic
     seen = _moments(np.append(labels, [1.0, 0.0, 1.0, 0.0]), np.append(judged, [1.0, 0.0, 0.0, 1.0]), unlabeled)
     rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
     error = math.sqrt(_variance(seen, weight, n, m))
+    p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
     return PredictionPowered(
         win_rate=round(100 * rate, 6),
         interval=rounded((100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()),
+        p=p,
+        adjusted_p=p,
         labels=n,
         pairs=n + m,
         weight=round(weight, 6),

@@ -227,11 +227,14 @@ class PredictionPowered(Record):
 
     `weight`: how much the judge counts (0: not at all); `effective_labels`: how many labels without a judge would give
     the same interval; `labels_needed`: labels for an interval of +-`precision` points, None if all pairs are too few.
-    `labels_only` and `judge_only` are the win rates by either alone.
+    `labels_only` and `judge_only` are the win rates by either alone. `p`: of the hypothesis that the win rate is 50,
+    two-sided; `adjusted_p` is corrected by Holm's method for the comparisons of the judge that have labels.
     """
 
     win_rate: float
     interval: Interval
+    p: float
+    adjusted_p: float | None
     labels: int
     pairs: int
     weight: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.claims import LEAST_SEEDS, finding_of
 from instruct.analysis.results import EARLY, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import (
@@ -63,11 +63,10 @@ def leads(figures: TallyFigures) -> str | None:
 
 
 def contradicted(comparison: ComparisonReport) -> bool:
-    """Whether the win rate with people's labels is on the other side of 50 than the finding."""
-    people, finding = comparison.with_labels, comparison.leading_figures.claim.finding
-    if people is None or finding not in ("candidate", "baseline"):
-        return False
-    return people.win_rate < 50 if finding == "candidate" else people.win_rate > 50
+    """Whether people's labels are shown to prefer the other side than the finding."""
+    people = comparison.with_labels
+    preferred = finding_of(people.adjusted_p, people.win_rate) if people else None
+    return {preferred, comparison.leading_figures.claim.finding} == {"candidate", "baseline"}
 
 
 def largest_tie(figures: TallyFigures) -> str | None:

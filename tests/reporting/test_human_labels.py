@@ -123,6 +123,12 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
             Judgment("sure", "emo", "mle", number, question(number), "d", "first", f"sure {number}", "first")
             for number in range(PAIRS)
         )
+    labels = dict.fromkeys(range(9), "candidate") | dict.fromkeys(range(9, 20), "baseline")
+    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
+    assert code == 0
+    assert "sure: emo beats mle" in out
+    assert "With people's labels on 20 of 120 pairs: win rate of emo 45.0 %" in out
+    assert "contradict" not in out  # 11 of 20 labels say nothing against it
     labels = dict.fromkeys(range(60), "baseline")
     code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
     assert code == 0
