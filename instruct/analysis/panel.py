@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
+from instruct.analysis.agreement import cohen_kappa
 from instruct.analysis.outcomes import POINTS, Outcome, PairResult, TieKind, outcome_of_score
 from instruct.analysis.results import JudgeNoise, PairAgreement, rounded
 
@@ -49,19 +50,6 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
             )
         )
     return rows
-
-
-def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """(p_o - p_e) / (1 - p_e), p_e from each rater's own rates (Cohen 1960); None if p_e is 1, or without pairs.
-
-    Equal to sklearn.metrics.cohen_kappa_score, whose import takes too long for a report.
-    """
-    n = len(pairs)
-    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
-    # In whole numbers up to the division: a kappa of 0 or 1 is exactly that.
-    observed = n * sum(one == other for one, other in pairs)
-    expected = sum(first[label] * second[label] for label in first)
-    return (observed - expected) / (n * n - expected) if n * n > expected else None
 
 
 def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairResult]:

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Protocol, Required
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
 
+from instruct.analysis.claims import ALPHA
 from instruct.base.errors import counted
 
-# Above this p-value a difference between a judge and a yardstick may be chance.
-SIGNIFICANT = 0.05
 # An accuracy over fewer pairs is uncertain by 10 points and more.
 LEAST_PAIRS = 100
 
@@ -26,7 +25,7 @@ class HumanAgreement(TypedDict, total=False):
     """Agreement with one set of human labels, from `instruct validate`, in percent except `pairs` and Cohen's kappa.
 
     `yardstick` is the best way to give verdicts without a judge, such as "the longer answer", with its accuracy and the
-    p-value of McNemar's test of the judge against it. `judge` is the start of the card's hash at the time; `verdicts`
+    p-value of the judge against it. `judge` is the start of the card's hash at the time; `verdicts`
     says who made the verdicts if it was not this card. Figures that were not measured are absent.
     """
 
@@ -86,11 +85,11 @@ def yardstick_warning(name: str, figures: Mapping[str, Any], who: str = "people"
     if figures["accuracy"] <= figures["yardstick_accuracy"]:
         return f"agrees with {who} no better than {figures['yardstick']} does: {shares} of {name}{_chance(figures)}"
     p = figures.get("yardstick_p", 1.0)
-    if p < SIGNIFICANT:
+    if p <= ALPHA:
         return None
     return (
         f"has no significant lead over {figures['yardstick']} in agreement with {who}: {shares} of {name}, "
-        f"McNemar's p = {p:.2f}{_chance(figures)}"
+        f"p = {p:.2g}{_chance(figures)}"
     )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from instruct.analysis.agreement import cohen_kappa
 from instruct.analysis.outcomes import outcome_of_score
-from instruct.analysis.panel import READABLE, cohen_kappa
+from instruct.analysis.panel import READABLE
 from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line

@@ -19,8 +19,8 @@ from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
 from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
+from instruct.validation.agreement import ACCURACY, Agreement
 from instruct.validation.human_sets import HumanPair, HumanSet
-from instruct.validation.rates import Record
 
 # Next to the card of a trained judge.
 FILE = "trained_on.txt"
@@ -63,26 +63,27 @@ def check_measures(human: HumanSet, trained: int) -> None:
         )
 
 
-def card_figures(agreement: Record, card: JudgeCard | None, about: str | None = None) -> dict[str, Any]:
+def card_figures(agreement: Agreement, card: JudgeCard | None, about: str | None = None) -> dict[str, Any]:
     """A set's entry under `human_agreement`, in percent; accuracy, kappa and p-value are of the set's own order.
 
     Args:
         card: the one that made the verdicts; None if that is not known.
         about: how the verdicts came about, if the judge was not simply asked.
     """
-    listed, yardsticks = agreement["listed"], agreement["yardsticks"]
-    best, p = yardsticks["best"], yardsticks["paired"]["listed"]["p"]
-    rates = {name: agreement[name] for name in ("both_orders", "consistency", "first_position_rate")}
+    p = agreement.claim().p
+    accuracy, kappa = (agreement.measurements["listed", metric, ""] for metric in (ACCURACY, "kappa"))
     figures = {
-        "pairs": agreement["pairs"],
-        "accuracy": _rounded(listed["accuracy"]["percent"], 2),
-        "accuracy_interval": _rounded(listed["accuracy"]["interval"], 2),
-        "kappa": _rounded(listed["kappa"], 4),
-        "kappa_interval": _rounded(listed["kappa_interval"], 4),
-        "yardstick": best,
-        "yardstick_accuracy": _rounded(yardsticks["yardsticks"][best]["accuracy"]["percent"], 2),
+        "pairs": agreement.pairs,
+        "accuracy": _rounded(accuracy.value, 2),
+        "accuracy_interval": _rounded(accuracy.interval, 2),
+        "kappa": _rounded(kappa.value, 4),
+        "kappa_interval": _rounded(kappa.interval, 4),
+        "yardstick": agreement.names[agreement.best],
+        "yardstick_accuracy": _rounded(agreement.value(agreement.best, ACCURACY), 2),
         "yardstick_p": None if p is None else float(f"{p:.2g}"),
-        **{name: _rounded(rate and rate["percent"], 2) for name, rate in rates.items()},
+        "both_orders": _rounded(agreement.value("judge", "both_orders"), 2),
+        "consistency": _rounded(agreement.value("judge", "consistency"), 2),
+        "first_position_rate": _rounded(agreement.value("judge", "first_position"), 2),
         "judge": card.sha256()[:12] if card else None,
         "measured": datetime.now(UTC).date().isoformat(),
         "verdicts": about,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.base.errors import InputError, InstructError, counted, one_line
@@ -28,7 +28,7 @@ from instruct.judging.verdicts import margins
 from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
-from instruct.validation.agreement import measure_agreement
+from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import (
     card_figures,
@@ -37,10 +37,9 @@ from instruct.validation.card_figures import (
     writable_card,
     write_human_agreement,
 )
-from instruct.validation.human_sets import HumanSet
+from instruct.validation.human_sets import HumanSet, Label
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
-from instruct.validation.rates import CLASSES, NO_VERDICT, Record
 
 
 class Validated(NamedTuple):
@@ -128,7 +127,7 @@ def validate(
     headline = [_agreement_sentence(human, figures, agreement), *(f"WARNING: {warning}" for warning in warnings)]
     head = _head(human, verdicts, headline, agreement)
     target = Path(output) if output else folder
-    content = _write(target, human, verdicts, agreement | {"warnings": warnings}, head)
+    content = _write(target, human, verdicts, agreement, warnings, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
@@ -186,7 +185,7 @@ def _replayed(
         rows=sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"])),
         source="replayed from " + " and ".join(file.source for file in files),
         notes=notes,
-        positions_known=known,
+        positions_known=known and not (card and card.rates_alone),
         model=files[0].model if by_one else None,
         card=stated,
     ), card
@@ -285,23 +284,23 @@ def _answers(human: HumanSet, side: str) -> Answers:
     )
 
 
-def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreement: Record) -> list[str]:
+def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreement: Agreement) -> list[str]:
     model = f" ({verdicts.model})" if verdicts.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
     whose = "human labels" if human.by_people else f"the verdicts of {human.labels_by}"
-    pairs = counted(len(human.pairs), "pair")
+    pairs, instructions = counted(len(human.pairs), "pair"), len(set(agreement.clusters))
     notes = [*human.notes, *verdicts.notes]
-    if verdicts.unreadable_are_ties and (unread := agreement["listed"]["unparsed"]):
-        right = agreement["listed"]["accuracy"]["count"]
-        as_ties = right + agreement["listed"]["confusion"][CLASSES.index("tie")][NO_VERDICT]
+    if verdicts.unreadable_are_ties and (unread := agreement.value("listed", "unparsed")):
+        right = sum(agreement.value("listed", "confusion", f"{label}, {label}") or 0 for label in get_args(Label))
+        as_ties = right + (agreement.value("listed", "confusion", "tie, no verdict") or 0)
         notes.append(
-            f"{counted(unread, 'unreadable verdict')}: counted as wrong {right} of {len(human.pairs)} are right; as "
-            f"ties, as PandaLM's authors count them, {as_ties}"
+            f"{counted(int(unread), 'unreadable verdict')}: counted as wrong {right:.0f} of {len(human.pairs)} are "
+            f"right; as ties, as PandaLM's authors count them, {as_ties:.0f}"
         )
     return [
         f"Judge {verdicts.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.",
         *headline,
-        f"Verdicts: {verdicts.source}. Parentheses: 95 % bootstrap intervals over pairs.",
+        f"Verdicts: {verdicts.source}. Parentheses: 95 % intervals over {counted(instructions, 'instruction')}.",
         *(f"Note: {note}" for note in notes),
     ]
 
@@ -326,19 +325,21 @@ def _warnings(
     return warnings
 
 
-def _agreement_sentence(human: HumanSet, figures: dict[str, Any], agreement: Record) -> str:
+def _agreement_sentence(human: HumanSet, figures: dict[str, Any], agreement: Agreement) -> str:
     pairs = counted(figures["pairs"], "pair")
     sentence = (
         f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {pairs} "
         f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
     )
-    shorter = agreement["yardsticks"]["by_length"]["shorter"]["listed"]
-    if not shorter["n"]:
+    shorter = agreement.measurements["listed", "shorter_better", ""]
+    if shorter.value is None:
         return f"{sentence} No pair's shorter answer is the better one."
-    return f"{sentence} On {shorter['percent']:.1f} % of the {shorter['n']} whose shorter answer is the better one."
+    return f"{sentence} On {shorter.value:.1f} % of the {shorter.n} whose shorter answer is the better one."
 
 
-def _write(folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Record, head: list[str]) -> dict[str, Any]:
+def _write(
+    folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Agreement, warnings: list[str], head: list[str]
+) -> dict[str, Any]:
     """Write the files; returns the content of agreement.json."""
     content = {
         "judge": verdicts.judge,
@@ -349,7 +350,8 @@ def _write(folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Record,
         "verdicts": verdicts.source,
         "notes": verdicts.notes,
         "measured": now(),
-        **agreement,
+        "warnings": warnings,
+        **agreement.content(),
     }
     write_atomically(folder / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     title = f"{verdicts.judge} against {human.name}"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from instruct.analysis.panel import agreements, cohen_kappa, majority, votes
+from instruct.analysis.agreement import cohen_kappa
+from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.statistics import Tally, tally_pairs
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]

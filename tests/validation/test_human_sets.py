@@ -204,8 +204,9 @@ def test_missing_labels_are_counted_and_pairs_without_any_are_left_out(tmp_path)
         "left out: 1 of 6 pairs without a label",
     )
     found = measure_agreement(human, ["first", "second", "tie", "tie", "first"])
-    assert found["listed"]["kappa_annotators"][0] == 1.0  # of the four pairs that the first one labeled
-    [(_, _, between)] = found["people"]["kappas"]
+    one, other = human.annotators
+    assert found.value("listed", "kappa", one) == 1.0  # of the four pairs that the first one labeled
+    between = found.value("people", "kappa", f"{one} and {other}")
     both = [pair.labels for pair in human.pairs if None not in pair.labels]
     assert between == pytest.approx(cohen_kappa_score(*zip(*both, strict=True)))
     path.write_text("instruction,first,second,label\na?,1,2,\n")

@@ -18,8 +18,8 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
 from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
-from instruct.validation.agreement import compare_win_rates, kendall, spearman, yardstick_verdicts
-from instruct.validation.human_sets import HumanPair
+from instruct.validation.agreement import measure_agreement
+from instruct.validation.human_sets import HumanPair, HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.validate import validate
 
@@ -73,13 +73,10 @@ def test_published_annotations_are_labels_whose_win_rate_is_the_published_one(sh
     folder = shared_data / "alpaca_eval"
     found = load_labels([str(folder / "alpaca-7b.alpaca_eval_gpt4.annotations.json")])
     assert (found.labels_by, found.name, len(found.pairs)) == ("alpaca_eval_gpt4", "alpaca_eval_gpt4-alpaca-7b", 805)
-    free = yardstick_verdicts(found.pairs)
-    (model,) = compare_win_rates(found.pairs, free)["models"]
-    assert model["labels"] == pytest.approx(26.459627, abs=1e-6)
-    assert model["verdicts"]["the longer answer"] == pytest.approx(47.27, abs=0.01)
-    assert (
-        sum(verdict == pair.label for verdict, pair in zip(free["the longer answer"], found.pairs, strict=True)) == 544
-    )
+    agreement = measure_agreement(found, ["tie"] * 805)
+    assert agreement.value("people", "win_rate", "alpaca-7b") == pytest.approx(26.459627, abs=1e-6)
+    assert agreement.value("longer", "win_rate", "alpaca-7b") == pytest.approx(47.27, abs=0.01)
+    assert agreement.get("longer", "accuracy").details.count == 544
 
 
 def test_weighted_annotations_keep_their_grades_and_take_the_baseline_from_a_file(shared_data):
@@ -90,8 +87,8 @@ def test_weighted_annotations_keep_their_grades_and_take_the_baseline_from_a_fil
     ):
         load_labels([path])
     found = load_labels([path], str(folder / "reference_gpt4_1106_preview.json"))
-    (model,) = compare_win_rates(found.pairs, {})["models"]
-    assert model["labels"] == pytest.approx(2.591451, abs=1e-6)
+    agreement = measure_agreement(found, ["tie"] * 805)
+    assert agreement.value("people", "win_rate", "alpaca-7b") == pytest.approx(2.591451, abs=1e-6)
 
 
 def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the_models(instruct):
@@ -103,23 +100,29 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
     assert "people" not in out
     assert "Win rates of 7 models, compared with those by gpt4" in out
     content = json.loads(Path("found", "agreement.json").read_text())
-    found = content["win_rates"]
     labels, judged = rates(theirs), rates(ours)
-    by_model = {model["model"]: model for model in found["models"]}
-    assert [by_model[f"model-{n}"]["labels"] for n in range(MODELS)] == pytest.approx(labels)
-    assert [by_model[f"model-{n}"]["verdicts"]["listed"] for n in range(MODELS)] == pytest.approx(judged)
-    assert found["models"][0]["labels"] == max(labels)
-    correlation = found["correlations"]["listed"]
-    assert correlation["spearman"] == pytest.approx(stats.spearmanr(labels, judged).statistic)
-    assert correlation["kendall"] == pytest.approx(stats.kendalltau(labels, judged).statistic)
-    assert correlation["difference"] == pytest.approx(np.abs(np.subtract(labels, judged)).mean())
-    for name in ("spearman", "kendall", "difference"):
-        low, high = correlation[f"{name}_interval"]
-        assert low <= correlation[name] <= high
-    assert set(found["correlations"]) == {"listed", "the longer answer", "the shorter answer"}
+    by_labels, by_verdicts = (figures(content, rater, "win_rate") for rater in ("people", "listed"))
+    models = [f"model-{n}" for n in range(MODELS)]
+    assert [by_labels[model]["value"] for model in models] == pytest.approx(labels)
+    assert [by_verdicts[model]["value"] for model in models] == pytest.approx(judged)
+    correlations = [figures(content, "listed", name)[""]["value"] for name in ("spearman", "kendall")]
+    assert correlations[0] == pytest.approx(stats.spearmanr(labels, judged).statistic)
+    assert correlations[1] == pytest.approx(stats.kendalltau(labels, judged).statistic)
+    difference = figures(content, "listed", "mean_difference")[""]["value"]
+    assert difference == pytest.approx(np.abs(np.subtract(labels, judged)).mean())
+    compared = {row["system"] for row in content["measurements"] if row["metric"] == "spearman"}
+    assert compared == {"listed", "longer", "shorter"}
     agreed = np.equal([preferences(path) for path in ours], [preferences(path) for path in theirs])
-    assert content["listed"]["accuracy"]["count"] == agreed.sum()
-    assert [group["pairs"] for group in content["groups"]] == [PROMPTS] * MODELS
+    accuracies = figures(content, "listed", "accuracy")
+    assert accuracies[""]["details"]["count"] == agreed.sum()
+    assert [accuracies[model]["n"] for model in models] == [PROMPTS] * MODELS
+    # One prompt of all models is one cluster.
+    assert content["instructions"] == PROMPTS
+
+
+def figures(content: dict, system: str, metric: str) -> dict:
+    rows = [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
+    return {row["details"].get("about", ""): row for row in rows}
 
 
 def preferences(path: str) -> list[int]:
@@ -133,8 +136,10 @@ def test_a_judge_is_asked_about_the_pairs_of_all_models(fake_server):
     assert stopped is None
     assert "Judge pandalm (WeOpenML/PandaLM-7B-v1) vs. the verdicts of gpt4 on gpt4-2-models: 40 pairs" in text
     content = json.loads(Path("runs/validate-pandalm-gpt4-2-models/agreement.json").read_text())
-    assert {"listed", "swapped", "strict"} <= content["win_rates"]["models"][0]["verdicts"].keys()
-    assert content["win_rates"]["correlations"] == {}  # of two models any two ranks agree or do not
+    judged = {row["system"] for row in content["measurements"] if row["metric"] == "win_rate"}
+    assert {"people", "listed", "swapped", "strict"} <= judged
+    # of two models any two ranks agree or do not
+    assert "spearman" not in {row["metric"] for row in content["measurements"]}
     assert len(requests()) <= 80
 
 
@@ -180,22 +185,12 @@ def test_files_of_several_judges_are_not_replayed_as_one(instruct):
     assert "yesterday-2.json, row 1: annotator: is not that of today-1.json; replay the files of one judge" in error
 
 
-def test_rank_correlations_equal_scipys():
-    draw = np.random.default_rng(1)
-    one, other = draw.integers(0, 6, (2, 50, 9)).astype(float)  # with ties
-    expected = [stats.spearmanr(x, y).statistic for x, y in zip(one, other, strict=True)]
-    assert spearman(one, other) == pytest.approx(expected)
-    assert kendall(one, other) == pytest.approx(
-        [stats.kendalltau(x, y).statistic for x, y in zip(one, other, strict=True)]
-    )
-    assert np.isnan(spearman(np.ones(3), np.arange(3.0)))
-    assert np.isnan(kendall(np.ones(3), np.arange(3.0)))
-
-
 def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
-    pairs = [HumanPair(n, EvalPrompt("Q", ""), "a", "b", ("second",), "m", 2.0) for n in range(4)]
-    (model,) = compare_win_rates(pairs, {"listed": ["second", "first", "unparsed", "failed"]})["models"]
-    assert (model["labels"], model["verdicts"], model["no_verdict"]) == (100.0, {"listed": 50.0}, {"listed": 2})
+    pairs = [HumanPair(n, EvalPrompt(f"Q{n}", ""), "a", "b", ("second",), "m", 2.0) for n in range(4)]
+    human = HumanSet("small", pairs, ("gpt4",), Path("small.json"), "0" * 64, labels_by="gpt4")
+    found = measure_agreement(human, ["second", "first", "unparsed", "failed"])
+    by_verdicts = found.get("listed", "win_rate", "m")
+    assert (found.value("people", "win_rate", "m"), by_verdicts.value, by_verdicts.details.missing) == (100, 50, 2)
 
 
 def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):

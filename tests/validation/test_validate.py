@@ -15,8 +15,10 @@ from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
+from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import card_figures, trained_on, write_training_pairs
 from instruct.validation.human_sets import load_human_set
+from instruct.validation.published import read_published
 from instruct.validation.validate import validate, write_human_agreement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,9 +62,21 @@ def read(folder):
     return content, [row for row in rows if "verdict" in row]
 
 
-def figures(content):
-    names = ("people", "listed", "swapped", "strict", "both_orders", "consistency", "first_position_rate", "groups")
-    return {name: content[name] for name in names}
+def figure(content, system, metric, about=""):
+    """A measurement's value, or None."""
+    return next((row["value"] for row in rows_of(content, system, metric) if about_of(row) == about), None)
+
+
+def right(content, order="listed"):
+    return rows_of(content, order, "accuracy")[0]["details"]["count"]
+
+
+def rows_of(content, system, metric):
+    return [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
+
+
+def about_of(row):
+    return row.get("details", {}).get("about", "")
 
 
 def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(fake_server, work):
@@ -74,10 +88,10 @@ def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(f
     assert [(row["pair"], row["order"]) for row in verdicts] == [
         (pair, order) for pair in range(12) for order in ("first", "swapped")
     ]
-    right = sum(row["verdict"] == LABELS[row["pair"] % 3] for row in verdicts if row["order"] == "first")
-    assert content["listed"]["accuracy"]["count"] == right
-    assert f"{right} of 12" in text
-    assert [group["group"] for group in content["groups"]] == ["even", "odd"]
+    agreed = sum(row["verdict"] == LABELS[row["pair"] % 3] for row in verdicts if row["order"] == "first")
+    assert right(content) == agreed
+    assert f"{agreed} of 12" in text
+    assert [about_of(row) for row in rows_of(content, "listed", "accuracy")] == ["", "even", "odd"]
     assert "Good" not in (folder / "verdicts.jsonl").read_text()
 
     assert run(url) == text
@@ -85,7 +99,7 @@ def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(f
 
     run(replay=str(folder / "verdicts.jsonl"), output="replayed")
     replayed, same = read("replayed")
-    assert figures(replayed) == figures(content)
+    assert replayed["measurements"] == content["measurements"]
     assert same == verdicts
 
 
@@ -103,15 +117,15 @@ def test_a_failed_request_counts_as_wrong_until_it_is_retried(fake_server, work)
     url, requests = fake_server({"Good 3.": ["400"]})
     text = run(url)
     content, _ = read("runs/validate-pandalm-own")
-    assert content["listed"]["failed"] == content["swapped"]["failed"] == 1
-    low, high = content["listed"]["bounds"]
-    assert high == pytest.approx(low + 100 / 12)
+    assert figure(content, "listed", "failed") == figure(content, "swapped", "failed") == 1
+    accuracy = figure(content, "listed", "accuracy")
+    assert figure(content, "listed", "best_case") == pytest.approx(accuracy + 100 / 12)
     assert "2 × failed: " in text
     asked = len(requests())
     run(url)
     assert len(requests()) == asked
     run(url, mode=JudgingMode(retry_failed=True))
-    assert read("runs/validate-pandalm-own")[0]["listed"]["failed"] == 0
+    assert figure(read("runs/validate-pandalm-own")[0], "listed", "failed") == 0
 
 
 def test_a_trial_on_the_first_pairs_says_so(fake_server, work):
@@ -138,8 +152,8 @@ def test_figures_are_written_to_the_card_and_nothing_else_changes(fake_server, w
     assert card.sha256() == hash_before
     measured = card.human_agreement["own"]
     assert measured["pairs"] == 12
-    assert measured["accuracy"] == round(content["listed"]["accuracy"]["percent"], 2)
-    assert measured["both_orders"] == round(content["both_orders"]["percent"], 2)
+    assert measured["accuracy"] == round(figure(content, "listed", "accuracy"), 2)
+    assert measured["both_orders"] == round(figure(content, "judge", "both_orders"), 2)
     assert measured["judge"] == hash_before[:12]
     text = path.read_text()
     assert "# which orders\norder_policy" in text
@@ -220,10 +234,13 @@ def shipped(judge, name):
     return load_judge_card(str(ROOT / "judges" / judge)).human_agreement[name]
 
 
-def figures_of_replay(judge, against=None):
-    """The figures that a card would hold, from the agreement.json of a replay."""
-    content, _ = read(f"runs/validate-{judge}-{against or judge}-replay")
-    found = card_figures(content, None)
+def card_of_replay(human, *files):
+    """The figures that a card would hold of verdicts on a set."""
+    verdicts = [
+        read_published(file, human.pairs, order) for file, order in zip(files, ("first", "swapped"), strict=False)
+    ]
+    by_order = [each for replayed in verdicts for each in replayed.by_order.values()]
+    found = card_figures(measure_agreement(human, *by_order), None)
     pairs = {key: tuple(value) for key, value in found.items() if isinstance(value, list)}
     return found | pairs
 
@@ -240,7 +257,8 @@ def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys,
         assert figure in out
     assert "read as PandaLM's layout (pandalm_result)" in out
     shipped_figures = shipped("pandalm", "pandalm")
-    assert shipped_figures == figures_of_replay("pandalm") | {
+    published = folder / "pandalm-7b-testset-v1.json"
+    assert shipped_figures == card_of_replay(load_human_set("pandalm"), published) | {
         "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
     }  # fmt: skip
     assert shipped_figures["accuracy"] == 66.77
@@ -256,7 +274,8 @@ def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys,
     assert code == 0
     assert "Agrees with people on 60.0 % of 1392 pairs (the longer answer: 52.9 %)." in out
     shipped_figures = shipped("autoj", "autoj")
-    assert shipped_figures == figures_of_replay("pairwise_example_output", "autoj") | {
+    published = [folder / f"pairwise_{name}_output.jsonl" for name in ("example", "exchange_example")]
+    assert shipped_figures == card_of_replay(load_human_set("autoj"), *published) | {
         "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
     }  # fmt: skip
     for figure in ("835 of 1392", "844 of 1392", "765 of 1392", "54.96", "1161 of 1392", "83.41", "NLP Tasks"):
@@ -312,7 +331,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about(work):
     (work / "coin.json").write_text(json.dumps(rows))
     text = run(replay="coin.json")
     content, _ = read("runs/validate-coin-own-replay")
-    assert not content["yardsticks"]["paired"]["listed"]["beats"]
+    assert content["claims"][0]["finding"] == "too few"
     assert "WARNING: the judge agrees with people no better than the longer answer does" in text
 
 
@@ -350,8 +369,9 @@ def test_single_ratings_have_one_order_and_no_position(fake_server, work):
     content, verdicts = read("runs/validate-autoj_single-own")
     assert len(requests()) == 24  # one rating per answer
     assert [row["pair"] for row in verdicts] == list(range(12))
-    assert (content["swapped"], content["consistency"], content["first_position_rate"]) == (None, None, None)
-    assert content["listed"]["unparsed"] == content["listed"]["failed"] == 0
+    for rater, metric in (("swapped", "accuracy"), ("judge", "consistency"), ("judge", "first_position")):
+        assert figure(content, rater, metric) is None
+    assert figure(content, "listed", "unparsed") == figure(content, "listed", "failed") == 0
 
 
 def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, capsys, work):
@@ -365,7 +385,7 @@ def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, 
     assert "failed: not asked" in out
     content, verdicts = read("runs/validate-pandalm-own")
     assert len(verdicts) == 24
-    assert 0 < content["listed"]["failed"] <= 8
+    assert 0 < figure(content, "listed", "failed") <= 8
     assert load_judge_card("pandalm").human_agreement == load_judge_card(str(ROOT / "judges/pandalm")).human_agreement
 
 
@@ -391,11 +411,12 @@ def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server, w
     shown = {(row["pair"], row["order"]): row["margin"] for row in rows}
     means = [(shown[index, "first"] - shown[index, "swapped"]) / 2 for index in range(12)]
     said = ["tie" if abs(mean) < 0.3 else "first" if mean > 0 else "second" for mean in means]
-    right = sum(verdict == LABELS[index % 3] for index, verdict in enumerate(said))
-    assert content["averaged"]["accuracy"]["count"] == right
+    assert right(content, "averaged") == sum(verdict == LABELS[index % 3] for index, verdict in enumerate(said))
     run(replay="runs/validate-labels-own/verdicts.jsonl", output="again")
-    assert read("again")[0]["averaged"] == content["averaged"]
-    assert content["yardsticks"]["judge"].keys() == {"listed", "swapped", "strict", "averaged"}
+    assert read("again")[0]["measurements"] == content["measurements"]
+    assert [claim["candidate"] for claim in content["claims"]] == [
+        "as listed", "swapped", "both orders, else tie", "both orders, averaged",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["pandalm", "autoj"])
@@ -409,15 +430,15 @@ def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_d
     shutil.copytree(ROOT / "judges" / "smollm2_score", work / "judges" / "smollm2_score")
     run(card="smollm2_score", against=name, replay=str(path), write_card=True)
     again = dict(load_judge_card("smollm2_score").human_agreement[name])
-    del again["first_position_rate"]  # the judge scores answers alone, which a file of verdicts does not say
+    assert "first_position_rate" not in again  # the judge scores answers alone
     shipped = dict(card.human_agreement[name])
     cross_validated = shipped.get("verdicts")
     assert (cross_validated == "cross-validated on the training set") == (name == "pandalm")
     assert {**again, "measured": ""} == {**shipped, "measured": ""}
     assert again["judge"] == card.sha256()[:12]
     content, _ = read(f"runs/validate-smollm2_score-{name}-replay")
-    shorter = content["yardsticks"]["by_length"]["shorter"]["listed"]
-    assert (shorter["n"], round(shorter["percent"], 1)) == ((288, 50.7) if name == "pandalm" else (286, 25.9))
+    (shorter,) = rows_of(content, "listed", "shorter_better")
+    assert (shorter["n"], round(shorter["value"], 1)) == ((288, 50.7) if name == "pandalm" else (286, 25.9))
     assert any("trained on" in warning for warning in content["warnings"]) is False
 
 
@@ -439,11 +460,11 @@ def test_the_demo_judges_own_verdicts_on_its_training_pairs_are_no_measurement(s
 def test_unreadable_verdicts_are_counted_both_ways_for_pandalms_layout(work):
     rows = [{"idx": n, "gpt-3.5_result": "garbage" if n < 4 else "1"} for n in range(12)]
     (work / "gpt.json").write_text(json.dumps(rows))
-    right, ties = sum(LABELS[n % 3] == "first" for n in range(4, 12)), sum(LABELS[n % 3] == "tie" for n in range(4))
+    agreed, ties = sum(LABELS[n % 3] == "first" for n in range(4, 12)), sum(LABELS[n % 3] == "tie" for n in range(4))
     text = run(replay="gpt.json")
     assert (
-        f"4 unreadable verdicts: counted as wrong {right} of 12 are right; as ties, as PandaLM's authors count them, "
-        f"{right + ties}" in text
+        f"4 unreadable verdicts: counted as wrong {agreed} of 12 are right; as ties, as PandaLM's authors count them, "
+        f"{agreed + ties}" in text
     )
 
 
