@@ -86,6 +86,8 @@ TARGETS = {
     "judges[].comparisons[].sequential.looks[].interval": "all verdicts",
     "judges[].comparisons[].with_labels.interval": "people",
     "judges[].comparisons[].with_labels.labels_only_interval": "people",
+    "judges[].comparisons[].with_labels.p": "people",
+    "judges[].comparisons[].with_labels.adjusted_p": "people",
     "judges[].human_agreement{}.accuracy_interval": "accuracy",
     "judges[].human_agreement{}.kappa_interval": "kappa",
     "panels[].majority.claim": "verdicts",
