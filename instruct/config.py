@@ -18,7 +18,7 @@ from instruct.base.cards import nearest, packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.files import cache_folder, valid_name, write_atomically
 from instruct.base.machine import versions
-from instruct.base.options import Affects, Options, flag_value, key_type, kinds_of
+from instruct.base.options import Options, flag_value, key_type, kinds_of
 from instruct.engines.start import Where
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
@@ -51,7 +51,7 @@ class EvaluationOptions(Options):
 
     texts: TextMetricOptions | None = None
     """Metrics of held-out text and of continuations."""
-    tasks: Annotated[TaskOptions | None, Affects()] = None  # results are kept by task and settings
+    tasks: TaskOptions | None = None
     """Few-shot tasks."""
 
 
@@ -62,25 +62,38 @@ class ExperimentConfig(TrainingOptions):
     `emo-seed1`, and for the comparisons of each seed; they are expanded when the config is read.
     """
 
-    answers: Annotated[AnswerOptions | None, Affects("answers")] = AnswerOptions()
+    answers: AnswerOptions | None = AnswerOptions()
     """What the systems answer (default: the starter set; null, and the default with continuations: nothing)."""
-    continuations: Annotated[ContinuationOptions | None, Affects("continuations")] = None
+    continuations: ContinuationOptions | None = None
     """The prefixes of texts that the systems continue."""
-    evaluation: Annotated[EvaluationOptions | None, Affects("evaluate")] = None
+    evaluation: EvaluationOptions | None = None
     """Text metrics and few-shot tasks: what is measured without a judge."""
-    judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges), Affects("judge")] = []
+    judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
     """Who compares the answers."""
-    comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair), Affects()] = []
+    comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
-    seeds: Annotated[list[int] | None, Affects()] = Field(default=None, min_length=1)
+    seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
-    cluster: Annotated[Where, Affects()] = None
+    cluster: Where = None
     """A Ray cluster for answers and judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
     def compared(self) -> list[tuple[str, str]]:
         """What judges compare that name no pairs of their own: `comparisons`, else every system with `baseline`."""
         return self.comparisons or [(name, "baseline") for name in self.systems]
+
+    def answered_with(self) -> dict[str, Any]:
+        """The options that answers are made with, by section."""
+        return self._written_with("answers", data=("chat_template", "chat_template_kwargs"))
+
+    def continued_with(self) -> dict[str, Any]:
+        """The options that continuations are made with, by section."""
+        return self._written_with("continuations")
+
+    def _written_with(self, section: str, data: Sequence[str] = ()) -> dict[str, Any]:
+        content = self.made_with()
+        template = {key: value for key, value in content.get("data", {}).items() if key in data}
+        return {name: content[name] for name in ("model", section) if name in content} | {"data": template}
 
     @property
     def text_metrics(self) -> TextMetricOptions:

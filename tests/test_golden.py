@@ -113,7 +113,7 @@ def make_run(folder: Path, systems: dict[str, list[dict[str, Any]]]) -> Path:
         text = json.dumps([{**row, "generator": name} for row in rows], indent=1, ensure_ascii=False)
         (run / "outputs" / f"{name}.json").write_text(text, encoding="utf-8")
     (run / "config.yaml").write_text("name: golden_run\nsystems: {}\ncomparisons: []\n")
-    manifest = {"format": 2, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+    manifest = {"format": 3, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     shutil.copytree(GOLDEN / "judges", folder / "judges")
     (folder / "model").mkdir()  # a judge's weights: only their hash is looked at

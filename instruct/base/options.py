@@ -1,4 +1,4 @@
-"""Options: parts of a configuration, what depends on each, and the values of flags by the type of their key."""
+"""Options: parts of a configuration, which of them change results, and the values of flags by the type of their key."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from instruct.base.parsing import parse_yaml
-
-
-class Affects:
-    """The steps that are made with an option, by the beginnings of their names; none: it changes no result.
-
-    An option without it affects the steps that the section around it affects.
-    """
-
-    def __init__(self, *steps: str) -> None:
-        self.steps = steps
-
-    def __contains__(self, step: str) -> bool:
-        return any(step == name or step.startswith(f"{name}/") for name in self.steps)
 
 
 @dataclass(frozen=True)
@@ -45,65 +32,30 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
     free_keys: ClassVar[FreeKeys | None] = None
+    no_result: ClassVar[frozenset[str]] = frozenset()
 
-    @classmethod
-    def unused(cls, content: Mapping[str, Any]) -> set[str]:
+    def unused(self) -> frozenset[str]:
         """Options that change nothing, given the others."""
-        return set()
+        return frozenset()
 
-    def affecting(self, step: str) -> dict[str, Any]:
-        """The options that a step is made with, as JSON data."""
-        return _affecting(type(self), step, self.model_dump(mode="json"))
+    def made_with(self) -> dict[str, Any]:
+        """The options that change a result, as JSON data without defaults: a new option leaves what is done as it is.
+
+        `no_result` names the others: memory, waiting, logging.
+        """
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={*self.no_result, *self.unused()})
+        for name in list(content):
+            value = getattr(self, name)
+            if isinstance(value, Options):
+                content[name] = value.made_with()
+                default = type(self).model_fields[name].get_default(call_default_factory=True)
+                if isinstance(default, Options) and content[name] == default.made_with():
+                    del content[name]
+        return content
 
 
 # A list of texts; a single one need not be written as a list.
 Texts = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-
-
-def recorded_inputs(step: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's inputs as JSON data; of options, what the step is made with."""
-    return {name: value.affecting(step) if isinstance(value, Options) else value for name, value in inputs.items()}
-
-
-def same_inputs(step: str, recorded: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
-    """Whether a step was made from these inputs: an option that is not recorded, because it is newer, has its default.
-
-    What was recorded of an option that changes no result is not compared.
-    """
-    earlier = {
-        name: _affecting(type(inputs[name]), step, value) if isinstance(inputs.get(name), Options) else value
-        for name, value in recorded.items()
-    }
-    return earlier == recorded_inputs(step, inputs)
-
-
-def _affecting(model: type[Options], step: str, content: Any) -> Any:
-    """The content of a section without keys that do not affect a step, and with the defaults of those that it lacks."""
-    if not isinstance(content, dict):
-        return content
-    made_with = {}
-    unused = model.unused(content)
-    for name, field in model.model_fields.items():
-        if name in unused or not all(step in affects for affects in field.metadata if isinstance(affects, Affects)):
-            continue
-        if name in content:
-            inner = options_in(field.annotation)
-            made_with[name] = _affecting(inner, step, content[name]) if inner else content[name]
-        elif not field.is_required():
-            default = field.get_default(call_default_factory=True)
-            made_with[name] = default.affecting(step) if isinstance(default, Options) else default
-    if model.free_keys:
-        known = {*model.model_fields, *model.free_keys.no_result}
-        made_with |= {name: value for name, value in content.items() if name not in known}
-    return made_with
-
-
-def affected_steps(model: type[Options], key: str) -> tuple[str, ...]:
-    """The beginnings of the names of the steps that are made with a key such as `data.limit`."""
-    steps: tuple[str, ...] = ()
-    for metadata, _ in _along(model, key):
-        steps = next((affects.steps for affects in metadata if isinstance(affects, Affects)), steps)
-    return steps
 
 
 def key_type(model: type[Options], key: str) -> Any:
@@ -111,12 +63,11 @@ def key_type(model: type[Options], key: str) -> Any:
     parts = list(_along(model, key))
     if len(parts) <= key.count("."):
         return None
-    annotation = parts[-1][1]
-    return annotation() if isinstance(annotation, partial) else annotation
+    return parts[-1]() if isinstance(parts[-1], partial) else parts[-1]
 
 
-def _along(model: type[Options], key: str) -> Iterator[tuple[Sequence[Any], Any]]:
-    """The metadata and the type of each part of a key; that of a library's key is a function, which may be slow."""
+def _along(model: type[Options], key: str) -> Iterator[Any]:
+    """The type of each part of a key; that of a library's key is a function, which may be slow."""
     annotation: Any = model
     metadata: Sequence[Any] = ()
     for name in key.split("."):
@@ -130,10 +81,10 @@ def _along(model: type[Options], key: str) -> Iterator[tuple[Sequence[Any], Any]
             field = inner.model_fields[name]
             metadata, annotation = field.metadata, field.annotation
         elif free:
-            metadata, annotation = [Affects()] if name in free.no_result else (), partial(free.type_of, name)
+            metadata, annotation = (), partial(free.type_of, name)
         else:
             return
-        yield metadata, annotation
+        yield annotation
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:

@@ -33,6 +33,9 @@ def add_verbs(verb: flags.AddVerb) -> None:
         text = f"train with this objective only: {', '.join(OBJECTIVES)}, or FILE.py:NAME of your own"
         sub.add_argument("--objective", help=text)
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
+        if function in (run, train):
+            text = "make this step and those that depend on it again, such as train/emo, answers, judge; repeatable"
+            sub.add_argument("--redo", action="append", default=[], metavar="STEP", help=text)
         if function is run:
             flags.add_phase_flags(sub)
             text = (
@@ -112,7 +115,8 @@ def run(arguments: argparse.Namespace) -> Result:
         if not arguments.dry_run:
             raise InputError("--on requires --dry-run; add it or drop --on")
         return Result(print_plan(config, arguments.on))
-    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, call.named_mode(arguments))
+    first, last, mode = arguments.first, arguments.last, call.named_mode(arguments)
+    report, failure = run_phases(config, arguments.dry_run, first, last, mode, arguments.redo)
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder
     return Result({"run": folder, "report": report}, line, failure=failure)
@@ -212,9 +216,9 @@ def train(arguments: argparse.Namespace) -> Result:
 
     config = settle_dtype(_config(arguments, arguments.overrides))
     first_trained(config)  # refuses a config that trains nothing
-    data, _ = check_experiment(config, run_folder(config), ["train"])
+    data, _ = check_experiment(config, run_folder(config), ["train"], arguments.redo)
     assert data
-    run = open_run(config)
+    run = open_run(config, arguments.redo)
     train_systems(config, run, data)
     upload(config, run)
     return _files({name: run.adapters / name for name in config.trained})

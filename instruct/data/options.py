@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from instruct.base.errors import one_line
-from instruct.base.options import Affects, Options, Texts
+from instruct.base.options import Options, Texts
 from instruct.data.bad_rows import OnBadRow
 from instruct.data.cards import Documents, Template, load_dataset_card
 from instruct.data.templates import Rendering
@@ -78,6 +78,8 @@ class DataOptions(SourceOptions):
     probabilities until `stopping_strategy` says so, as in `datasets.interleave_datasets`.
     """
 
+    no_result: ClassVar[frozenset[str]] = frozenset({"eval_samples"})
+
     mixture: list[MixedSource] | None = Field(default=None, min_length=1)
     """Several data sets, mixed by weight, instead of one."""
     stopping_strategy: Stopping | None = None
@@ -90,7 +92,7 @@ class DataOptions(SourceOptions):
     """The largest number of rows from eval_files."""
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     """The share of every data set's rows to hold out and evaluate on while training."""
-    eval_samples: Annotated[int | None, Affects()] = Field(default=None, ge=0)
+    eval_samples: int | None = Field(default=None, ge=0)
     """How many rows are answered at each evaluation (default: 2)."""
     on_bad_row: OnBadRow | None = None
     """What a bad row does (default: malformed rows stop, rows that the template rejects are skipped, up to a tenth)."""
@@ -100,9 +102,9 @@ class DataOptions(SourceOptions):
     """Read the rows while training, for data sets that do not fit into memory."""
     shuffle_buffer: int | None = Field(default=None, ge=1)
     """How many rows of each streamed data set are shuffled among themselves (default: 10,000)."""
-    chat_template: Annotated[str | None, Affects("train", "answers")] = None
+    chat_template: str | None = None
     """The chat template: a .jinja file, a model, or the name of one in TRL, such as qwen3 (default: the model's)."""
-    chat_template_kwargs: Annotated[dict[str, Any] | None, Affects("train", "answers")] = None
+    chat_template_kwargs: dict[str, Any] | None = None
     """Arguments of the chat template, in training and in answers, such as {enable_thinking: false}."""
 
     @field_validator("chat_template_kwargs")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.base.options import Affects, Options, Texts
+from instruct.base.options import Options, Texts
 from instruct.data.cards import Cut, Documents
 from instruct.engines.base import server_address
 
@@ -18,17 +18,19 @@ class EngineConfig(Options):
     (`vllm serve --lora-modules NAME=FOLDER`), with the key in OPENAI_API_KEY.
     """
 
+    no_result: ClassVar[frozenset[str]] = frozenset({"timeout", "gpu_memory_utilization"})
+
     engine: Literal["auto", "vllm", "transformers", "server"] = "auto"
     """auto: vLLM if it is installed, else transformers, which also answers for 4-bit models."""
     base_url: str | None = None
     """The OpenAI-compatible server of engine: server."""
     batch_size: int = Field(default=64, ge=1)
     """How many prompts are answered and recorded together."""
-    timeout: Annotated[float, Affects()] = Field(default=300.0, gt=0, allow_inf_nan=False)
+    timeout: float = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Seconds for a server's reply, of each attempt."""
     max_model_len: int | None = Field(default=None, ge=2)
     """The longest prompt and answer together, in tokens (default: as long as the prompts need)."""
-    gpu_memory_utilization: Annotated[float, Affects()] = Field(default=0.9, gt=0, le=1)
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     """vLLM's share of a GPU's memory."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
     """How many GPUs share the model in vLLM (default: one)."""

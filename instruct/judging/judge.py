@@ -81,11 +81,9 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
         _check_names(candidate, baseline, names)
         inputs = {
             "answers": {name: sha256_of(run.answers_path(name)) for name in names},
-            "judge": judge.options,
+            "judge": judge.options.made_with(),
             "card": judge.card.sha256(),
         }
-        if judge.options.eval_sets is not None:
-            inputs["eval_sets"] = judge.options.eval_sets
         comparison = ComparisonKey(judge.card.name, candidate.name, baseline.name)
         step = comparison.step("judge", manifest)
         manifest["steps"].setdefault(step, {"comparison": comparison._asdict()})

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from instruct.base.models import Dtype
-from instruct.base.options import Affects, Options, Texts
+from instruct.base.options import Options, Texts
 
 
 class JudgeOptions(Options):
     """One judge."""
+
+    no_result: ClassVar[frozenset[str]] = frozenset(
+        {"replicas", "concurrency", "timeout", "budget_usd", "comparisons"}  # each comparison is a step of its own
+    )
 
     card: str
     """The name or path of the judge's card."""
@@ -19,23 +23,23 @@ class JudgeOptions(Options):
     """Another model to ask with the card's prompt, under its own name."""
     base_url: str | None = None
     """An OpenAI-compatible server to ask (its key: OPENAI_API_KEY)."""
-    replicas: Annotated[Texts, Affects()] = []
+    replicas: Texts = []
     """Further servers of the same model, asked in turn with the one at base_url."""
     engine: Literal["vllm", "transformers", "server"] | None = None
     """What runs the model (default: chosen by what is installed)."""
-    concurrency: Annotated[int, Affects()] = Field(default=64, ge=1)
+    concurrency: int = Field(default=64, ge=1)
     """Requests to a server at a time."""
-    timeout: Annotated[float, Affects()] = Field(default=300.0, gt=0, allow_inf_nan=False)
+    timeout: float = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Seconds for a server's reply, of each attempt."""
     orders: Literal["both", "one"] | None = None
     """Show each pair in both orders or in one (default: as the card says)."""
     trim: bool = False
     """Cut answers that do not fit the judge's context, both to the same length."""
-    budget_usd: Annotated[float | None, Affects()] = Field(default=None, ge=0, allow_inf_nan=False)
+    budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """The spending limit for the whole run, in US dollars; a judge that costs money requires it."""
-    comparisons: Annotated[list[tuple[str, str]] | None, Affects()] = None  # each is a step of its own
+    comparisons: list[tuple[str, str]] | None = None
     """Pairs of candidate and baseline (default: the experiment's)."""
-    eval_sets: Annotated[list[str] | None, Affects()] = None  # a step's input only where it is set
+    eval_sets: list[str] | None = None
     """Judge the answers to these evaluation sets only, of several that were answered (default: all)."""
     dtype: Dtype | None = None
     """What a model on this machine computes in (default: on a GPU the checkpoint's, on a CPU the faster of two)."""

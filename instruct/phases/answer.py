@@ -82,15 +82,13 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory, again: bool = Fa
     evaluation = evaluation_set(options)
     template = answer_template(config)
     inputs: dict[str, Any] = {
+        "options": config.answered_with(),
         "weights": weights,
         "prompts": evaluation.sha256,
-        "answers": options,
         "template": template,
     }
     if chat := _rendering(config, run).identity():
         inputs["chat"] = chat
-    if config.model.dtype != "bfloat16" or config.model.quantization:
-        inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     record = None
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
@@ -117,7 +115,8 @@ def _answer(
     """Ask what is missing, and record the step."""
     from instruct.generation.answers import generate_answers, sampled_at
 
-    options = inputs["answers"]
+    options = config.answers
+    assert options
     baseline = run.outputs / "baseline.json"
     earlier = _keep_answers({**outputs, "baseline": baseline})
     baseline.unlink(missing_ok=True)  # it answers the earlier prompts
@@ -261,16 +260,10 @@ def _step(name: str) -> str:
 def _continuing_inputs(
     config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet, folder: Path | None, temperature: float
 ) -> dict[str, Any]:
-    options = config.continuations
-    assert options
-    generation = options.generation.affecting("continuations")
-    del generation["temperature"]  # a control has another
+    assert config.continuations
     return {
-        "weights": weights_identity(config, run, folder, options.generation.engine),
+        "options": config.continued_with(),
+        "weights": weights_identity(config, run, folder, config.continuations.generation.engine),
         "temperature": temperature,
         "prefixes": prefixes.sha256,
-        "samples": options.samples,
-        "seeds": options.seeds,
-        "generation": generation,
-        "model": {"dtype": config.model.dtype, "quantization": config.model.quantization},
     }

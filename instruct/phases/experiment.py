@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,12 +48,18 @@ def run_experiment(
 
 
 def run_phases(
-    config: ExperimentConfig, dry_run: bool, first: str, last: str, mode: JudgingMode | None = None
+    config: ExperimentConfig,
+    dry_run: bool,
+    first: str,
+    last: str,
+    mode: JudgingMode | None = None,
+    redo: Collection[str] = (),
 ) -> tuple[Report | None, InstructError | None]:
     """`run_experiment`, which returns what stopped or refused a judge beside the report.
 
     Args:
         mode: what judges are asked again; what failed, of answers too.
+        redo: finished steps to make again, see `start_or_continue`.
     """
     from accelerate import PartialState
 
@@ -68,13 +75,13 @@ def run_phases(
     mode = mode or JudgingMode()
     config = settle_dtype(config)
     phases = _phases(first, last, run_folder(config))
-    data, judges = check_experiment(config, run_folder(config), phases)
+    data, judges = check_experiment(config, run_folder(config), phases, redo)
     if dry_run:
         from instruct.phases.plan import print_later_phases
 
         print_later_phases(config)
         return None, None
-    run = open_run(config)
+    run = open_run(config, redo)
     if data:
         train_systems(config, run, data)
         data = None  # its files are removed, and their space is free when nothing maps them
@@ -157,13 +164,14 @@ def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
         raise unreachable_model(config.model.name, error) from None
 
 
-def open_run(config: ExperimentConfig) -> RunDirectory:
+def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirectory:
     """`runs/NAME/`, created or continued.
 
     Raises:
-        InputError: the directory holds a run with a different config, or is not shared by all nodes of a training.
+        InputError: a finished step was made with other options and is not to be made again (`redo`), or the directory
+            is not shared by all nodes of a training.
     """
-    from instruct.phases.preflight import start_or_continue
+    from instruct.phases.steps import start_or_continue
     from instruct.phases.upload import configured_repositories, create_repositories
     from instruct.training.processes import from_main
 
@@ -172,7 +180,7 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     def start() -> str:
         # A token without write access is found out before training.
         create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
-        start_or_continue(run, config)
+        start_or_continue(run, config, redo)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

@@ -224,14 +224,13 @@ def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any
     """The config with the sections that each step recorded, which flags of its call may have overridden."""
     config, systems = dict(config), dict(config.get("systems") or {})
     for step, record in manifest["steps"].items():
-        inputs, recorded = record.get("inputs", {}), record.get("config", {})
+        recorded = record.get("config", {})
         if step.startswith("train/"):
-            config |= {name: inputs[name] for name in ("model", "lora", "train") if name in inputs}
-            config |= {"data": recorded["data"]} if "data" in recorded else {}
-            systems |= {step.removeprefix("train/"): inputs["system"]} if "system" in inputs else {}
-        elif step == "answers":
-            answers = recorded or inputs.get("answers")
-            config |= {"answers": answers} if answers else {}
+            config |= {name: recorded[name] for name in ("model", "lora", "data") if name in recorded}
+            config |= {"train": record["inputs"]["options"]["train"]} if "options" in record["inputs"] else {}
+            systems |= {step.removeprefix("train/"): recorded["system"]} if "system" in recorded else {}
+        elif step == "answers" and recorded:
+            config |= {"answers": recorded}
     return config | ({"systems": systems} if systems else {})
 
 

@@ -19,7 +19,6 @@ import yaml
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sync, write_atomically
 from instruct.base.machine import machine, now, versions
-from instruct.base.options import recorded_inputs, same_inputs
 from instruct.run.manifest import FORMAT, read_config, read_manifest
 
 # A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
@@ -110,7 +109,7 @@ class RunDirectory:
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
         """Whether `step` was finished from exactly these inputs. Its recorded configuration is not compared."""
         record = self.manifest()["steps"].get(step)
-        return bool(record) and record["status"] == "done" and same_inputs(step, record["inputs"], inputs)
+        return bool(record) and record["status"] == "done" and record["inputs"] == inputs
 
     @contextlib.contextmanager
     def step(self, name: str, inputs: dict[str, Any], **about: Any) -> Iterator[dict[str, Any]]:
@@ -126,9 +125,8 @@ class RunDirectory:
                 and defaults included; the comparison that is judged.
         """
         earlier = self.manifest()["steps"].get(name, {})
-        attempts = earlier.get("attempts", 0) + 1 if same_inputs(name, earlier.get("inputs", {}), inputs) else 1
-        record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts}
-        record["inputs"] = recorded_inputs(name, inputs)
+        attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
+        record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
         record |= about
         began_with = self.manifest().get("versions", {})
         changed = {name: version for name, version in versions().items() if began_with.get(name) != version}

@@ -56,7 +56,7 @@ _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-FORMAT = 2  # of a run directory
+FORMAT = 3  # of a run directory
 _EARLIER = "0e90001"  # reads run directories whose manifest names no format
 
 

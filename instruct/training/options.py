@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
@@ -12,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_va
 
 from instruct.base.cards import nearest
 from instruct.base.models import ModelOptions
-from instruct.base.options import Affects, FreeKeys, Options
+from instruct.base.options import FreeKeys, Options
 from instruct.data.options import DataOptions
 from instruct.training.objective_names import OBJECTIVES, OWN, is_own
 
@@ -24,7 +23,7 @@ def _argument_types(module: str, name: str) -> dict[str, Any]:
     return {field.name: types[field.name] for field in dataclasses.fields(config) if field.init}
 
 
-# What changes no result; every other key affects training. tests/training/test_options.py knows them all.
+# What changes no result; every other key changes training. tests/training/test_options.py knows them all.
 _LOGS = {"log_level", "log_level_replica", "log_on_each_node", "logging_first_step", "logging_nan_inf_filter"}
 _LOGS |= {"logging_steps", "logging_strategy", "include_num_input_tokens_seen", "disable_tqdm", "debug"}
 _TRACKERS = {"report_to", "run_name", "project", "trackio_bucket_id", "trackio_space_id", "trackio_static_space_id"}
@@ -41,13 +40,6 @@ TRAIN_KEYS = FreeKeys(
     frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM),
 )
 LORA_KEYS = FreeKeys(partial(_argument_types, "peft", "LoraConfig"), frozenset({"runtime_config"}))
-
-
-class TrainArguments(Options):
-    """The `train` section: any argument of EMOConfig, which has those of TRL's SFTConfig."""
-
-    model_config = ConfigDict(extra="allow")
-    free_keys: ClassVar[FreeKeys | None] = TRAIN_KEYS
 
 
 def own_lora_names(section: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +60,7 @@ class LoraOptions(Options):
 
     model_config = ConfigDict(extra="allow")
     free_keys: ClassVar[FreeKeys | None] = LORA_KEYS
+    no_result: ClassVar[frozenset[str]] = LORA_KEYS.no_result
 
     r: int = Field(default=16, ge=1)
     """The rank."""
@@ -142,10 +135,8 @@ class SystemOptions(Options):
     learning_rate: float | None = Field(default=None, gt=0)
     """The learning rate of this system (default: train.learning_rate)."""
 
-    @classmethod
-    def unused(cls, content: Mapping[str, Any]) -> set[str]:
-        unused = set() if content.get("objective") == "energy" else {"energy_weight", "energy_dim"}
-        return unused if content.get("objective_args") else unused | {"objective_args"}
+    def unused(self) -> frozenset[str]:
+        return frozenset(() if self.objective == "energy" else ("energy_weight", "energy_dim"))
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
@@ -168,21 +159,21 @@ def without_seed(name: str, seed: int | None) -> str:
 class TrainingOptions(Options):
     """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 
-    name: Annotated[str, Affects()]
+    name: str
     """The name of the run: results go to runs/NAME."""
-    needs_gpu: Annotated[bool, Affects()] = False
+    needs_gpu: bool = False
     """Refuse to start without a GPU."""
-    model: Annotated[ModelOptions, Affects("train", "answers", "continuations", "evaluate")] = ModelOptions()
+    model: ModelOptions = ModelOptions()
     """The base model."""
-    data: Annotated[DataOptions, Affects("train")] = DataOptions()
+    data: DataOptions = DataOptions()
     """The training data."""
-    lora: Annotated[LoraOptions | None, Affects("train")] = LoraOptions()
+    lora: LoraOptions | None = LoraOptions()
     """The LoRA adapter; null trains the whole model."""
-    from_scratch: Annotated[bool, Affects("train")] = False
+    from_scratch: bool = False
     """Train from random weights, drawn with each system's seed, instead of the model's; requires lora: null."""
-    train: Annotated[dict[str, Any], Affects("train"), TRAIN_KEYS] = {}
+    train: Annotated[dict[str, Any], TRAIN_KEYS] = {}
     """Any argument of EMOConfig, which has those of TRL's SFTConfig."""
-    systems: Annotated[dict[str, SystemOptions], Affects("train")] = {
+    systems: dict[str, SystemOptions] = {
         "mle": SystemOptions(objective="mle"),
         "emo": SystemOptions(objective="emo"),
     }
@@ -210,6 +201,13 @@ class TrainingOptions(Options):
     def computing_in(self, dtype: str) -> Self:
         """The same with a model that computes in `dtype`."""
         return self.model_copy(update={"model": self.model.model_copy(update={"dtype": dtype})})
+
+    def trained_with(self, name: str) -> dict[str, Any]:
+        """The options that the training of a system is made with, by section."""
+        content = self.made_with()
+        train = {key: value for key, value in content.get("train", {}).items() if key not in TRAIN_KEYS.no_result}
+        options = {key: value for key, value in content.items() if key in ("model", "data", "lora", "from_scratch")}
+        return options | {"train": train, "systems": {name: self.systems[name].made_with()}}
 
     @property
     def trained(self) -> dict[str, SystemOptions]:

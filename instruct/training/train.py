@@ -15,14 +15,13 @@ from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
-from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.objective_names import is_own
-from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
+from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.precision import check_optimizer, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
@@ -266,7 +265,8 @@ def train_system(
     done, checkpoint = from_main(functools.partial(_progress, config, name, run, inputs))
     if done:
         return dict(run.manifest()["steps"][step]["results"])
-    ran_with = {**recorded_inputs(step, inputs), "data": config.data.model_dump(mode="json"), "train": train}
+    ran_with = config.model_dump(mode="json", include={"model", "data", "lora"})
+    ran_with |= {"template": data.template, "system": config.systems[name].model_dump(mode="json"), "train": train}
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     restart_peak()
     with recorded as results:
@@ -324,7 +324,7 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
             f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
             "train with it; restore it, or start a run with another --name"
         )
-    if begun and not same_inputs(step, begun["inputs"], inputs):
+    if begun and begun["inputs"] != inputs:
         shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
     checkpoint = last_complete_checkpoint(work, PartialState().num_processes)
     if checkpoint:
@@ -354,17 +354,13 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
     objective = config.systems[name].objective
     optional = {
         "chat": config.data.rendering().identity(),
-        "from_scratch": config.from_scratch,
         "objective": sha256_of(source_of(objective)) if is_own(objective) else None,
         "evaluation": data.eval_encoded.rows.sha256 if data.eval_encoded else None,
     }
     return {
-        "model": config.model,
+        "options": config.trained_with(name),
         "data": data.rows.sha256,
         "template": data.template,
-        "system": config.systems[name],
-        "train": TrainArguments(**config.train),
-        "lora": config.lora,
         **{key: value for key, value in optional.items() if value},
     }
 

@@ -200,7 +200,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     run.store = folder / "validation.sqlite"
     _take_replies(human, card.name, run)
     step = f"validate/{card.name}/{human.name}"
-    made_from = {"judge": judge.options, "card": card.sha256()}
+    made_from = {"judge": judge.options.made_with(), "card": card.sha256()}
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)

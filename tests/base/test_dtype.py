@@ -247,8 +247,8 @@ def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
     assert yaml.safe_load(Path("runs/mine/config.yaml").read_text())["model"]["dtype"] == "float32"
     manifest = json.loads(Path("runs/mine/manifest.json").read_text())
     steps = manifest["steps"]
-    assert steps["train/emo"]["inputs"]["model"]["dtype"] == "float32"
-    assert steps["answers"]["inputs"]["model"]["dtype"] == "float32"
+    assert steps["train/emo"]["inputs"]["options"]["model"]["dtype"] == "float32"
+    assert steps["answers"]["inputs"]["options"]["model"]["dtype"] == "float32"
     judged = next(step for name, step in steps.items() if name.startswith("judge/"))
     assert judged["inputs"]["judge"]["dtype"] == judged["config"]["engine"]["dtype"] == "float32"
 

@@ -134,7 +134,7 @@ def test_quiet_lists_names(instruct, tmp_path, monkeypatch):
 
 def test_a_run_whose_manifest_lacks_its_times_or_cannot_be_read_is_listed(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    whole = {"format": 2, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+    whole = {"format": 3, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
     for name, content in {"theirs": whole, "damaged": {**whole, "steps": {"train/emo": {}}}}.items():
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "manifest.json").write_text(json.dumps(content), encoding="utf-8")

@@ -69,9 +69,9 @@ def test_a_judge_on_a_cluster_has_no_server_and_judges_all_pairs(instruct):
 
 def test_where_a_run_computes_is_no_part_of_what_it_is():
     options = JudgeOptions(card="smollm2_score")
-    assert "cluster" not in options.affecting("judge")
+    assert "cluster" not in options.made_with()
     alone, on_a_cluster = (make_config({"name": "x", "cluster": cluster}, [], "here") for cluster in (None, "ray"))
-    assert alone.answers.affecting("answers") == on_a_cluster.answers.affecting("answers")
+    assert alone.answers.made_with() == on_a_cluster.answers.made_with()
 
 
 def test_ray_that_is_not_installed_is_refused_with_the_command_that_installs_it(monkeypatch):

@@ -161,7 +161,7 @@ def judge_once(hub, tmp_path, monkeypatch, instruct):
             row = {"dataset": "d", "instruction": "Why?", "output": f"{name} says so.", "generator": name}
             (run / "outputs" / f"{name}.json").write_text(json.dumps([row]))
         (run / "config.yaml").write_text("name: r\nsystems: {}\ncomparisons: []\n")
-        manifest = {"format": 2, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+        manifest = {"format": 3, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
         (run / "manifest.json").write_text(json.dumps(manifest))
         names = ("--candidate", "ours", "--baseline", "theirs")
         code, _, err = instruct("judge", run, "--judge", "pickled", "--engine", "transformers", *names)

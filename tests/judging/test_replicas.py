@@ -48,4 +48,4 @@ def test_several_servers_are_the_user_s_own(instruct):
             pass
     with pytest.raises(ValueError, match="replicas: are further servers next to base_url"):
         JudgeOptions(card="pandalm", replicas=["http://127.0.0.1:9/v1"])
-    assert "replicas" not in JudgeOptions(card="pandalm").affecting("judge")
+    assert "replicas" not in JudgeOptions(card="pandalm").made_with()

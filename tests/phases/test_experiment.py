@@ -157,16 +157,15 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
 
 
 def test_a_run_from_before_an_option_existed_resumes(config):
-    folder = open_run(config).folder
-    earlier = json.loads(json.dumps(RunDirectory(folder).config()))
+    run = open_run(config)
+    earlier = run.config()
     for system in earlier["systems"].values():
-        del system["energy_weight"], system["energy_dim"]
-    (folder / "config.yaml").write_text(json.dumps(earlier))
+        del system["gamma"], system["energy_dim"]
+    run.write_config(earlier)
     open_run(config)
-    with RunDirectory(folder).step("train/mle", {}):
+    with run.step("train/mle", {"options": config.trained_with("mle")}):
         pass
-    config.systems["mle"].energy_weight = 3.0
-    with pytest.raises(
-        InputError, match=r"systems\.mle\.energy_weight was 10.0 and is 3.0 now, but train/mle is finished"
-    ):
+    open_run(config)
+    config.systems["mle"].gamma = 0.5
+    with pytest.raises(InputError, match=r"systems\.mle\.gamma was 0.8 and is 0.5 now, but train/mle is finished"):
         open_run(config)

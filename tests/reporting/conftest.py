@@ -63,7 +63,7 @@ def run(tmp_path) -> RunDirectory:
     run.folder.mkdir(parents=True)
     write_atomically(run.folder / "config.yaml", yaml.safe_dump(CONFIG, sort_keys=False))
     manifest = {
-        "format": 2,
+        "format": 3,
         "created": "2026-01-02T03:04:05+00:00",
         "updated": "2026-01-02T03:04:05+00:00",
         "versions": {"instruct": "0.1.0", "torch": "2.13.0"},

@@ -52,7 +52,7 @@ def write_run(folder: Path) -> RunDirectory:
     run = RunDirectory(folder)
     run.folder.mkdir(parents=True)
     write_atomically(run.folder / "config.yaml", yaml.safe_dump({"name": "</title><script>window.broken = 8</script>"}))
-    manifest = {"format": 2, "created": "2026-01-02T03:04:05+00:00", "machine": {}, "steps": {}}
+    manifest = {"format": 3, "created": "2026-01-02T03:04:05+00:00", "machine": {}, "steps": {}}
     manifest["versions"] = {"instruct": "0.1.0"}
     write_atomically(run.manifest_path, json.dumps(manifest))
     for name in ("emo", "mle"):

@@ -363,7 +363,7 @@ def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_an
         "data": {"card": "own", "files": ["own.jsonl"]},
         "train": {"learning_rate": 0.5, "max_steps": 3},
     }
-    with run.step("train/emo", given, config=ran_with):
+    with run.step("train/emo", {"options": {"train": {"max_steps": 3}}}, config=ran_with):
         pass
     report, _ = write_report(run.folder)
     assert report.config == {

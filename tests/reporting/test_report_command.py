@@ -47,7 +47,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
         with JudgmentStore(run.store) as store:
             store.add_replies(name, [(judgment.key, Completion("reply " * 100), 0.0) for judgment in judgments])
             store.add_judgments(judgments)
-        judge = JudgeOptions(card=name).affecting("judge")
+        judge = JudgeOptions(card=name).made_with()
         manifest["steps"][f"judge/{name}/emo_vs_mle"] = {
             "status": "done",
             "minutes": 1.0,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.base.models import ModelOptions
-from instruct.base.options import Affects, Options, Texts
+from instruct.base.options import Options, Texts
 from instruct.data.cards import Documents
 
 TextMetric = Literal["perplexity", "entropy", "oracle_perplexity", "distances", "mauve", "rouge", "diversity"]
@@ -17,9 +17,6 @@ def _named_model(value: Any) -> Any:
     """A model may be given by its name alone."""
     return {"name": value} if isinstance(value, str) else value
 
-
-# The steps that read human text.
-_ON_HUMAN_TEXT = ("evaluate/perplexity", "evaluate/entropy", "evaluate/distances", "evaluate/matched")
 
 NamedModel = Annotated[ModelOptions, BeforeValidator(_named_model, json_schema_input_type=str | ModelOptions)]
 
@@ -48,17 +45,17 @@ class HeldOutOptions(Options):
 class TextMetricOptions(Options):
     """Metrics of held-out text and of continuations."""
 
-    metrics: Annotated[list[TextMetric] | None, Affects()] = Field(default=None, min_length=1)
+    metrics: list[TextMetric] | None = Field(default=None, min_length=1)
     """Compute only these (default: all for which there are texts and models)."""
-    held_out: Annotated[HeldOutOptions | None, Affects(*_ON_HUMAN_TEXT)] = None
+    held_out: HeldOutOptions | None = None
     """Human text for perplexity, entropy and distances (default: how the human texts of the prefixes continue)."""
-    reference_model: Annotated[NamedModel | None, Affects("evaluate/oracle_perplexity", "evaluate/distances")] = None
+    reference_model: NamedModel | None = None
     """A model, by name, for oracle_perplexity and distances."""
-    matched_temperature: Annotated[bool, Affects("evaluate/matched")] = True
+    matched_temperature: bool = True
     """Also sample MLE at the temperature that gives it the entropy of each other objective's system."""
-    max_length: Annotated[int, Affects(*_ON_HUMAN_TEXT, "evaluate/oracle_perplexity")] = Field(default=1024, ge=2)
+    max_length: int = Field(default=1024, ge=2)
     """Longer held-out texts are read in windows of this many tokens, which overlap by half."""
-    mauve_model: Annotated[NamedModel | None, Affects("evaluate/mauve")] = None
+    mauve_model: NamedModel | None = None
     """The causal model, by name, whose hidden states MAUVE compares (default: GPT-2 large with a GPU, else SmolLM2)."""
-    mauve_length: Annotated[int, Affects("evaluate/mauve")] = Field(default=256, ge=1)
+    mauve_length: int = Field(default=256, ge=1)
     """MAUVE reads a text's first tokens of its model."""

@@ -8,7 +8,7 @@ import pytest
 
 from instruct.base.errors import InputError, InputErrors
 from instruct.config import ExperimentConfig, make_config
-from instruct.phases.preflight import config_changes, start_or_continue
+from instruct.phases.steps import changed_options, start_or_continue, step_options
 from instruct.run.directory import RunDirectory
 
 BASE: dict[str, Any] = {
@@ -34,12 +34,14 @@ def run(tmp_path) -> RunDirectory:
     return run
 
 
-def finish(run: RunDirectory, *steps: str) -> None:
+def finish(run: RunDirectory, *steps: str, **sections: Any) -> None:
+    """Record steps as done with the options of a config."""
     for step in steps:
-        inputs, about = {}, {}
+        about = {}
         if step.startswith("judge/"):
-            inputs = {"judge": {"card": "autoj"}}
             about = {"comparison": {"judge": "autoj", "candidate": "emo", "baseline": "mle"}}
+        run.record(step, {"status": "started", "inputs": {}, **about})
+        inputs = dict(step_options(config(**sections), run)).get(step, {})
         with run.step(step, inputs, **about):
             pass
 
@@ -75,7 +77,9 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
     with pytest.raises(InputError) as caught:
         start_or_continue(run, config(**changes))
     assert str(caught.value).startswith(f"{run.folder / 'config.yaml'}: {said}")
-    assert str(caught.value).endswith("choose another name (--name), or restore the value")
+    again = f"--redo {finished.partition('/')[0]}"
+    remedy = f"choose another name (--name), restore the value, or replace what was made ({again})"
+    assert str(caught.value).endswith(remedy)
     assert (run.folder / "config.yaml").read_text() == before
 
 
@@ -100,7 +104,8 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
 def test_other_changes_are_adopted_and_reported(run, finished, changes, printed):
     finish(run, *filter(None, [finished]))
     changed = config(**changes)
-    reported = [f"changed   {change.words()}" for change in config_changes(run, changed)]
+    reported = [f"changed   {words}" for words in changed_options(run.config(), changed.model_dump(mode="json"))]
+    assert reported
     start_or_continue(run, changed)
     assert run.config() == changed.model_dump(mode="json")
     assert printed.readouterr().out.splitlines() == reported
@@ -108,33 +113,30 @@ def test_other_changes_are_adopted_and_reported(run, finished, changes, printed)
     assert printed.readouterr().out == ""
 
 
-TEXTS = {"held_out": {"files": ["a.txt"]}, "max_length": 64}
+@pytest.mark.parametrize("step", ["train/emo", "train"])
+def test_a_finished_step_that_is_named_is_made_again(run, step, printed):
+    finish(run, "train/emo", "train/mle")
+    changed = config(systems={"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}})
+    with pytest.raises(InputError, match=r"has no step judge; its steps: train"):
+        start_or_continue(run, config(), ["judge"])
+    start_or_continue(run, changed, [step])
+    assert "redo      train/emo: took 0 min" in printed.readouterr().out
+    assert not run.is_done("train/emo", run.manifest()["steps"]["train/emo"]["inputs"])
+    kept = run.manifest()["steps"]["train/mle"]
+    assert run.is_done("train/mle", kept["inputs"]) == (step == "train/emo")
 
 
-@pytest.mark.parametrize(
-    ("texts", "change", "refused"),
-    [
-        ({}, {"held_out": {"files": ["b.txt"]}}, False),
-        ({}, {"max_length": 128}, False),
-        ({}, {"metrics": ["mauve"]}, False),  # what was measured stays
-        ({"metrics": ["perplexity"]}, {"metrics": ["perplexity", "entropy"], "max_length": 128}, False),
-        ({"metrics": ["perplexity"]}, {"metrics": ["mauve"], "max_length": 128}, True),
-        ({}, {"matched_temperature": False}, True),  # the controls would stay
-        ({"matched_temperature": False}, {"matched_temperature": True}, False),
-    ],
-)
-def test_metrics_of_texts_take_another_setting_if_all_are_measured_again(tmp_path, texts, change, refused):
+def test_metrics_of_texts_are_measured_again_but_controls_stay(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "one")
-    before = {**TEXTS, **texts}
-    start_or_continue(run, config(evaluation={"texts": before}))
+    texts = {"held_out": {"files": ["a.txt"]}, "max_length": 64}
+    start_or_continue(run, config(evaluation={"texts": texts}))
     finish(run, "evaluate/perplexity/emo", "evaluate/matched/mle", "evaluate/tasks/trec/emo")
-    changed = config(evaluation={"texts": {**before, **change}})
-    if refused:
-        with pytest.raises(InputError, match=r"evaluation.texts.*, but evaluate/(perplexity/emo|matched/mle) is finis"):
-            start_or_continue(run, changed)
-    else:
+    for change in ({"held_out": {"files": ["b.txt"]}}, {"max_length": 128, "metrics": ["mauve"]}):
+        changed = config(evaluation={"texts": texts | change})
         start_or_continue(run, changed)
         assert run.config() == changed.model_dump(mode="json")
+    with pytest.raises(InputError, match=r"matched_temperature was true and is false now, but evaluate/matched/mle is"):
+        start_or_continue(run, config(evaluation={"texts": {"matched_temperature": False}}))
 
 
 def test_every_change_that_is_refused_is_listed(run):
