@@ -24,7 +24,7 @@ from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OPTIONS, is_own
+from instruct.training.objective_names import OPTIONS, is_own, objective_arguments
 
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
@@ -258,14 +258,13 @@ class EMOConfig(SFTConfig):
             raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
-        arguments = dict(self.objective_args or {})
+        arguments = objective_arguments(self.objective, vars(self), self.objective_args)
         for name, option in OPTIONS[self.objective].items():
             value = getattr(self, option)
-            if name in arguments and value not in (type(self).__dataclass_fields__[option].default, arguments[name]):
+            if value not in (type(self).__dataclass_fields__[option].default, arguments[name]):
                 raise ValueError(
                     f"{option} is {value!r}, but objective_args.{name} is {arguments[name]!r}; give one of them"
                 )
-            arguments.setdefault(name, value)
         try:
             return OBJECTIVES[self.objective](**arguments)
         except TypeError as error:

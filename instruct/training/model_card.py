@@ -10,7 +10,7 @@ from typing import Any
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
-from instruct.training.objective_names import OPTIONS, is_own
+from instruct.training.objective_names import is_own, objective_arguments
 from instruct.training.options import TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
@@ -73,9 +73,7 @@ def model_card(
         tags=["instruct", "sft", system.objective.rpartition(":")[2], *(["lora"] if config.lora else [])],
     )
 
-    options = system.emo_config()
-    arguments = {argument: options[option] for argument, option in OPTIONS.get(system.objective, {}).items()}
-    arguments |= system.objective_args or {}
+    arguments = objective_arguments(system.objective, system.emo_config(), system.objective_args)
     if system.objective in ("emo", "energy"):
         cost = system.transport_cost
         arguments["transport cost"] = cost if cost in COSTS else Path(cost).name
