@@ -3,7 +3,7 @@
     python -m benchmarks.plans                 # writes the table into the page
     python -m benchmarks.plans --print
 
-Arithmetic alone (instruct/phases/plan.py), from data/plans; a test compares the page with it.
+Arithmetic alone (instruct/phases/costs.py), from data/plans; a test compares the page with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import argparse
 from pathlib import Path
 
 from instruct.config import load_config, packaged_configs
-from instruct.phases.plan import machine, plan
+from instruct.phases.costs import machine
+from instruct.phases.experiment import plan
 from instruct.training.estimate import time_words
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"

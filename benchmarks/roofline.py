@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instruct.phases.plan import machines
+from instruct.phases.costs import machines
 
 MIB = 2**20
 PRODUCT_EFFICIENCY, COPY_EFFICIENCY = 0.71, 0.9

@@ -12,7 +12,9 @@ import yaml
 from instruct.base.errors import InputError, InputErrors
 from instruct.base.output import run_guarded
 from instruct.config import make_config
-from instruct.phases.preflight import check_experiment
+from instruct.phases.experiment import steps_of
+from instruct.phases.steps import check_steps
+from instruct.run.directory import RunDirectory
 
 
 def rows(path: str, *contents: dict[str, Any]) -> str:
@@ -89,7 +91,7 @@ def test_every_wrong_key_is_listed(instruct, tiny_experiment):
 
 
 def checked(content: dict[str, Any], *phases: str) -> None:
-    check_experiment(make_config(content, [], "test"), Path("runs/mine"), phases)
+    check_steps(steps_of(make_config(content, [], "test")), RunDirectory("runs/mine"), phases)
 
 
 def test_the_baseline_of_prompts_without_answers_is_refused(tiny_experiment):

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> Result:
 
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
     if arguments.on:
-        from instruct.phases.plan import print_plan
+        from instruct.phases.experiment import print_plan
 
         if not arguments.dry_run:
             raise InputError("--on requires --dry-run; add it or drop --on")
@@ -208,20 +208,13 @@ def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
 
 
 def train(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.experiment import open_run, run_folder, settle_dtype
-    from instruct.phases.preflight import check_experiment
-    from instruct.phases.train import train_systems
-    from instruct.phases.upload import upload
+    from instruct.phases.experiment import run_folder, run_phases
     from instruct.training.train import first_trained
 
-    config = settle_dtype(_config(arguments, arguments.overrides))
+    config = _config(arguments, arguments.overrides)
     first_trained(config)  # refuses a config that trains nothing
-    data, _ = check_experiment(config, run_folder(config), ["train"], arguments.redo)
-    assert data
-    run = open_run(config, arguments.redo)
-    train_systems(config, run, data)
-    upload(config, run)
-    return _files({name: run.adapters / name for name in config.trained})
+    run_phases(config, False, "train", "train", redo=arguments.redo)
+    return _files({name: run_folder(config) / "adapters" / name for name in config.trained})
 
 
 def generate(arguments: argparse.Namespace) -> Result:

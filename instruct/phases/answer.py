@@ -3,37 +3,126 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from instruct.asking.kept import forgive
-from instruct.base.errors import InputError, InstructError
+from instruct.base.errors import InputError, InstructError, Problems, counted
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig
-from instruct.data.cards import Template
-from instruct.data.evaluation import EvalSet
+from instruct.data.cards import Template, load_dataset_card
+from instruct.data.evaluation import EvalSet, answers_of, load_answers
 from instruct.data.options import template_of
 from instruct.data.prefixes import PrefixSet
+from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
+from instruct.generation.answers import evaluation_set
+from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
+from instruct.judging.presentations import Answers, joined
+from instruct.phases.costs import WORDS, Cost, Machine, Texts, base_shape, prompts_of, sizes
 from instruct.phases.remedies import generation_flags
+from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
 
 Sampled = Mapping[str, tuple[Path | None, float]]
+Read = tuple[EvalSet | None, PrefixSet | None]
 
 
-def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = False) -> dict[str, Path]:
+class Answering(Step):
+    """Every system answers prompts, continues prefixes, or both."""
+
+    name = "answer"
+
+    def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self.config.answers:
+            yield "answers", {"options": self.config.answered_with()}
+        for step in run.manifest()["steps"] if self.config.continuations else ():
+            if step.startswith("continuations/"):
+                yield step, {"options": self.config.continued_with()}
+
+    def check(self, run: RunDirectory, phases: Collection[str]) -> Read:
+        """What is answered and continued; that what is compared has answers to the same prompts."""
+        config, problems = self.config, Problems()
+        now = self.name in phases
+        prompts: EvalSet | None = None
+        prefixes: PrefixSet | None = None
+        if now:
+            with problems.collected():
+                _check_engine(config)
+        if config.answers and {"answer", "train"} & {*phases}:
+            with problems.collected() if now or config.answers.files else contextlib.suppress(InputError):
+                prompts = evaluation_set(config.answers)
+        if config.continuations and {"answer", "train"} & {*phases}:
+            with problems.collected() if now or config.continuations.files else contextlib.suppress(InputError):
+                prefixes = config_prefixes(config.model, config.continuations)
+                lengths(prefixes, config.continuations)
+        judged = itertools.chain.from_iterable(options.comparisons or config.compared for options in config.judges)
+        for pair in dict.fromkeys([*config.comparisons, *judged]):
+            with problems.collected():
+                _check_comparison(pair, prompts if now else None, run.folder)
+        problems.refuse()
+        if prompts and config.answers and now:
+            limit = config.answers.generation.max_new_tokens
+            count = counted(len(prompts.prompts), "prompt")
+            say(f"answer    {prompts.name}: {count}, at most {counted(limit, 'token')} each")
+        if prefixes and config.continuations and now:
+            say(f"continue  {prefixes_text(prefixes, config.continuations)}")
+        return prompts, prefixes
+
+    def make(self, run: RunDirectory, read: Read) -> None:
+        generate(self.config, run, self.mode.retry_failed, *read)
+
+    def cost(self, on: Machine) -> Iterator[Cost]:
+        config, shape = self.config, base_shape(self.config)
+        assumed = sizes()["assumed"]
+        systems = counted(len(config.systems), "system")
+        if config.answers:
+            options = config.answers.generation
+            prompts = prompts_of(config)
+            new = min(options.max_new_tokens, assumed["answer_tokens"])
+            texts = Texts(prompts * len(config.systems), assumed["prompt_tokens"], new, options.batch_size)
+            length = f"{new} tokens each (assumed; limit {options.max_new_tokens:,})"
+            what = f"{counted(prompts, 'prompt')}, {systems}, {length}"
+            yield texts.phase("answer", what, shape, on)
+        if config.continuations:
+            continued = config.continuations
+            card = load_dataset_card(continued.card) if continued.card else None
+            cuts = [continued.cut, *([card.cut] if card and card.cut else [])]
+            prefix, most = (
+                _tokens(next((value for cut in cuts if (value := getattr(cut, name))), None))
+                for name in ("prefix", "continuation")
+            )
+            new = continued.generation.max_new_tokens or most
+            number = (continued.limit or assumed["prefixes"]) * continued.samples * len(continued.seeds)
+            texts = Texts(number * len(config.systems), prefix, new, continued.generation.batch_size)
+            what = (
+                f"{texts.number:,} texts of {new} tokens ({systems}{'' if continued.limit else ', prefixes assumed'})"
+            )
+            yield texts.phase("continue", what, shape, on)
+
+
+def generate(
+    config: ExperimentConfig,
+    run: RunDirectory,
+    retry_failed: bool = False,
+    prompts: EvalSet | None = None,
+    prefixes: PrefixSet | None = None,
+) -> dict[str, Path]:
     """Every system of the run answers prompts, continues prefixes, or both, as the config says.
 
     Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
 
     Args:
         retry_failed: send all failed requests again, also those that were refused or have been sent again twice.
+        prompts, prefixes: what the config names; None: it is read.
 
     Returns:
         The file of each system's answers, or of its continuations; both if the config asks for both.
@@ -50,36 +139,37 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
         again = [forgive(folder, name) for folder in folders for name in config.systems]
         if config.answers:
             with generation_flags("answers", config.answers.generation):
-                answer_prompts(config, run, any(again))
+                answer_prompts(config, run, any(again), prompts)
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
             from instruct.phases.evaluate import with_controls
 
             with generation_flags("continuations", config.continuations.generation):
-                paths = continue_prefixes(config, run, with_controls(config, run))
+                paths = continue_prefixes(config, run, with_controls(config, run), prefixes)
             files |= {f"{name} (continuations)" if config.answers else name: path for name, path in paths.items()}
     warn_of_changed_files(run)
     return files
 
 
-def answer_prompts(config: ExperimentConfig, run: RunDirectory, again: bool = False) -> None:
+def answer_prompts(
+    config: ExperimentConfig, run: RunDirectory, again: bool = False, evaluation: EvalSet | None = None
+) -> None:
     """Every system of the run answers the evaluation set, if the config has one; one engine serves all adapters.
 
     Args:
         again: also if all is answered, because failed requests are to be sent again.
+        evaluation: the evaluation set; None: it is read.
 
     Raises:
         InputError: a system is not trained yet.
     """
-    from instruct.generation.answers import evaluation_set
-
     options = config.answers
     if options is None:
         return
     systems = system_folders(config, run)
     engine = options.generation.engine
     weights = {name: weights_identity(config, run, folder, engine) for name, folder in systems.items()}
-    evaluation = evaluation_set(options)
+    evaluation = evaluation or evaluation_set(options)
     template = answer_template(config)
     inputs: dict[str, Any] = {
         "options": config.answered_with(),
@@ -203,12 +293,15 @@ def answer_template(config: ExperimentConfig) -> Template:
     return next(iter(templates))
 
 
-def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Sampled | None = None) -> dict[str, Path]:
+def continue_prefixes(
+    config: ExperimentConfig, run: RunDirectory, systems: Sampled | None = None, prefixes: PrefixSet | None = None
+) -> dict[str, Path]:
     """Continue the prefixes of `config.continuations`; one engine serves the base and all adapters.
 
     Args:
         systems: the folder (None: the base) and the temperature of each; None: all of the config's systems, at its
             temperature.
+        prefixes: those of the config; None: they are read.
 
     Returns:
         The file of each system's continuations, see `read_continuations`.
@@ -216,7 +309,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     Raises:
         InputError: no prefixes, a system that is not trained yet, a prefix that does not fit the context.
     """
-    from instruct.generation.continuations import config_prefixes, continue_texts
+    from instruct.generation.continuations import continue_texts
 
     options = config.continuations
     if options is None:
@@ -224,7 +317,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     if systems is None:
         folders = system_folders(config, run)
         systems = {name: (folder, options.generation.temperature) for name, folder in folders.items()}
-    prefixes = config_prefixes(config.model, options)
+    prefixes = prefixes or config_prefixes(config.model, options)
     paths = {name: run.continuations / f"{name}.json" for name in systems}
     inputs = {name: _continuing_inputs(config, run, prefixes, *system) for name, system in systems.items()}
     pending = {
@@ -267,3 +360,44 @@ def _continuing_inputs(
         "temperature": temperature,
         "prefixes": prefixes.sha256,
     }
+
+
+def _check_engine(config: ExperimentConfig) -> None:
+    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
+        if asked is None:
+            continue
+        engine = asked.generation.engine
+        if config.lora and config.lora.use_dora and engine != "transformers":
+            raise InputError(
+                f"config {config.name}: vLLM does not support DoRA adapters; set {section}.generation.engine to "
+                "transformers"
+            )
+        if config.model.quantization and engine == "vllm":
+            raise InputError(
+                f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
+                f"{section}.generation.engine to transformers or auto"
+            )
+
+
+def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Path) -> None:
+    """Refuse a file that does not answer the prompts, and `baseline` for prompts without answers of their own."""
+    shown = " against ".join(pair)
+    files = [name for name in pair if name.endswith(".json")]
+    for name in files:
+        rows = load_answers(name)
+        if prompts and len(files) == 1:
+            asked = [row for prompt in prompts.prompts for row in prompt.answered([""] * (1 + len(prompt.later)), "")]
+            raw = [RawRow(prompts.name, number, row) for number, row in enumerate(asked, start=1)]
+            joined(Answers(name, rows), Answers(f"of {prompts.name}", answers_of(raw, "")))
+    kept = (folder / "outputs" / "baseline.json").is_file()
+    if "baseline" in pair and prompts and prompts.baseline is None and not kept:
+        raise InputError(
+            f"comparisons: {shown}: {prompts.name} has no answers of its own; give its rows an output, or compare with "
+            "a system or a file of answers"
+        )
+
+
+def _tokens(length: str | None) -> int:
+    """The tokens of a length such as `20 words`."""
+    number, _, unit = (length or "100 tokens").partition(" ")
+    return math.ceil(int(number) * (WORDS if unit.startswith("word") else 1))

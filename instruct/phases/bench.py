@@ -22,8 +22,8 @@ from instruct.data.options import DataOptions, template_of
 from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
-from instruct.phases.experiment import run_experiment, run_folder, run_phases
-from instruct.phases.plan import plan, this_machine
+from instruct.phases.costs import this_machine
+from instruct.phases.experiment import plan, run_experiment, run_folder, run_phases
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import time_words
 

@@ -6,12 +6,13 @@ What is done is not done again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
+from instruct.engines.memory import GIB
 from instruct.generation.continuations import config_prefixes
 from instruct.measuring.human_text import ON_HUMAN_TEXT, Matched, Predictors, match_controls, record_no_control
 from instruct.measuring.sampled import (
@@ -21,11 +22,46 @@ from instruct.measuring.sampled import (
     measure_continuations,
 )
 from instruct.measuring.tasks.evaluate import evaluate_tasks
+from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.texts.options import TextMetric
 from instruct.measuring.texts.predictions import HeldOut, read_held_out
+from instruct.phases.costs import START_S, Cost, Machine, base_shape, known_shape, millions, sizes
+from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics
+from instruct.training.estimate import ModelShape
+
+
+class Evaluating(Step):
+    """Every system is measured without a judge."""
+
+    name = "evaluate"
+
+    def check(self, run: RunDirectory, phases: Collection[str]) -> None:
+        evaluation = self.config.evaluation
+        if self.name not in phases or evaluation is None:
+            return
+        if self.config.cluster and evaluation.tasks:
+            raise InputError("cluster: tasks are asked on this machine alone; leave cluster out, or evaluation.tasks")
+        steps = run.manifest()["steps"] if run.manifest_path.is_file() else ()
+        controls = [name for name in steps if name.startswith("evaluate/matched/")]
+        if controls and not self.config.text_metrics.matched_temperature:
+            raise InputError(
+                f"evaluation.texts.matched_temperature: is false, but {controls[0]} is finished, whose controls would "
+                "stay; choose another name (--name), or restore the value"
+            )
+
+    def make(self, run: RunDirectory, read: None) -> None:
+        if self.config.evaluation:
+            say(metrics_text(evaluate_run(self.config, run), run))
+
+    def cost(self, on: Machine) -> Iterator[Cost]:
+        """Texts and tasks are read by models: 2 FLOP a parameter and token."""
+        if self.config.evaluation and self.config.evaluation.texts:
+            yield _reading_texts(self.config, base_shape(self.config), on)
+        if self.config.evaluation and self.config.evaluation.tasks:
+            yield _asking_tasks(self.config, self.config.evaluation.tasks, base_shape(self.config), on)
 
 
 def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
@@ -238,3 +274,42 @@ def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:
     if human is None:
         return "there is no human text to measure entropies on; set evaluation.texts.held_out"
     return None
+
+
+def _asking_tasks(config: ExperimentConfig, tasks: TaskOptions, shape: ModelShape, on: Machine) -> Cost:
+    names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
+    known = {name: size for name, size in sizes()["tasks"].items() if name in names}
+    requests = {name: min(size["rows"], tasks.limit or math.inf) * size["labels"] for name, size in known.items()}
+    tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
+    unknown = [name for name in names if name not in known]
+    without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
+    asked = f"{int(sum(requests.values())):,} requests"
+    return Cost(
+        "evaluate",
+        f"{counted(len(names), 'task')}, {counted(len(config.systems), 'system')}, {asked} each",
+        shape.parameters * 2 / GIB,
+        START_S[on.kind] / 3600 + on.pass_hours(shape, tokens),
+        f"2 FLOP × {millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
+    )
+
+
+def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Cost:
+    options, assumed = config.text_metrics, sizes()["assumed"]
+    held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
+    continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
+    tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
+    named = [options.reference_model.name] if options.reference_model else []
+    if config.continuations:
+        default = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
+        named.append(options.mauve_model.name if options.mauve_model else default)
+    readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
+    parameters = sum(reader.parameters for reader in readers.values())
+    hours = START_S[on.kind] / 3600
+    hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
+    return Cost(
+        "evaluate",
+        f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
+        max(reader.parameters for reader in readers.values()) * 2 / GIB,
+        hours,
+        f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
+    )

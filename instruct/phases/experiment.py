@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
+from instruct.phases.steps import Step, check_steps, start_or_continue
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     from instruct.judging.work import JudgingMode
+    from instruct.phases.costs import Cost, Machine
     from instruct.reporting.report import Report
 
 
@@ -63,54 +66,94 @@ def run_phases(
     """
     from accelerate import PartialState
 
-    from instruct.judging.work import JudgingMode
-    from instruct.phases.answer import generate
-    from instruct.phases.judge import judge_run
-    from instruct.phases.preflight import check_experiment
-    from instruct.phases.remedies import judge_flags, renamed
-    from instruct.phases.train import train_systems
     from instruct.phases.upload import upload
     from instruct.reporting.report import print_written, written_report
 
-    mode = mode or JudgingMode()
     config = settle_dtype(config)
-    phases = _phases(first, last, run_folder(config))
-    data, judges = check_experiment(config, run_folder(config), phases, redo)
+    phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
+    read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
     if dry_run:
-        from instruct.phases.plan import print_later_phases
-
-        print_later_phases(config)
+        _print_later_phases(config)
         return None, None
     run = open_run(config, redo)
-    if data:
-        train_systems(config, run, data)
-        data = None  # its files are removed, and their space is free when nothing maps them
-    if "train" in phases:
-        upload(config, run)
-    if PartialState().num_processes > 1:
+    failure, alone = None, PartialState().num_processes == 1
+    for step in steps:
+        if step.name in phases and (alone or step.name == "train"):
+            failure = step.make(run, read.pop(step.name)) or failure  # the space of training's rows is free then
+    if not alone and last != "train":
         say(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
-        return None, None
-    if "answer" in phases:
-        generate(config, run, mode.retry_failed)
-    if "evaluate" in phases and config.evaluation:
-        from instruct.phases.evaluate import evaluate_run, metrics_text
-
-        say(metrics_text(evaluate_run(config, run), run))
-    failure = None
-    if "judge" in phases and judges:
-        with judge_flags(config):
-            failure = judge_run(run, judges, config.compared, mode)
-        failure = failure and renamed(failure, config)
-    elif "judge" in phases:
-        _say_what_is_next(config, run)
-        if not config.evaluation:
-            return None, None
-    report = None
-    if "report" in phases:
-        report = written_report(run.folder, failure=failure)
-        print_written(report, run.folder)
-        upload(config, run)  # the cards, now with the evaluation
+    if not alone or "report" not in phases or ("judge" in phases and not (config.judges or config.evaluation)):
+        return None, failure
+    report = written_report(run.folder, failure=failure)
+    print_written(report, run.folder)
+    upload(config, run)  # the cards, now with the evaluation
     return report, failure
+
+
+def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[Step]:
+    """The steps of an experiment, in order."""
+    from instruct.judging.work import JudgingMode
+    from instruct.phases.answer import Answering
+    from instruct.phases.evaluate import Evaluating
+    from instruct.phases.judge import Judging
+    from instruct.phases.train import Training
+
+    return [kind(config, mode or JudgingMode()) for kind in (Training, Answering, Evaluating, Judging)]
+
+
+def plan(config: ExperimentConfig, on: Machine) -> list[Cost]:
+    """What each phase takes on a machine, in their order.
+
+    Raises:
+        InputError: the sizes of the base model or the rows are known neither here nor to data/plans/sizes.yaml.
+    """
+    return [cost for step in steps_of(config) for cost in step.cost(on)]
+
+
+def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
+    """Print what each phase takes on the machine of this name, and the sum; the phases for programs."""
+    from instruct.phases.costs import FOLDER, base_shape, known_shape, machine
+    from instruct.training.estimate import disk_gib, time_words
+
+    on = machine(name)
+    if config.model.dtype == "auto":
+        config = config.computing_in("bfloat16")  # which the table's machines multiply fast
+    phases = plan(config, on)
+    say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
+    say("estimate  every figure is arithmetic from data sheets, and none was measured")
+    if known_shape(config.model.name):
+        say(f"model     {config.model.name}: its sizes are those of {FOLDER}/sizes.yaml; the model was not looked up")
+    for phase in phases:
+        memory = "" if phase.gib is None else f"{phase.gib:.1f} of {on.memory_gib:g} GiB, "
+        too_much = "" if phase.fits(on) else "; DOES NOT FIT"
+        say(f"{phase.name:9} {phase.what}: {memory}{time_words(phase.hours)}, ${phase.dollars(on):,.2f}{too_much}")
+        say(f"            {phase.formula}")
+    hours = [phase.hours for phase in phases if phase.hours is not None]
+    left_out = "" if len(hours) == len(phases) else "; without the phases that are not estimated"
+    if large := list(dict.fromkeys(phase.name for phase in phases if not phase.fits(on))):
+        left_out += f"; {' and '.join(large)} {'does' if len(large) == 1 else 'do'} not fit this machine"
+    dollars = sum(phase.dollars(on) for phase in phases)
+    say(f"total     {time_words(sum(hours))}, ${dollars:,.2f}{left_out}")
+    if config.trained:
+        shape = base_shape(config)
+        say(f"disk      about {disk_gib(config, shape):.1f} GiB for checkpoints and adapters")
+    return [dataclasses.asdict(phase) | {"usd": phase.dollars(on), "fits": phase.fits(on)} for phase in phases]
+
+
+def _print_later_phases(config: ExperimentConfig) -> None:
+    """Print how long the phases after training take on this machine, as far as that can be estimated."""
+    from instruct.base.models import compute_dtype
+    from instruct.phases.costs import this_machine
+    from instruct.training.estimate import time_words
+
+    on = this_machine(compute_dtype(config.model))
+    try:
+        phases = [phase for phase in plan(config, on) if phase.name != "train" and phase.hours is not None]
+    except InputError:  # the checks have said what is missing
+        return
+    if phases:
+        shown = ", ".join(f"{phase.name} {time_words(phase.hours)}" for phase in phases)
+        say(f"estimate  {shown}; arithmetic from this machine's speed, not measured")
 
 
 def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
@@ -125,14 +168,6 @@ def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
     if first in ("evaluate", "judge", "report") and not (folder / "manifest.json").is_file():
         raise InputError(f"{folder}: no such run; drop --from to run the earlier phases")
     return phases
-
-
-def _say_what_is_next(config: ExperimentConfig, run: RunDirectory) -> None:
-    """What can be done with the outputs of a run without judges."""
-    if config.answers:
-        say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
-    elif config.continuations:
-        say(f"continued {run.continuations}")
 
 
 def run_folder(config: ExperimentConfig) -> Path:
@@ -171,7 +206,6 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
         InputError: a finished step was made with other options and is not to be made again (`redo`), or the directory
             is not shared by all nodes of a training.
     """
-    from instruct.phases.steps import start_or_continue
     from instruct.phases.upload import configured_repositories, create_repositories
     from instruct.training.processes import from_main
 
@@ -180,7 +214,7 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
     def start() -> str:
         # A token without write access is found out before training.
         create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
-        start_or_continue(run, config, redo)
+        start_or_continue(run, config, steps_of(config), redo)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

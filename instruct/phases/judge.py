@@ -6,22 +6,92 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from instruct.base.cards import validated
-from instruct.base.errors import InputError, InstructError
+from instruct.base.errors import InputError, InstructError, Problems, counted
+from instruct.base.output import say
+from instruct.config import ExperimentConfig
 from instruct.data.evaluation import AnswerForm
+from instruct.engines.memory import GIB
+from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.judge import ask_judges, comparison_tasks
+from instruct.judging.money import SECONDS_PER_REQUEST
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
+from instruct.phases.remedies import judge_flags, renamed
+from instruct.phases.steps import Step
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
 from instruct.run.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from instruct.phases.costs import Cost, Machine
+
+
+class Judging(Step):
+    """The config's judges compare the systems' answers."""
+
+    name = "judge"
+
+    def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
+        manifest = run.manifest()
+        for options in self.config.judges:
+            with contextlib.suppress(InputError):  # `check` says what is wrong with the judge
+                judge = Judge(options, where=self.config.cluster)
+                for pair in options.comparisons or self.config.compared:
+                    names = (run.answers_path(name).stem for name in pair)
+                    step = ComparisonKey(judge.card.name, *names).step("judge", manifest)
+                    if step in manifest["steps"]:
+                        judge.settle_dtype(run)
+                        yield step, {"judge": judge.options.made_with()}
+
+    def check(self, run: RunDirectory, phases: Collection[str]) -> list[Judge]:
+        problems, judges, now = Problems(), [], bool({"answer", "judge"} & {*phases})
+        for number, options in enumerate(self.config.judges):
+            with problems.collected(), judge_flags(self.config, number):
+                judges.append(judge := Judge(options, where=self.config.cluster))
+                if now:
+                    judge.settle_dtype(run)
+                    judge.check()
+                    if options.budget_usd is None and judge.costs_money:
+                        raise InputError(
+                            f"judge {judge.card.name}: costs money; set --budget-usd DOLLARS, a limit for the whole run"
+                        )
+        problems.refuse()
+        for judge in judges if now else ():
+            card, options = judge.card, judge.options
+            orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
+            shown = "each answer alone" if card.rates_alone else orders
+            comparisons = counted(len(options.comparisons or self.config.compared), "comparison")
+            samples = f", {options.samples} samples" if options.samples > 1 else ""
+            say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
+        if now and not judges and self.config.answers:
+            say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
+        return judges
+
+    def make(self, run: RunDirectory, read: list[Judge]) -> InstructError | None:
+        if not read:
+            if self.config.answers:
+                say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+            elif self.config.continuations:
+                say(f"continued {run.continuations}")
+            return None
+        with judge_flags(self.config):
+            failure = judge_run(run, read, self.config.compared, self.mode)
+        return failure and renamed(failure, self.config)
+
+    def cost(self, on: Machine) -> Iterator[Cost]:
+        for options in self.config.judges:
+            yield _cost(self.config, Judge(options), on)
 
 
 def judge_run(
@@ -134,3 +204,46 @@ def compare_answers(
     if failure:
         raise failure
     return report
+
+
+def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
+    """What asking a judge takes."""
+    from instruct.phases.costs import FOLDER, START_S, Cost, Texts, known_shape, millions, prompts_of, sizes
+    from instruct.training.estimate import QUANTIZED_BYTES
+
+    options, card, assumed = judge.options, judge.card, sizes()["assumed"]
+    prompts = prompts_of(config)
+    compared = options.comparisons or config.compared
+    orders = 2 if (options.orders or card.order_policy) == "both" else 1
+    answer = assumed["answer_tokens"]
+    if config.answers:
+        answer = min(answer, config.answers.generation.max_new_tokens)
+    asked = assumed["judge_prompt_tokens"] + (1 if card.rates_alone else 2) * answer + assumed["prompt_tokens"]
+    texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
+    requests = prompts * texts * options.samples
+    what = f"{card.name}, {requests:,} requests"
+    new = min(card.decoding.max_tokens, assumed["verdict_tokens"])
+    if judge.engine == "server":
+        price = judge.price
+        usd = price.usd(requests * asked, requests * new) if price else 0.0
+        hours = math.ceil(requests / options.concurrency) * SECONDS_PER_REQUEST / 3600
+        paid = f"${price.input:g} and ${price.output:g} a million tokens" if price else "its price is unknown"
+        formula = (
+            f"{asked:,} tokens of prompt and {new} of reply (assumed), {paid}; {options.concurrency} at a time, "
+            f"{SECONDS_PER_REQUEST:g} s each"
+        )
+        if card.model in SHUT_DOWN:
+            formula += f"; {card.model} is reported to have been shut down ({SHUT_DOWN[card.model]})"
+        return Cost("judge", what, None, hours, formula, usd)
+    shape = known_shape(card.model)
+    if shape is None:
+        text = f"the sizes of {card.model} are unknown; add them to ./{FOLDER}/sizes.yaml"
+        return Cost("judge", what, None, None, text)
+    width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
+    if card.protocol == "reward":
+        hours = START_S[on.kind] / 3600 + on.pass_hours(shape, requests * (asked - assumed["judge_prompt_tokens"]))
+        formula = f"2 FLOP × {millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
+        return Cost("judge", what, shape.parameters * width / GIB, hours, formula)
+    phase = Texts(requests, asked, new).phase("judge", what, shape, on, width)
+    formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
+    return dataclasses.replace(phase, formula=formula)

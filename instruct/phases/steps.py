@@ -1,45 +1,90 @@
-"""Steps of an experiment: which options each was made with, and whether a run goes on with a changed config."""
+"""A step of an experiment: made with what, how it is checked, made and estimated.
+
+A run goes on with a changed config unless a finished step was made with another value of an option.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from instruct.base.errors import InputError, InputErrors, one_line
+from instruct.base.errors import InputError, InputErrors, InstructError, Problems, one_line
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
-from instruct.judging.asking import Judge
-from instruct.judging.comparison import ComparisonKey
+from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory, differences
 
-
-def step_options(config: ExperimentConfig, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
-    """By the name of each step of a run that a config asks for, the part of its inputs that the config has."""
-    manifest = run.manifest()
-    for name in config.trained:
-        yield f"train/{name}", {"options": config.trained_with(name)}
-    if config.answers:
-        yield "answers", {"options": config.answered_with()}
-    for step in manifest["steps"] if config.continuations else ():
-        if step.startswith("continuations/"):
-            yield step, {"options": config.continued_with()}
-    for options in config.judges:
-        with contextlib.suppress(InputError):  # whoever asks the judge says what is wrong with it
-            judge = Judge(options, where=config.cluster)
-            for pair in options.comparisons or config.compared:
-                names = (run.answers_path(name).stem for name in pair)
-                step = ComparisonKey(judge.card.name, *names).step("judge", manifest)
-                if step in manifest["steps"]:
-                    judge.settle_dtype(run)
-                    yield step, {"judge": judge.options.made_with()}
+if TYPE_CHECKING:
+    from instruct.phases.costs import Cost, Machine
 
 
-def refusals(run: RunDirectory, config: ExperimentConfig, redo: Collection[str] = ()) -> list[str]:
-    """Why a run cannot be continued with this config: a line for each option that a finished step was made with.
+@dataclass
+class Step:
+    """A phase of an experiment, but for the report: its systems share the rows, an engine or a judge.
+
+    Attributes:
+        mode: what judges are asked again; what failed, of answers too.
+    """
+
+    name: ClassVar[str]
+    config: ExperimentConfig
+    mode: JudgingMode
+
+    def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
+        """By the name of each record that the step makes in a run, the part of its inputs that the config has."""
+        yield from ()
+
+    def check(self, run: RunDirectory, phases: Collection[str]) -> Any:
+        """Read what `make` needs, and say what will be done; nothing is written.
+
+        Args:
+            phases: those that will run. What only later calls need must be valid, but need not be available yet.
+
+        Raises:
+            InputError: what is wrong.
+        """
+
+    def make(self, run: RunDirectory, read: Any) -> InstructError | None:
+        """Make what is not made yet from what `check` read; what stopped or refused a judge."""
+        raise NotImplementedError
+
+    def cost(self, on: Machine) -> Iterator[Cost]:
+        """What it takes on a machine."""
+        yield from ()
+
+
+def check_steps(
+    steps: Iterable[Step], run: RunDirectory, phases: Collection[str], redo: Collection[str] = ()
+) -> dict[str, Any]:
+    """Check everything that the phases need before any of them begins, and print what they will do.
+
+    Args:
+        phases: those that will run, of instruct.phases.PHASES.
+        redo: finished steps that may be made again.
+
+    Returns:
+        What each step read.
+
+    Raises:
+        InputErrors: everything that is wrong, each on a line; nothing has been written.
+    """
+    problems, read = Problems(), {}
+    problems.found += refusals(run, steps, redo)
+    for step in steps:
+        with problems.collected():
+            read[step.name] = step.check(run, phases)
+    problems.refuse()
+    return read
+
+
+def refusals(run: RunDirectory, steps: Iterable[Step], redo: Collection[str] = ()) -> list[str]:
+    """Why a run cannot be continued with a config: a line for each option that was another when something was made.
 
     Args:
         redo: the steps, by the beginnings of their names, that may be made again.
@@ -47,17 +92,13 @@ def refusals(run: RunDirectory, config: ExperimentConfig, redo: Collection[str] 
     if not run.manifest_path.is_file():
         return []
     finished: dict[str, list[str]] = {}
-    steps = run.manifest()["steps"]
-    for name, options in step_options(config, run):
-        inputs = steps.get(name, {}).get("inputs", {})
-        made_with = {part: inputs.get(part) for part in options}
-        if steps.get(name, {}).get("status") == "done" and made_with != options and not is_named(name, redo):
+    records = run.manifest()["steps"]
+    for name, options in itertools.chain.from_iterable(step.inputs(run) for step in steps):
+        record = records.get(name, {"inputs": {}, "status": "started"})
+        made_with = {part: record["inputs"].get(part) for part in options}
+        if record["status"] == "done" and made_with != options and not is_named(name, redo):
             for words in changed_options(_sections(made_with), _sections(options)):
                 finished.setdefault(words, []).append(name)
-    if not config.text_metrics.matched_temperature:
-        controls = [name for name in steps if name.startswith("evaluate/matched/") and not is_named(name, redo)]
-        words = "evaluation.texts.matched_temperature was true and is false now"
-        finished |= {words: controls} if controls else {}
     lines = []
     for words, names in finished.items():
         again = " ".join(f"--redo {kind}" for kind in dict.fromkeys(name.partition("/")[0] for name in names))
@@ -98,17 +139,20 @@ def _value(value: Any) -> str:
     return "not set" if value is None else one_line(json.dumps(value, ensure_ascii=False), 60)
 
 
-def start_or_continue(run: RunDirectory, config: ExperimentConfig, redo: Collection[str] = ()) -> None:
+def start_or_continue(
+    run: RunDirectory, config: ExperimentConfig, steps: Iterable[Step], redo: Collection[str] = ()
+) -> None:
     """Create the run directory, or continue the run that is there, whose config.yaml becomes this config.
 
     Args:
-        redo: steps to make again, as in `refusals`.
+        steps: those of the config.
+        redo: records of finished ones to make again, as in `refusals`.
 
     Raises:
         InputErrors: a finished step was made with another value of an option.
         InputError: there is no step to make again.
     """
-    if reasons := refusals(run, config, redo):
+    if reasons := refusals(run, steps, redo):
         raise InputErrors(reasons)
     content = config.model_dump(mode="json")
     if (run.folder / "config.yaml").is_file():

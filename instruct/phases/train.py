@@ -3,19 +3,90 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, Problems, counted
+from instruct.base.machine import check_gpu_is_usable
+from instruct.base.models import compute_dtype
 from instruct.base.output import say
-from instruct.config import ExperimentConfig
-from instruct.data.rows import RowSet
+from instruct.config import ExperimentConfig, packaged_configs
+from instruct.data.arrow import numbers
+from instruct.data.cards import DatasetCard
+from instruct.data.mixture import part_line
+from instruct.data.options import data_label
+from instruct.data.rows import RowReader, RowSet
+from instruct.data.stream import SAMPLE
+from instruct.engines.base import likely_tokens
+from instruct.engines.memory import GIB, available_gib
+from instruct.generation.batches import local_kind
+from instruct.phases.costs import FOLDER, Cost, Machine, base_shape, millions, sizes, this_machine
+from instruct.phases.steps import Step
+from instruct.phases.upload import check_write_access, configured_repositories, upload
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import adapter_of, only_process
+from instruct.training.estimate import (
+    STEP_EFFICIENCY,
+    Sharding,
+    disk_gib,
+    memory_gib,
+    model_network,
+    passed_tokens,
+    shape_of,
+    sharding_of,
+    time_words,
+)
+from instruct.training.options import TrainingOptions
+from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, check_sources, evaluated, load_training_rows
+from instruct.training.train import first_trained, plan_network, train_options, trainer_arguments
 
-if TYPE_CHECKING:
-    from instruct.training.rows import TrainingRows
+
+class Training(Step):
+    """Every system but the base becomes an adapter, or a whole model."""
+
+    name = "train"
+
+    def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in self.config.trained:
+            yield f"train/{name}", {"options": self.config.trained_with(name)}
+
+    def check(self, run: RunDirectory, phases: Collection[str]) -> TrainingRows | None:
+        if self.name not in phases or not self.config.trained:
+            return None
+        return check_training(self.config, run.folder, answers="answer" in phases)
+
+    def make(self, run: RunDirectory, read: TrainingRows | None) -> None:
+        if read:
+            train_systems(self.config, run, read)
+        upload(self.config, run)
+
+    def cost(self, on: Machine) -> Iterator[Cost]:
+        config = self.config
+        if not config.trained:
+            return
+        shape, (number, tokens, basis, plain_text) = base_shape(config), _rows(config)
+        arguments = _arguments(config, on, plain_text)
+        if arguments.packing and arguments.max_length:
+            number, tokens = -(-number * tokens // arguments.max_length), arguments.max_length
+        passed = passed_tokens([tokens] * number, arguments, config.lora is not None)
+        sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
+        seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
+        if arguments.max_steps > 0:
+            batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+            seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
+        speed = f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s{' each' if on.gpus > 1 else ''}"
+        yield Cost(
+            "train",
+            ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
+            sum(memory_gib(config, shape, arguments, sharding).values()),
+            on.pass_hours(shape, passed) * len(config.trained),
+            f"{4 if config.lora else 6} FLOP × {millions(shape)} × {seen} of {tokens:,} tokens × "
+            f"{counted(len(config.trained), 'system')} at {speed}; {basis}",
+        )
 
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
@@ -71,3 +142,200 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
         with run.step("overlap", inputs) as results:
             results |= find_overlap([prompt.instruction for prompt in evaluation.prompts], rows)
     say(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}")
+
+
+def check_training(config: ExperimentConfig, folder: Path, answers: bool = False) -> TrainingRows:
+    """Check access, data, memory and disk, and print what will be trained and for how long.
+
+    Args:
+        folder: the run's.
+        answers: whether the systems will answer, too.
+
+    Returns:
+        The rows that it read, for training.
+
+    Raises:
+        InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
+            disk, nothing to train.
+    """
+    from instruct.training.callbacks import check_trackers  # imports transformers
+    from instruct.training.trained import report_trained  # imports PEFT
+
+    first = first_trained(config)
+    check_gpu(config)
+    problems = Problems()  # of the model and of the rows: both are told
+    with problems.collected():
+        network = model_network(config)
+        shape = shape_of(network, config.model.name)
+    if problems.found:
+        with problems.collected():
+            check_sources(config.data)
+        problems.refuse()
+    data = load_training_rows(config, folder)
+    planned, left_out = plan_network(config, network)
+    if answers:
+        _check_served(config, planned)
+    arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
+    check_trackers(arguments.report_to)
+    repositories = configured_repositories(config)
+    if repositories:
+        check_write_access(repositories.values())
+
+    sharding = sharding_of(arguments)
+    needed = sum(memory_gib(config, shape, arguments, sharding).values())
+    available = available_gib()
+    disk = disk_gib(config, shape)
+    existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(existing).free / GIB
+    # After `accelerate launch` has trained on several GPUs, a single process answers and judges.
+    if not all(any((folder / "adapters" / name).glob("*.safetensors")) for name in config.trained):
+        check_memory(config, needed, available, sharding)
+        if disk > free:
+            raise InputError(
+                f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some"
+            )
+
+    lengths = numbers(data.encoded.trainable, "tokens").tolist()
+    blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
+    evaluated_on = numbers(data.eval_encoded.trainable, "tokens").tolist() if data.eval_encoded else []
+    rows = [arguments.max_length] * blocks or lengths
+    dtype = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+    tokens = passed_tokens(rows, arguments, config.lora is not None, evaluated_on)
+    hours = this_machine(dtype).pass_hours(shape, tokens)
+    say(f"run       {folder}")
+    say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
+    size = f"{shape.parameters / 1e6:,.0f} M parameters"
+    say(f"model     {config.model.name}: {size}, {_adapter(config)}, {compute_dtype(config.model)}")
+    form = f"{sum(lengths):,} tokens of text" if data.rows.plain_text else f"template {data.template}"
+    if blocks:
+        form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
+    report_trained(planned, left_out)
+    _print_rows(config, data, form, arguments)
+    if repositories:
+        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
+    trained = ", ".join(config.trained)
+    say(f"train     {trained}: estimated {time_words(hours)} each, {needed:.1f} of {available:.1f} GiB memory")
+    return data
+
+
+def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, arguments: Any) -> None:
+    """Print what will be trained on; `form`: how it is written."""
+    streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
+    counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in data.encoded.counts.items() if n)
+    say(f"data      {data_label(config.data.model_dump())}: {streamed}{counts}; {form}")
+    for part in data.rows.parts:
+        say(f"  {part['data']}: {part_line(part)}")
+    if data.eval_encoded:
+        say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
+    for note in data.notes:
+        say(f"note      {note}")
+
+
+def check_gpu(config: ExperimentConfig) -> None:
+    """Refuse a config that needs a GPU on a machine without one, and the CPU of a machine whose GPU cannot be used."""
+    import torch
+
+    if not config.train.get("use_cpu"):
+        check_gpu_is_usable()
+    if config.needs_gpu and not torch.cuda.is_available():
+        # A recipe's name goes on with a corpus or a model: continual_llama-7b.
+        names = [name.removesuffix("_smollm2") for name in packaged_configs() if name.endswith("_smollm2")]
+        small = sorted((f"{name}_smollm2" for name in names if f"{config.name}_".startswith(f"{name}_")), key=len)
+        instead = f"`instruct run {small[-1]}` is this experiment" if small else "`instruct run demo` is"
+        raise InputError(
+            f"config {config.name}: needs a GPU and this machine has none; {instead} for a CPU, and "
+            "`--needs_gpu false` tries it on the CPU anyway"
+        )
+
+
+def check_memory(config: ExperimentConfig, needed: float, available: float, sharding: Sharding) -> None:
+    """Refuse a training that needs more memory than a process has.
+
+    Raises:
+        InputError: it does; the message names what would need less.
+    """
+    if needed <= available:
+        return
+    remedies = ["lower train.per_device_train_batch_size or train.max_length", "use lora or model.quantization 4bit"]
+    if not config.lora:
+        if not sharding.weights:
+            launch = "accelerate launch --config_file recipes/configs/accelerate/fsdp2.yaml"
+            remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/distributed.md)")
+        elif sharding.processes > 1:
+            remedies.insert(0, "use more GPUs (--num_processes)")
+        remedies.insert(1, "set train.optim adamw_torch_8bit and train.optim_args bf16_stochastic_round=True")
+    on_gpus = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
+    raise InputError(
+        f"config {config.name}: training needs about {needed:.0f} GiB of memory{on_gpus} and {available:.0f} GiB are "
+        f"free; {', or '.join(remedies)}"
+    )
+
+
+def _check_served(config: ExperimentConfig, planned: Any) -> None:
+    """Refuse an adapter that the engine which is to answer does not serve, by the network that training will make."""
+    if not getattr(getattr(planned, "active_peft_config", None), "target_parameters", None):
+        return
+    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
+        if asked and not asked.generation.base_url and local_kind(config.model, asked.generation) == "vllm":
+            raise InputError(
+                f"config {config.name}: vLLM does not serve adapters of experts' parameters (PEFT's target_parameters) "
+                f"beside a model; set {section}.generation.engine to transformers, or train alone, merge, and let the "
+                "merged model answer"
+            )
+
+
+def _steps(arguments: Any) -> str:
+    """How often a training evaluates, and what becomes of the best evaluation."""
+    every = f"every {arguments.eval_steps:g} steps" if arguments.eval_strategy == "steps" else "after every epoch"
+    if not arguments.load_best_model_at_end:
+        return every
+    return f"{every}; the checkpoint with the best {arguments.metric_for_best_model} is kept"
+
+
+def _adapter(config: ExperimentConfig) -> str:
+    if not config.lora:
+        return "full fine-tuning"
+    kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
+    return f"{kind} rank {config.lora.r}"
+
+
+def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
+    """The number of training rows, the mean tokens of one, what they rest on, and whether all are plain text."""
+    limit = int(config.train.get("max_length", DEFAULT_MAX_LENGTH))
+    number, tokens, words, plain = 0, 0.0, [], True
+    for source in config.data.parts:
+        reading = source.reading()
+        card = reading["card"]
+        if card is None and not source.files:
+            raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+        own = bool(card and card.format == "text")
+        rows, mean, basis = _rows_of(card, reading, limit)
+        rows = min(rows, source.limit or rows)
+        number, tokens, plain = number + rows, tokens + rows * (mean if own else min(mean, limit)), plain and own
+        words.append(basis)
+    return number, max(1, round(tokens / max(1, number))), ", ".join(dict.fromkeys(words)), plain
+
+
+def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> tuple[int, int, str]:
+    """The number of a source's rows and their tokens: counted if it is here, else as data/plans/sizes.yaml says."""
+    if card is None or reading["files"] or card.source.files is not None:
+        texts = [str([*raw.fields.values()]) for raw in RowReader(**reading).raw_rows()]
+        return len(texts), sum(map(likely_tokens, texts)) // max(1, len(texts)), "rows counted, at 4 bytes a token"
+    known = sizes()["data"].get(card.name, {})
+    number = known.get("rows") or card.rows
+    if not known or number is None:
+        raise InputError(
+            f"data {card.name}: its rows are not here, and their length is unknown; add it to "
+            f"./{FOLDER}/sizes.yaml, or give --data.files"
+        )
+    tokens = known["cut"] if limit <= 512 and "cut" in known else known["tokens"]
+    return number, tokens, f"length of {card.name}'s rows measured {known['measured']}"
+
+
+def _arguments(config: TrainingOptions, on: Machine, plain_text: bool) -> SimpleNamespace:
+    """The trainer's arguments as they would be on that machine; EMOConfig itself looks at this one."""
+    from instruct.training.emo_config import EMOConfig
+
+    defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
+    options = train_options(config, plain_text, gpu=bool(on.gpus))
+    return SimpleNamespace(**(defaults | options | {"use_cpu": not on.gpus, "world_size": max(1, on.gpus)}))

@@ -207,11 +207,6 @@ def pass_seconds(shape: ModelShape, tokens: float, kind: str, flops: float, band
     return tokens * (products + ELEMENTWISE_BYTES[kind] * shape.layers * shape.hidden / bandwidth)
 
 
-def passes_of(lora: bool) -> int:
-    """Of a training step: forward, and backward to the hidden states and to the weights that train."""
-    return 2 if lora else 3
-
-
 def evaluations(rows: int, arguments: Any) -> int:
     """How often a training on so many rows evaluates."""
     batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
@@ -227,17 +222,17 @@ def evaluations(rows: int, arguments: Any) -> int:
     return int(every_so_often) + bool(arguments.eval_on_start)
 
 
-def training_minutes(
-    lengths: Sequence[int], shape: ModelShape, arguments: Any, lora: bool, evaluated: Sequence[int] = ()
-) -> float:
-    """The minutes to train on this machine; `lengths`, `evaluated`: of the rows to train and evaluate on, in tokens."""
-    import torch
+def passed_tokens(lengths: Sequence[int], arguments: Any, lora: bool, evaluated: Sequence[int] = ()) -> float:
+    """The tokens of the passes of a training, each as long as a forward one; backward goes to the hidden states, and to
+    the weights if all train.
 
-    kind = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
-    tokens = passes_of(lora) * trained_tokens(lengths, arguments)
-    tokens += evaluations(len(lengths), arguments) * sum(evaluated) / arguments.world_size
-    return pass_seconds(shape, tokens, kind, matrix_flops(dtype), copy_speed()) / 60
+    Args:
+        lengths, evaluated: of the rows to train and evaluate on, in tokens.
+    """
+    tokens = (2 if lora else 3) * trained_tokens(lengths, arguments)
+    if evaluated:
+        tokens += evaluations(len(lengths), arguments) * sum(evaluated) / arguments.world_size
+    return tokens
 
 
 def time_words(hours: float | None) -> str:

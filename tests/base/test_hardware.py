@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.memory import GIB
-from instruct.phases.plan import known_config
-from instruct.phases.preflight import check_training
+from instruct.phases.costs import known_config
+from instruct.phases.train import check_training
 from instruct.training.estimate import Sharding, memory_gib, model_shape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,8 +101,8 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
     # As on such GPUs, of which 5 % are taken; the disk and the speed are the user's.
     config = config.model_copy(update={"needs_gpu": False})
     config.train |= {"gradient_checkpointing": True, "use_cpu": True}
-    monkeypatch.setattr("instruct.phases.preflight.sharding_of", lambda arguments: spread(gpus))
-    monkeypatch.setattr("instruct.phases.preflight.available_gib", lambda: 0.95 * size * 1e9 / GIB)
+    monkeypatch.setattr("instruct.phases.train.sharding_of", lambda arguments: spread(gpus))
+    monkeypatch.setattr("instruct.phases.train.available_gib", lambda: 0.95 * size * 1e9 / GIB)
     monkeypatch.setattr("instruct.training.estimate.matrix_flops", lambda dtype: 1e14)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**13))
     find_spec = importlib.util.find_spec
@@ -113,6 +113,6 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
     if name.startswith("paper/") and not config.lora:
         batch = config.train["per_device_train_batch_size"] * config.train["gradient_accumulation_steps"]
         assert batch * gpus == 128
-        monkeypatch.setattr("instruct.phases.preflight.available_gib", lambda: 0.5 * size * 1e9 / GIB)
+        monkeypatch.setattr("instruct.phases.train.available_gib", lambda: 0.5 * size * 1e9 / GIB)
         with pytest.raises(InputError, match=rf"config {config.name}: training needs about"):
             check_training(config, tmp_path / "run")

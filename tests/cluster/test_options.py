@@ -101,7 +101,7 @@ def test_one_machine_never_imports_ray():
     """Neither the library's rooms nor the command need it."""
     code = """
 import json, sys
-import instruct.command.main, instruct.phases.experiment, instruct.phases.preflight
+import instruct.command.main, instruct.phases.experiment, instruct.phases.train
 import instruct.generation.answers, instruct.judging.judge
 import instruct.engines.rewards, instruct.engines.transformers, instruct.engines.vllm
 from instruct.engines.base import Decoding, EngineOptions

@@ -30,7 +30,7 @@ VERBS = {
     "measuring": {"evaluate"},
     "phases": CONFIG,
     "phases/bench.py": {"bench"},
-    "phases/preflight.py": {"judge"} | CONFIG,  # of a config's judges, see instruct/phases/remedies.py
+    "phases/judge.py": {"judge"} | CONFIG,  # of a config's judges, see instruct/phases/remedies.py
     "phases/upload.py": {"push", "run"},
     "reporting": {"report", "judge"},
     "reporting/bench.py": {"bench"},
@@ -156,7 +156,7 @@ def test_errors_about_a_configs_judge_name_the_flags_of_its_keys():
 def test_a_config_for_a_gpu_names_the_one_for_a_cpu(instruct, monkeypatch):
     import torch
 
-    from instruct.phases.preflight import check_gpu
+    from instruct.phases.train import check_gpu
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "`instruct run open_ended_smollm2` is this" in instruct("train", "open_ended")[2]

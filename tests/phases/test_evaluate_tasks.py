@@ -15,7 +15,8 @@ from sklearn.metrics import f1_score
 from instruct.base.errors import InputError
 from instruct.command.main import main
 from instruct.config import make_config
-from instruct.phases.preflight import check_evaluation
+from instruct.phases.experiment import steps_of
+from instruct.phases.steps import check_steps
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
 
@@ -213,8 +214,8 @@ def test_tasks_on_a_cluster_are_refused_before_the_work(tiny_experiment):
     content = tiny_experiment | {"cluster": "ray", "evaluation": {"tasks": {"lm_eval": ["arc_easy"]}}, "judges": []}
     config = make_config(content, [], "test")
     with pytest.raises(InputError, match="cluster: tasks are asked on this machine alone; leave cluster out"):
-        check_evaluation(config, Path("runs/mine"), ["evaluate"])
-    check_evaluation(config, Path("runs/mine"), ["train"])
+        check_steps(steps_of(config), RunDirectory("runs/mine"), ["evaluate"])
+    check_steps(steps_of(config)[1:], RunDirectory("runs/mine"), ["train"])
 
 
 def test_tasks_of_forgetting_are_put_to_the_untrained_base_too(trained, instruct):

@@ -10,7 +10,7 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig, make_config
 from instruct.phases.answer import answer_prompts
-from instruct.phases.experiment import open_run, run_experiment
+from instruct.phases.experiment import open_run, run_experiment, run_phases
 from instruct.phases.train import record_overlap
 from instruct.reporting.provenance import config_summary
 from instruct.run.directory import RunDirectory
@@ -86,6 +86,15 @@ def test_phases_run_one_by_one(config, printed):
     assert {"train/mle", "train/emo"} <= {*trained} <= {"overlap", "train/mle", "train/emo"}
     run_experiment(config, first="answer", last="answer")
     assert list(run.manifest()["steps"]) == [*trained, "answers"]
+
+    changed = config.model_copy(update={"answers": config.answers.model_copy(update={"limit": 1})})
+    with pytest.raises(
+        InputError, match=r"answers.limit was 2 and is 1 now, but answers is finished; .*--redo answers"
+    ):
+        run_experiment(changed, first="answer", last="answer")
+    run_phases(changed, False, "answer", "answer", redo=["answers"])
+    assert "redo      answers: took" in printed.readouterr().out
+    assert run.manifest()["steps"]["answers"]["results"]["emo"]["n"] == 1
     with pytest.raises(InputError, match="--from judge comes after --until answer; the phases are train, answer"):
         run_experiment(config, first="judge", last="answer")
 

@@ -10,7 +10,8 @@ import pytest
 from benchmarks.plans import BEGIN, END, table
 from instruct.base.errors import InputError
 from instruct.config import load_config
-from instruct.phases.plan import Machine, known_shape, machine, plan
+from instruct.phases.costs import Machine, known_shape, machine
+from instruct.phases.experiment import plan
 from instruct.training.estimate import ModelShape
 
 ROOT = Path(__file__).resolve().parents[2]

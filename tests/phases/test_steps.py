@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from instruct.base.errors import InputError, InputErrors
 from instruct.config import ExperimentConfig, make_config
-from instruct.phases.steps import changed_options, start_or_continue, step_options
+from instruct.phases.experiment import steps_of
+from instruct.phases.steps import changed_options, check_steps, start_or_continue
 from instruct.run.directory import RunDirectory
 
 BASE: dict[str, Any] = {
@@ -27,10 +29,14 @@ def config(**changes: Any) -> ExperimentConfig:
     return make_config({**BASE, **changes}, [], "test")
 
 
+def start(run: RunDirectory, changed: ExperimentConfig, redo: Collection[str] = ()) -> None:
+    start_or_continue(run, changed, steps_of(changed), redo)
+
+
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
     run = RunDirectory(tmp_path / "runs" / "one")
-    start_or_continue(run, config())
+    start(run, config())
     return run
 
 
@@ -41,7 +47,8 @@ def finish(run: RunDirectory, *steps: str, **sections: Any) -> None:
         if step.startswith("judge/"):
             about = {"comparison": {"judge": "autoj", "candidate": "emo", "baseline": "mle"}}
         run.record(step, {"status": "started", "inputs": {}, **about})
-        inputs = dict(step_options(config(**sections), run)).get(step, {})
+        asked = [made_with for each in steps_of(config(**sections)) for made_with in each.inputs(run)]
+        inputs = dict(asked).get(step, {})
         with run.step(step, inputs, **about):
             pass
 
@@ -75,7 +82,7 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
     finish(run, finished)
     before = (run.folder / "config.yaml").read_text()
     with pytest.raises(InputError) as caught:
-        start_or_continue(run, config(**changes))
+        start(run, config(**changes))
     assert str(caught.value).startswith(f"{run.folder / 'config.yaml'}: {said}")
     again = f"--redo {finished.partition('/')[0]}"
     remedy = f"choose another name (--name), restore the value, or replace what was made ({again})"
@@ -106,10 +113,10 @@ def test_other_changes_are_adopted_and_reported(run, finished, changes, printed)
     changed = config(**changes)
     reported = [f"changed   {words}" for words in changed_options(run.config(), changed.model_dump(mode="json"))]
     assert reported
-    start_or_continue(run, changed)
+    start(run, changed)
     assert run.config() == changed.model_dump(mode="json")
     assert printed.readouterr().out.splitlines() == reported
-    start_or_continue(run, changed)
+    start(run, changed)
     assert printed.readouterr().out == ""
 
 
@@ -118,8 +125,8 @@ def test_a_finished_step_that_is_named_is_made_again(run, step, printed):
     finish(run, "train/emo", "train/mle")
     changed = config(systems={"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}})
     with pytest.raises(InputError, match=r"has no step judge; its steps: train"):
-        start_or_continue(run, config(), ["judge"])
-    start_or_continue(run, changed, [step])
+        start(run, config(), ["judge"])
+    start(run, changed, [step])
     assert "redo      train/emo: took 0 min" in printed.readouterr().out
     assert not run.is_done("train/emo", run.manifest()["steps"]["train/emo"]["inputs"])
     kept = run.manifest()["steps"]["train/mle"]
@@ -129,20 +136,21 @@ def test_a_finished_step_that_is_named_is_made_again(run, step, printed):
 def test_metrics_of_texts_are_measured_again_but_controls_stay(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "one")
     texts = {"held_out": {"files": ["a.txt"]}, "max_length": 64}
-    start_or_continue(run, config(evaluation={"texts": texts}))
+    start(run, config(evaluation={"texts": texts}))
     finish(run, "evaluate/perplexity/emo", "evaluate/matched/mle", "evaluate/tasks/trec/emo")
     for change in ({"held_out": {"files": ["b.txt"]}}, {"max_length": 128, "metrics": ["mauve"]}):
         changed = config(evaluation={"texts": texts | change})
-        start_or_continue(run, changed)
+        start(run, changed)
         assert run.config() == changed.model_dump(mode="json")
-    with pytest.raises(InputError, match=r"matched_temperature was true and is false now, but evaluate/matched/mle is"):
-        start_or_continue(run, config(evaluation={"texts": {"matched_temperature": False}}))
+    steps = steps_of(config(evaluation={"texts": {"matched_temperature": False}}))
+    with pytest.raises(InputError, match=r"matched_temperature: is false, but evaluate/matched/mle is finished"):
+        check_steps(steps, run, ["evaluate"])
 
 
 def test_every_change_that_is_refused_is_listed(run):
     finish(run, "train/emo", "answers")
     with pytest.raises(InputErrors) as caught:
-        start_or_continue(run, config(lora={"r": 16}, answers={"limit": 6}, comparisons=[]))
+        start(run, config(lora={"r": 16}, answers={"limit": 6}, comparisons=[]))
     assert len(caught.value.problems) == 2
 
 
@@ -150,4 +158,4 @@ def test_a_key_of_trl_that_was_left_out_differs_from_null(run):
     """Its default need not be null: without max_length, rows are cut."""
     finish(run, "train/emo")
     with pytest.raises(InputError, match=r"train\.max_length changed between null and unset"):
-        start_or_continue(run, config(train={"max_length": None}))
+        start(run, config(train={"max_length": None}))

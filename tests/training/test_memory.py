@@ -11,7 +11,7 @@ from transformers import LlamaConfig
 
 from instruct.base.errors import InputError
 from instruct.config import load_config
-from instruct.phases.preflight import check_memory, check_training
+from instruct.phases.train import check_memory, check_training
 from instruct.training.estimate import Sharding, memory_gib, model_shape, sharding_of
 from instruct.training.train import train_options
 
@@ -64,7 +64,7 @@ def test_llama_2_13b_is_fully_fine_tuned_on_eight_gpus_and_refused_on_one(full_1
 
 def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model_folder, monkeypatch, capsys):
     """Eight GPUs train, then a single process answers and judges."""
-    monkeypatch.setattr("instruct.phases.preflight.available_gib", lambda: 0.0)
+    monkeypatch.setattr("instruct.phases.train.available_gib", lambda: 0.0)
     config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
     with pytest.raises(InputError, match="0 GiB are free"):
         check_training(config, tmp_path / "run")

@@ -17,7 +17,7 @@ from train_configs import write_rows
 from instruct.base.errors import InputError
 from instruct.base.networks import new_network
 from instruct.base.output import log_once, printed_log
-from instruct.phases.preflight import check_training
+from instruct.phases.train import check_training
 from instruct.training import trained
 from instruct.training.checks import leave_layers_out
 from instruct.training.trained import planned_network, trained_line, trained_matrices
