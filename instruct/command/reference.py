@@ -47,7 +47,8 @@ def _keys_of(section: dict[str, Any], prefix: str) -> Iterator[Key]:
         default = "required" if name in section.get("required", ()) else _yaml(field.get("default"))
         if inner is None:
             bounds = [f"{_SIGNS[key]} {kind[key]:g}" for kind in _kinds(field) for key in _SIGNS if key in kind]
-            yield Key(prefix + name, ", ".join([_words(field), *bounds]), default, field["description"])
+            text = " ".join(field["description"].split())
+            yield Key(prefix + name, ", ".join([_words(field), *bounds]), default, text)
         else:
             if suffix == ".NAME":
                 default = _yaml({key: _set_keys(value, inner) for key, value in field["default"].items()})
@@ -128,12 +129,15 @@ def render_text() -> str:
 
 
 def render_markdown(page: str) -> str:
-    """docs/configuration.md: the words of the page, and the table of the keys."""
+    """docs/configuration.md: the words of the page, and the table of the keys, where equal keys share a row."""
     words, marker, _ = page.partition("<!-- written by python -m instruct.command.reference -->\n")
     lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for key in config_keys():
-        default = key.default if key.default in ("", "required") else f"`{key.default}`"
-        lines.append(f"| `{key.name}` | {key.type} | {default} | {key.help} |")
+        rows.setdefault((key.type, key.default, key.help), []).append(f"`{key.name}`")
+    for (kind, default, text), names in rows.items():
+        written = default if default in ("", "required") else f"`{default}`"
+        lines.append(f"| {', '.join(names)} | {kind} | {written} | {text} |")
     return words + marker + "\n".join(lines) + "\n"
 
 
