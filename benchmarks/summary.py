@@ -60,14 +60,17 @@ def _shape(row: dict[str, Any]) -> str:
     return f"({row['vocabulary']:,}, {row['hidden']:,})"
 
 
-def _line(where: str, measure: str, aim: float | None, found: float | None, note: str = "") -> str:
+def _cell(found: float | None, aim: float | None) -> str:
+    """A measured ratio, bold if it reaches its target, else with the target that it misses."""
     if found is None:
-        measured = "not measured"
-    elif aim is None:
-        measured = f"{found:.3f}"
-    else:
-        measured = f"**{found:.3f}**" if found <= aim else f"{found:.3f}, missed"
-    return f"| {where} | {measure} | {'' if aim is None else f'{aim:g}'} | {measured} | {note} |"
+        return "not measured"
+    if aim is None:
+        return f"{found:.3f}"
+    return f"**{found:.3f}**" if found <= aim else f"{found:.3f} (target {aim:g})"
+
+
+def _line(measure: str, cells: list[str]) -> str:
+    return f"| {measure} | {' | '.join(cells)} |"
 
 
 def _between(pair: str) -> str:
@@ -75,54 +78,44 @@ def _between(pair: str) -> str:
 
 
 def table() -> list[str]:
-    """The table's lines, one per target."""
-    lines = [
-        "| where | ratio | target, at most | measured | quartiles; multiple of the floor; ratio at the floor |",
-        "|---|---|---|---|---|",
-    ]
+    """The lines of the tables: a row per ratio with a column per shape, then the whole training steps."""
     speed, memory, step = (results(name, gpu=False) for name in ("objective_speed", "memory", "step_speed"))
-    for row in by_shape(speed):
-        index = SHAPES.index((row["vocabulary"], row["hidden"]))
-        over = {name: row["seconds"][name] / floor for name, floor in row["floor_seconds"].items()}
-        for pair, aims in SPEED_AIMS.items():
-            value = row["ratios"][pair]
-            first = pair.split("/")[0]
-            at_floor = row["floor_seconds"][first] / row["seconds"][pair.split("/")[1]]
-            note = f"{value['low']:.2f} to {value['high']:.2f}; {over[first]:.2f} x floor; at the floor {at_floor:.2f}"
-            lines.append(_line(f"CPU, {_shape(row)}", f"time, {_between(pair)}", aims[index], value["median"], note))
-    for row in by_shape(memory):
-        for pair, aim in MEMORY_AIMS.items():
-            peaks = " / ".join(f"{row['peak_mib'][name]:,.0f} MiB" for name in pair.split("/"))
-            where, measure = f"CPU, {_shape(row)}", f"extra peak memory, {_between(pair)}"
-            lines.append(_line(where, measure, aim, row["ratios"][pair], peaks))
-        growth = row["emo_growth"]
-        note = ", ".join(f"{mib:,.0f} MiB at {int(tokens):,} tokens" for tokens, mib in growth["working_mib"].items())
-        measure = "working memory of EMO, 16 x the tokens"
-        lines.append(_line(f"CPU, {_shape(row)}", measure, GROWTH_AIM, growth["ratio"], note))
+    shapes = [f"({vocabulary:,}, {hidden:,})" for vocabulary, hidden in SHAPES]
+    lines = [_line("on a CPU", shapes), "|---" * (len(shapes) + 1) + "|"]
+    timed, sized = by_shape(speed), by_shape(memory)
+    for pair, aims in SPEED_AIMS.items():
+        cells = [_cell(row["ratios"][pair]["median"], aim) for row, aim in zip(timed, aims, strict=True)]
+        lines.append(_line(f"time, {_between(pair)}", cells))
+    for name in timed[0]["floor_seconds"] if timed else ():
+        cells = [f"{row['seconds'][name] / row['floor_seconds'][name]:.2f}" for row in timed]
+        lines.append(_line(f"time, {NAMES[name]} / its floor", cells))
+    for pair, aim in MEMORY_AIMS.items():
+        cells = [_cell(row["ratios"][pair], aim) for row in sized]
+        lines.append(_line(f"extra peak memory, {_between(pair)}", cells))
+    cells = [_cell(row["emo_growth"]["ratio"], GROWTH_AIM) for row in sized]
+    lines.append(_line("working memory of EMO, 32,768 / 2,048 tokens", cells))
+    lines += ["", "| time of a LoRA step of SmolLM2-135M, 8 real rows, on a CPU | |", "|---|---|"]
     for pair, aim in STEP_AIMS.items():
         value = step["rows"][0]["ratios"].get(pair) if step else None
-        note = f"{value['low']:.2f} to {value['high']:.2f}" if value else ""
-        where = "CPU, SmolLM2-135M, LoRA step of 8 real rows"
-        lines.append(_line(where, f"time, {_between(pair)}", aim, value and value["median"], note))
+        lines.append(_line(_between(pair), [_cell(value and value["median"], aim)]))
     return lines + _gpu_lines()
 
 
 def _gpu_lines() -> list[str]:
+    """A table like that of the CPU, once a GPU was measured."""
     speed, memory, step = (results(name, gpu=True) for name in ("objective_speed", "memory", "step_speed"))
-    lines = []
+    if speed is None and memory is None and step is None:
+        return []
+    lines = ["", "| on a GPU | ratio |", "|---|---|"]
     for measure, found, aims in (("time", speed, GPU_SPEED_AIMS), ("extra peak memory", memory, GPU_MEMORY_AIMS)):
         for pair, aim in aims.items():
-            if found is None:
-                lines.append(_line("GPU, the three shapes, 16,384 tokens", f"{measure}, {_between(pair)}", aim, None))
-                continue
             for row in by_shape(found):
                 value = row["ratios"].get(pair)
                 value = value["median"] if isinstance(value, dict) else value
-                lines.append(_line(f"{found['device']}, {_shape(row)}", f"{measure}, {_between(pair)}", aim, value))
+                lines.append(_line(f"{measure}, {_between(pair)}, {_shape(row)}", [_cell(value, aim)]))
     for pair, aim in GPU_STEP_AIMS.items():
         value = step["rows"][0]["ratios"][pair]["median"] if step else None
-        where = "GPU, LoRA step of a model of Llama-3.2-1B's shape"
-        lines.append(_line(where, f"time, {_between(pair)}", aim, value))
+        lines.append(_line(f"a LoRA step of a model of Llama-3.2-1B's shape, {_between(pair)}", [_cell(value, aim)]))
     return lines
 
 
@@ -143,18 +136,15 @@ def about() -> list[str]:
 
 
 def checks() -> list[str]:
-    """How long `instruct check` takes: a line of all objectives, the slowest first."""
+    """How long `instruct check` takes, of the fastest objective to the slowest."""
     content = results("check_speed", gpu=False)
     if content is None:
         return []
-    rows = sorted(content["rows"], key=lambda row: -row["seconds"])
-    each = ", ".join(f"`{row['objective']}` {row['seconds']:.0f} ({row['cpu_seconds']:.0f})" for row in rows)
-    over = [row["objective"] for row in rows if row["seconds"] > content["aim"]]
-    kept = "kept by all" if not over else f"missed by {', '.join(over)}"
+    seconds = sorted((row["seconds"], row["objective"]) for row in content["rows"])
+    (least, fastest), (most, slowest) = seconds[0], seconds[-1]
     machine = content["machine"]
     where = f"{machine['processor']}, one thread of {machine['cores']} busy ones, {content['finished'][:10]}"
-    about = f"`instruct check OBJECTIVE`: seconds, and in brackets those of CPU time ({where})."
-    return [f"{about} The target of {content['aim']:.0f} seconds is {kept}:", f"{each}."]
+    return [f"`instruct check` takes {least:.0f} (`{fastest}`) to {most:.0f} seconds (`{slowest}`) ({where})."]
 
 
 def page(text: str) -> str:
