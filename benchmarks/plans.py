@@ -18,14 +18,15 @@ from instruct.training.estimate import time_words
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 BEGIN, END = "<!-- python -m benchmarks.plans -->", "<!-- end of the plans -->"
-MACHINES = ("cpu", "t4-16gb", "rtx4090-24gb", "a100-80gb", "8xh100")
+MACHINES = ("t4-16gb", "rtx4090-24gb", "a100-80gb", "8xh100")
 # Their recipes make the model and the rows first, and print the plan.
 MADE_BY_RECIPE = ("instruction_smollm2", "oracle", "oracle_smollm2", "small_model")
 
 
 def planned_configs() -> list[str]:
-    """The packaged configs whose model and rows are known before a recipe has made them."""
-    return [name for name, file in packaged_configs().items() if file.stem != "base" and name not in MADE_BY_RECIPE]
+    """The packaged configs for a GPU whose model and rows are known before a recipe has made them."""
+    names = [name for name, file in packaged_configs().items() if file.stem != "base" and name not in MADE_BY_RECIPE]
+    return [name for name in names if load_config(name).needs_gpu]
 
 
 def cell(config: str, name: str) -> str:
@@ -41,10 +42,14 @@ def cell(config: str, name: str) -> str:
 
 
 def table() -> str:
-    """The table in Markdown."""
+    """The table in Markdown; configs that take the same share a row."""
     lines = [f"| config | {' | '.join(f'`{name}`' for name in MACHINES)} |", "|---" * (len(MACHINES) + 1) + "|"]
+    rows: dict[str, list[str]] = {}
     for config in planned_configs():
-        lines.append(f"| `{config}` | {' | '.join(cell(config, name) for name in MACHINES)} |")
+        cells = " | ".join(cell(config, name) for name in MACHINES)
+        rows.setdefault(cells, []).append(f"`{config}`")
+    for cells, configs in rows.items():
+        lines.append(f"| {', '.join(configs)} | {cells} |")
     return "\n".join(lines)
 
 
