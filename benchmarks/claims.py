@@ -289,9 +289,9 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
             if only in (None, headline):
                 yield from enumerated(headline, n, cells())
     if only in (None, "missing"):
-        shares = itertools.product((50, 805), (0.5, 0.6), (True, False), (0.1,) if small else (0.02, 0.1, 0.3))
-        for n, rate, least, share in shares:
-            yield missing(n, rate, least, share, rng, 250 * factor)
+        kinds = itertools.product((50, 805), (0.5, 0.6), (True, False), (0.1,) if small else (0.02, 0.1, 0.3))
+        for n, rate, least, share_missing in kinds:
+            yield missing(n, rate, least, share_missing, rng, 250 * factor)
     if only in (None, "weighted"):
         for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 1000)):
             yield from weighted(n, rng, runs)
