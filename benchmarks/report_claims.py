@@ -72,15 +72,17 @@ SENTENCES = {
 # or part; `{}` stands for a name, such as a policy's.
 TARGETS = {
     "judges[].comparisons[].policies{}.claim": "verdicts",
-    "judges[].comparisons[].policies{}.standard_error": "verdicts",
+    "judges[].comparisons[].policies{}.standard_error": "complete cases",
+    "judges[].comparisons[].policies{}.claim.sign_p": "complete cases",
+    "judges[].comparisons[].policies{}.claim.permutation_p": "complete cases",
     "judges[].comparisons[].policies{}.bounds": "all verdicts",
     "judges[].comparisons[].length.by_difference[].interval": "verdicts of a bin",
     "judges[].comparisons[].length.adjusted.interval": "equal style",
-    "judges[].comparisons[].length.adjusted.slope_p": "slope",
+    "judges[].comparisons[].length.adjusted.terms[]": "slope of a term",
     "judges[].comparisons[].style.interval": "equal style",
     "judges[].comparisons[].style.score_interval": "mean style",
-    "judges[].comparisons[].style.terms[].interval": "slope of a term",
-    "judges[].comparisons[].parts[].interval": "verdicts",
+    "judges[].comparisons[].style.terms[]": "slope of a term",
+    "judges[].comparisons[].parts[].interval": "complete cases",
     "judges[].comparisons[].sequential.interval": "verdicts",
     "judges[].comparisons[].sequential.p": "verdicts",
     "judges[].comparisons[].sequential.looks[].interval": "all verdicts",
@@ -90,8 +92,13 @@ TARGETS = {
     "judges[].comparisons[].with_labels.adjusted_p": "people",
     "judges[].human_agreement{}.accuracy_interval": "accuracy",
     "judges[].human_agreement{}.kappa_interval": "kappa",
+    "judges[].comparisons[].policies{}.claim.complete_case": "complete cases",
+    "panels[].majority.claim.complete_case": "complete cases",
+    "claims[verdicts].complete_case": "complete cases",
     "panels[].majority.claim": "verdicts",
-    "panels[].majority.standard_error": "verdicts",
+    "panels[].majority.standard_error": "complete cases",
+    "panels[].majority.claim.sign_p": "complete cases",
+    "panels[].majority.claim.permutation_p": "complete cases",
     "panels[].majority.bounds": "all verdicts",
     "ranked[].systems[].interval": "strength",
     "claims[verdicts].interval_seeds": "verdicts of these prompts",
@@ -106,10 +113,6 @@ TARGETS = {
     "measurements[tasks].standard_error": "mean of a task",
     "measurements[lm_eval].standard_error": "mean of a task",
 }
-
-
-class OfFindings(float):
-    """A truth that findings are scored against, but no interval."""
 
 
 # What is not simulated here, and why.
@@ -209,10 +212,12 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         about = target(path, name)
         if about is None:
             raise LookupError(f"{path}.{name}: no target")
+        if about == "complete cases":  # those of all, unless verdicts are missing for a reason
+            about = about if about in truths else "verdicts"
         if about not in truths:
             raise LookupError(f"{path}.{name}: this world has no truth about {about!r}")
         truth = truths[about](nodes)
-        if truth is None or (isinstance(truth, OfFindings) and name != "finding"):
+        if truth is None:
             continue
         place = f"{path}.{name}"
         null = _null(nodes[-1], about)
@@ -405,8 +410,11 @@ def missing_world(rng: Rng, n: int, rate: float, share: float) -> World:
     known = scores.copy()
     known[fails] = np.nan
     everything = 100 * float(scores.mean())
-    # The interval is of the pairs with a verdict, and says so; a finding and the bounds are of all.
-    truths = {"verdicts": constant(OfFindings(100 * rate)), "all verdicts": constant(everything)}
+    truths = {
+        "verdicts": constant(100 * rate),
+        "complete cases": constant(None),
+        "all verdicts": constant(everything),
+    }
     return World(contents([comparison(known)]), truths)
 
 

@@ -97,7 +97,7 @@ def clustered_interval(
         from scipy.special import stdtrit  # takes half a second
 
         freedom = max(1.0, sizes.sum() ** 2 / (sizes**2).sum() - 1)
-        level = 2 * NormalDist().cdf(float(stdtrit(freedom, 0.975))) - 1
+        level = min(2 * NormalDist().cdf(float(stdtrit(freedom, 0.975))) - 1, 1 - 1e-12)
     interval = score_interval((values - least) / (1 - least), level)
     return interval and [100 * least + (1 - least) * end for end in interval]
 
