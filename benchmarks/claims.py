@@ -316,13 +316,13 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
         for count, rate, accuracy in itertools.product((30,) if small else (20, 30, 100), RATES[::2], (0.7, 0.9)):
             yield labels(count, rate, accuracy, rng, 125 * factor)
     if only in (None, "paired rows"):
-        shares = (0.5, 0.7, 0.9, 1.0)
-        for n, differ, share in itertools.product((20,) if small else (20, 50, 200), (0.02, 0.05, 0.1, 0.3), shares):
-            yield paired_rows(n, differ, share, rng, 50 * factor)
+        for n, differ in itertools.product((20,) if small else (20, 50, 200), (0.02, 0.05, 0.1, 0.3)):
+            for share in (0.5, 0.7, 0.9, 1.0):
+                yield paired_rows(n, differ, share, rng, 50 * factor)
     if only in (None, "equal length"):
-        every_length = itertools.product((20,) if small else (20, 50, 200), (0.5, 0.8, 0.95), ("counted", "graded"))
-        for n, rate, kind in every_length:
-            yield equal_length(n, rate, kind, rng, 50 * factor)
+        for n, rate in itertools.product((20,) if small else (20, 50, 200), (0.5, 0.8, 0.95)):
+            for kind in ("counted", "graded"):
+                yield equal_length(n, rate, kind, rng, 50 * factor)
 
 
 def missed(found: list[Row]) -> list[str]:

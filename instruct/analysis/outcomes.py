@@ -198,36 +198,39 @@ def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:
     return list(scores_of_units((number, score, weight) for number, (score, weight) in enumerate(judged)).values())
 
 
-def unit_scores(pairs: Iterable[PairResult]) -> dict[str, float]:
-    """The scores of the conversations with a verdict, and of pairs that are no turn of one."""
-    return scores_of_units((pair.unit, pair.score, pair.weight) for pair in pairs if pair.score is not None)
+def unit_scores(pairs: Iterable[PairResult], at: float | None = None) -> dict[str, float]:
+    """The scores of the units with a verdict: conversations, and pairs that are no turn of one; see scores_of_units."""
+    return scores_of_units(((pair.unit, pair.score, pair.weight) for pair in pairs if pair.score is not None), at)
 
 
-def scores_of_units(judged: Iterable[tuple[Unit, float, float]]) -> dict[Unit, float]:
+def scores_of_units(judged: Iterable[tuple[Unit, float, float]], at: float | None = None) -> dict[Unit, float]:
     """The mean score of each unit, such as a conversation, so that their mean is the weighted mean of all scores.
 
     Turns of one conversation are not independent, so that the conversation is the unit of intervals and tests; it has
-    the weight of its turns together. If not all weights are equal, a unit's score is its distance from 1/2 times its
-    weight, relative to the mean weight; it may be below 0 or above 1.
+    the weight of its turns together. If not all weights are equal, a unit's score is `at` plus its distance from it
+    times its weight, relative to the mean weight; it may be below 0 or above 1.
 
     Args:
         judged: the unit, the score and the weight of each pair with a verdict.
+        at: None is the weighted mean itself, so that the scores vary as the mean does (the ratio estimator). A test of
+            1/2 needs the scores there: swapping two systems flips the sign of a score minus 1/2.
 
-    Source: Cochran, Sampling Techniques (1977), section 9.2: a sample of clusters.
+    Source: Cochran, Sampling Techniques (1977), section 9.2 for a sample of clusters, 6.4 for the ratio estimator.
     """
     inside: dict[Unit, list[tuple[float, float]]] = {}
     for unit, score, weight in judged:
         inside.setdefault(unit, []).append((score, weight))
     counts = {unit: math.fsum(weight for _, weight in turns) for unit, turns in inside.items()}
     total = math.fsum(counts.values())
-    same = len(set(counts.values())) == 1
     means = {
         unit: math.fsum(score * weight for score, weight in turns) / counts[unit] if turns[1:] else turns[0][0]
         for unit, turns in inside.items()
     }
-    if same:
+    if len(set(counts.values())) == 1:
         return means
-    return {unit: 0.5 + (mean - 0.5) * counts[unit] * len(means) / total for unit, mean in means.items()}
+    if at is None:
+        at = math.fsum(mean * counts[unit] for unit, mean in means.items()) / total if means else 0.0
+    return {unit: at + (mean - at) * counts[unit] * len(means) / total for unit, mean in means.items()}
 
 
 def graded(grades: Sequence[float]) -> tuple[float, float]:

@@ -41,8 +41,9 @@ class Tally:
     pairs that count unequally may be below 0 or above 1: see `scores_of_units`.
 
     `conversations` are the scores of the conversations that the pairs are turns of. Standard error, interval and test
-    are then of these; the counts and the win rate stay those of the turns. `filled`: scores or conversations with all
-    pairs without a verdict lost, and won, if there are such pairs.
+    are then of these; the counts and the win rate stay those of the turns. `differences` are what the sign-flip test
+    flips, where pairs or conversations count unequally; None: the scores minus 1/2. `filled`: scores or conversations
+    with all pairs without a verdict lost, and won, if there are such pairs.
 
     Raises:
         ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
@@ -57,6 +58,7 @@ class Tally:
     contradicted: int = 0
     identical: int = 0
     conversations: tuple[float, ...] | None = None
+    differences: tuple[float, ...] | None = None
     filled: tuple[Tally, Tally] | None = None
 
     def __post_init__(self) -> None:
@@ -124,7 +126,12 @@ class Tally:
     @property
     def p(self) -> float | None:
         """Of the test that decides: the sign test, or the sign-flip test of graded preferences."""
-        return sign_flip_test(self.values - 0.5)[0] if self.graded else sign_test(self.win, self.loss)
+        return sign_flip_test(self.flipped)[0] if self.graded else sign_test(self.win, self.loss)
+
+    @property
+    def flipped(self) -> NDArray[np.float64]:
+        """What swapping the systems flips the sign of, for each value."""
+        return self.values - 0.5 if self.differences is None else np.array(self.differences)
 
     @property
     def extremes(self) -> tuple[Tally, Tally]:
@@ -197,6 +204,9 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
         identical=sum(pair.tie == "identical" for pair in pairs),
         conversations=tuple(unit_scores(pairs).values()) if any(pair.conversation for pair in pairs) else None,
     )
+    if counted.graded:
+        at_half = np.array(list(unit_scores(pairs, at=0.5).values())) - 0.5
+        counted = replace(counted, differences=tuple(at_half.tolist()))
     if not (counted.unread and counted.graded):
         return counted
     heaviest = max(pair.weight for pair in pairs)

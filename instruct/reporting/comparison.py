@@ -117,7 +117,7 @@ def tally_figures(
         names: of the claim: judge, candidate, baseline.
         looked: if the verdicts decided when to stop: the interval is then valid at every look.
     """
-    flip, resamples = sign_flip_test(counts.values - 0.5)
+    flip, resamples = sign_flip_test(counts.flipped)
     sign = None if counts.conversations is not None else sign_test(counts.win, counts.loss)
     claim = win_rate_claim(counts, looked, **names, policy=policy)
     claim.params |= {
