@@ -39,6 +39,7 @@ from instruct.judging.presentations import AnswerChats
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import FILE, card_figures, write_human_agreement, write_training_pairs
 from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_card, load_human_set
+from instruct.validation.published import Verdicts, write_verdicts
 from instruct.validation.validate import validate
 
 
@@ -196,10 +197,9 @@ def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]
     card = load_judge_card(str(folder))
     agreement = measure_agreement(train, verdicts, positions_known=False)
     about = "cross-validated on the training set"
-    made = {"judge": card.name, "model": card.model, "card": card.sha256(), "set_sha256": train.sha256, "tie_margin": 0}
     rows = [{"pair": place, "order": "first", "verdict": verdict} for place, verdict in enumerate(verdicts)]
-    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in [made | {"verdicts": about}, *rows])
-    write_atomically(folder / "agreement" / f"{train.name}.jsonl", lines)
+    made = Verdicts(rows, card.name, "", model=card.model, card=card.sha256(), made_for=train.sha256, about=about)
+    write_verdicts(folder / "agreement" / f"{train.name}.jsonl", made)
     write_human_agreement(folder / "judge.yaml", train.name, card_figures(agreement, card, about))
 
 

@@ -41,7 +41,8 @@ YARDSTICKS = {
     "always_second": "always second",
     "majority_label": "the majority label",
 }
-ACCURACY, PART = "accuracy", "agreement"
+LENGTHS = ("shorter", "longer")
+PART = "agreement"
 _CODES = {"tie": TIE, "first": FIRST, "second": SECOND, "unparsed": NO_VERDICT, "failed": NO_VERDICT}
 _SCORES = np.array([0.5, 0.0, 1.0, np.nan])
 Codes = NDArray[np.int8]
@@ -71,6 +72,10 @@ class Agreement:
         """Its value; None: it was not measured, or is not defined."""
         measured = self.get(system, metric, about)
         return measured.value if measured else None
+
+    def about(self, system: str, metric: str) -> list[str]:
+        """The parts of the pairs, or other raters, that a rater's figure is about."""
+        return [about for *figure, about in self.measurements if figure == [system, metric] and about]
 
     def claim(self, order: str = "listed") -> Claim:
         """The judge in an order against the best yardstick."""
@@ -171,21 +176,41 @@ def measure_agreement(
     if positions_known:
         _measure_choice(found, "judge", "first_position", shown, np.full_like(gold, FIRST))
     _measure_choice(found, "judge", "longer", in_set, longer)
-    groups = _groups(human)
+    group_of = np.array([pair.group or "" for pair in pairs])
+    groups = {}
+    for group in dict.fromkeys([*human.groups, *(pair.group for pair in pairs if pair.group is not None)]):
+        if (group_of == group).any():
+            groups[group] = group_of == group
     if len(groups) > 1:
         for group, part in groups.items():
-            found.rate("listed", ACCURACY, part & (gold == given["listed"]), part, group)
+            found.rate("listed", "accuracy", part & (gold == given["listed"]), part, group)
             _measure_orders(found, gold, list(in_set), part, group)
+    by_instruction = len(places) < len(pairs)
     for name in judge:
-        found.claims.append(_claim(found, name, gold == given[name], gold == given[best]))
-    settle(found.claims)
-    for claim in found.claims:  # where the test claims a difference, its interval excludes 0, and elsewhere it does not
-        if claim.interval and claim.finding:
-            shifted = agreeing_interval([50 + end / 2 for end in claim.interval], claim.finding) or []
-            claim.interval = rounded([2 * end - 100 for end in shifted])
+        # The pairs on which only one of the two is right.
+        differences = (gold == given[name]).astype(int) - (gold == given[best])
+        alone, other = int((differences > 0).sum()), int((differences < 0).sum())
+        apart = len(set(instructions[differences != 0]))
+        counts = np.stack([differences, np.ones_like(differences)], axis=1)
+        claim = Claim(
+            measure="accuracy",
+            candidate=names[name],
+            baseline=names[best],
+            test="sign-flip test of instructions" if by_instruction else "McNemar's test",
+            n=len(pairs),
+            value=rounded(100 * float(differences.mean())),
+            interval=clustered_interval(share, counts, instructions, -1.0),
+            p=paired_test(differences, instructions),
+            enough=enough_decided(alone, other, apart),
+            params={"candidate_alone": alone, "baseline_alone": other, "instructions": apart},
+        )
+        settle([claim])
+        if claim.interval and claim.finding:  # the interval includes 0 unless the test claims a difference
+            halved = agreeing_interval([50 + end / 2 for end in claim.interval], claim.finding) or []
+            claim.interval = rounded([2 * end - 100 for end in halved])
+        found.claims.append(claim)
     if not human.by_people:
-        lengths = ("longer", "shorter")
-        _compare_win_rates(found, pairs, groups, {name: given[name] for name in (*judge, *lengths)})
+        _compare_win_rates(found, pairs, groups, {name: given[name] for name in (*judge, *LENGTHS)})
     return found
 
 
@@ -213,17 +238,10 @@ def yardstick_verdicts(pairs: Sequence[HumanPair]) -> dict[str, list[str]]:
     }
 
 
-def _groups(human: HumanSet) -> dict[str, NDArray[np.bool_]]:
-    """Which pairs are in each group, in the order of the set's card."""
-    group_of = np.array([pair.group or "" for pair in human.pairs])
-    present = dict.fromkeys(pair.group for pair in human.pairs if pair.group is not None)
-    return {name: group_of == name for name in dict.fromkeys((*human.groups, *present)) if name in present}
-
-
 def _compare(found: Agreement, name: str, gold: Codes, given: Codes, longer: Codes, counts: Counter[str]) -> None:
     right, decided, missing = gold == given, gold != TIE, given == NO_VERDICT
     every = np.ones(len(gold), dtype=bool)
-    found.rate(name, ACCURACY, right, every)
+    found.rate(name, "accuracy", right, every)
     found.add(name, "best_case", 100 * (right | missing).mean(), len(gold))
     found.add(name, "unparsed", counts["unparsed"], len(gold))
     found.add(name, "failed", counts["failed"], len(gold))
@@ -280,26 +298,6 @@ def _measure_choice(found: Agreement, name: str, metric: str, verdicts: NDArray[
     """Verdicts for each pair's `choice`, where neither is a tie; `verdicts`: shape (orders, pairs)."""
     decided = np.isin(verdicts, (FIRST, SECOND)) & (choice != TIE)
     found.rate(name, metric, (decided & (verdicts == choice)).sum(0), decided.sum(0))
-
-
-def _claim(found: Agreement, name: str, judge: NDArray[np.bool_], yardstick: NDArray[np.bool_]) -> Claim:
-    """The judge against a yardstick, by the pairs on which only one of them is right."""
-    differences = judge.astype(int) - yardstick
-    alone, other = int((differences > 0).sum()), int((differences < 0).sum())
-    counts = np.stack([differences, np.ones_like(differences)], axis=1)
-    instructions = len(set(found.clusters[differences != 0]))
-    return Claim(
-        measure=ACCURACY,
-        candidate=found.names[name],
-        baseline=found.names[found.best],
-        test="McNemar's test" if len(set(found.clusters)) == found.pairs else "sign-flip test of instructions",
-        n=found.pairs,
-        value=rounded(100 * float(differences.mean())),
-        interval=clustered_interval(share, counts, found.clusters, -1.0),
-        p=paired_test(differences, found.clusters),
-        enough=enough_decided(alone, other, instructions),
-        params={"candidate_alone": alone, "baseline_alone": other, "instructions": instructions},
-    )
 
 
 def _compare_win_rates(

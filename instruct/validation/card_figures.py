@@ -19,7 +19,7 @@ from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
 from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
-from instruct.validation.agreement import ACCURACY, Agreement
+from instruct.validation.agreement import Agreement
 from instruct.validation.human_sets import HumanPair, HumanSet
 
 # Next to the card of a trained judge.
@@ -71,7 +71,7 @@ def card_figures(agreement: Agreement, card: JudgeCard | None, about: str | None
         about: how the verdicts came about, if the judge was not simply asked.
     """
     p = agreement.claim().p
-    accuracy, kappa = (agreement.measurements["listed", metric, ""] for metric in (ACCURACY, "kappa"))
+    accuracy, kappa = (agreement.measurements["listed", metric, ""] for metric in ("accuracy", "kappa"))
     figures = {
         "pairs": agreement.pairs,
         "accuracy": _rounded(accuracy.value, 2),
@@ -79,7 +79,7 @@ def card_figures(agreement: Agreement, card: JudgeCard | None, about: str | None
         "kappa": _rounded(kappa.value, 4),
         "kappa_interval": _rounded(kappa.interval, 4),
         "yardstick": agreement.names[agreement.best],
-        "yardstick_accuracy": _rounded(agreement.value(agreement.best, ACCURACY), 2),
+        "yardstick_accuracy": _rounded(agreement.value(agreement.best, "accuracy"), 2),
         "yardstick_p": None if p is None else float(f"{p:.2g}"),
         "both_orders": _rounded(agreement.value("judge", "both_orders"), 2),
         "consistency": _rounded(agreement.value("judge", "consistency"), 2),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -173,33 +173,40 @@ def load_human_set(against: str) -> HumanSet:
         InputError: unknown set, missing file, a file that is not the set's own, or a row that is not a labelled pair.
     """
     path = Path(against).expanduser()
-    if Path(against).suffix.lower() in FILE_TYPES:
-        rows = list(read_file(path))
-        rows = [_preferred(row) for row in rows]
-        columns, words = _usual_columns(rows[0])
-        pairs, notes = _labeled([_pair(index, row, columns, words) for index, row in enumerate(rows)], columns, path)
-        return HumanSet(path.stem, pairs, columns.labels, path, sha256_of(path), notes=notes)
-    card = load_human_card(against)
-    files = find_files(card)
-    path = next(iter(files.values()))
+    if path.suffix.lower() in FILE_TYPES:
+        card = HumanSetCard(name=path.stem or path.name, description="", file=path.name, licence="")
+        files = {"": path}
+    else:
+        card = load_human_card(against)
+        files = find_files(card)
+        path = next(iter(files.values()))
     rows = read_rows(card, files)
     if not rows:
         raise InputError(f"{path}: has no rows; give a file with at least one")
     if card.columns is None:
+        rows = [_preferred(row) for row in rows]
         columns, words = _usual_columns(rows[0])
     else:
         columns, words = card.columns, _WORDS
-        _check_columns(card, columns, rows[0])
-    if card.labels is not None:
-        words = {str(value): label for value, label in card.labels.items()}
-    pairs = [_pair(index, row, columns, words, card.labels is not None) for index, row in enumerate(rows)]
+        for name in (columns.instruction, columns.first, columns.second, *columns.labels):
+            if name not in rows[0].fields:
+                raise InputError(
+                    f"{rows[0].place}: has no column {name!r}, which the card {card.name} names (columns: "
+                    f"{_present(rows[0])}); fix the card's columns"
+                )
+    labels = {str(value): label for value, label in (card.labels or {}).items()}
+    pairs = [_pair(index, row, columns, labels or words, bool(labels)) for index, row in enumerate(rows)]
     if card.rows not in (None, len(pairs)):
         raise InputError(f"{path}: has {len(pairs)} pairs, but its card says {card.rows}; fix the card")
     if card.groups:
         pairs = _grouped(pairs, card.name, card.groups)
     pairs, notes = _labeled(pairs, columns, path)
-    sha256, groups = _sha256_of(card, files), tuple(card.groups or ())
-    return HumanSet(card.name, pairs, columns.labels, path, sha256, groups, notes=notes)
+    hashes = {name: sha256_of(file) for name, file in files.items()}
+    sha256 = hashes.get("", "")
+    if card.columns:  # another reading of the same files is another set
+        read = [hashes, card.columns.model_dump(), labels]
+        sha256 = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
+    return HumanSet(card.name, pairs, columns.labels, path, sha256, tuple(card.groups or ()), notes=notes)
 
 
 def _labeled(pairs: list[HumanPair], columns: Columns, path: Path) -> tuple[list[HumanPair], tuple[str, ...]]:
@@ -234,16 +241,6 @@ def _preferred(row: RawRow) -> RawRow:
     label = "second" if candidate_is_second(str(row.fields.get("prompt") or row.fields.get("instruction"))) else "first"
     first, second = answers if label == "first" else answers[::-1]
     return replace(row, fields=row.fields | {"first": first, "second": second, "label": label})
-
-
-def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
-    """A file's own hash; with `columns`, one that also changes with what the card reads from the files."""
-    hashes = {name: sha256_of(path) for name, path in files.items()}
-    if card.columns is None:
-        return hashes[""]
-    labels = {str(value): label for value, label in (card.labels or {}).items()}
-    read = [hashes, card.columns.model_dump(), labels]
-    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
 def _grouped(pairs: list[HumanPair], name: str, groups: dict[str, list[str]]) -> list[HumanPair]:
@@ -286,7 +283,24 @@ def find_files(card: HumanSetCard) -> dict[str, Path]:
     Raises:
         InputError: it is in none of these and cannot be downloaded, or its SHA-256 is not the card's.
     """
-    return {name: _find(card, file) for name, file in (card.files or {"": str(card.file)}).items()}
+    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA") or Path("..", "shared", "data"))
+    found = {}
+    for name, file in (card.files or {"": str(card.file)}).items():
+        cached = cache_folder() / "human" / file
+        places = (card._folder / file, shared / file, cached)
+        path = next((place for place in places if place.is_file()), None)
+        remedy = f"put it at {cached}, or set INSTRUCT_SHARED_DATA to a folder with {file}"
+        if path is None and card.url is None:
+            raise InputError(f"human set {card.name}: its file {file} was not found; {remedy}")
+        if path is None:
+            _download(card, str(card.url), cached, f"{remedy} (SHA-256 {card.sha256})")
+        elif card.sha256 not in (None, sha256_of(path)):
+            raise InputError(
+                f"{path}: is not the file of the set {card.name} (its SHA-256 is not {card.sha256}); "
+                f"replace it with {card.url or 'that file'}"
+            )
+        found[name] = path or cached
+    return found
 
 
 def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
@@ -305,22 +319,21 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
                 f"human set {card.name}: {files[name]} has {len(other)} rows, but {files[first]} has {len(rows)}; give "
                 "files whose rows belong together"
             )
-    return [_joined(card, dict(zip(read, together, strict=True))) for together in zip(*read.values(), strict=True)]
-
-
-def _joined(card: HumanSetCard, rows: dict[str, RawRow]) -> RawRow:
-    fields = {
-        f"{name}.{field}" if field else name: value for name, row in rows.items() for field, value in row.fields.items()
-    }
-    first = next(iter(rows.values()))
-    keys = [(row, row.fields[card.key]) for row in rows.values() if card.key in row.fields]
-    for row, key in keys[1:]:
-        if key != keys[0][1]:
-            raise InputError(
-                f"{row.place}: {card.key}: {one_line(repr(key), 40)} is not that of {keys[0][0].place} "
-                f"({one_line(repr(keys[0][1]), 40)}); give files whose rows belong together"
-            )
-    return RawRow(first.origin, first.row, fields)
+    joined = []
+    for together in zip(*read.values(), strict=True):
+        fields: dict[str, Any] = {}
+        for name, row in zip(read, together, strict=True):
+            for column, value in row.fields.items():
+                fields[f"{name}.{column}" if column else name] = value
+        keys = [(row, row.fields[card.key]) for row in together if card.key in row.fields]
+        for row, key in keys[1:]:
+            if key != keys[0][1]:
+                raise InputError(
+                    f"{row.place}: {card.key}: {one_line(repr(key), 40)} is not that of {keys[0][0].place} "
+                    f"({one_line(repr(keys[0][1]), 40)}); give files whose rows belong together"
+                )
+        joined.append(RawRow(together[0].origin, together[0].row, fields))
+    return joined
 
 
 def _rows(path: Path) -> Iterator[RawRow]:
@@ -333,24 +346,6 @@ def _rows(path: Path) -> Iterator[RawRow]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
     yield from (RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1))
-
-
-def _find(card: HumanSetCard, file: str) -> Path:
-    cached = cache_folder() / "human" / file
-    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA") or Path("..", "shared", "data"))
-    for path in (card._folder / file, shared / file, cached):
-        if path.is_file():
-            if card.sha256 not in (None, sha256_of(path)):
-                raise InputError(
-                    f"{path}: is not the file of the set {card.name} (its SHA-256 is not {card.sha256}); "
-                    f"replace it with {card.url or 'that file'}"
-                )
-            return path
-    remedy = f"put it at {cached}, or set INSTRUCT_SHARED_DATA to a folder with {file}"
-    if card.url is None:
-        raise InputError(f"human set {card.name}: its file {file} was not found; {remedy}")
-    _download(card, card.url, cached, f"{remedy} (SHA-256 {card.sha256})")
-    return cached
 
 
 def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:
@@ -366,15 +361,6 @@ def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:
             f"human set {card.name}: its file was not found and {url} could not be downloaded "
             f"({one_line(error, 120)}); {remedy}"
         ) from None
-
-
-def _check_columns(card: HumanSetCard, named: Columns, row: RawRow) -> None:
-    needed = [named.instruction, named.first, named.second, *named.labels]
-    if missing := [name for name in needed if name not in row.fields]:
-        raise InputError(
-            f"{row.place}: has no column {missing[0]!r}, which the card {card.name} names (columns: {_present(row)}); "
-            "fix the card's columns"
-        )
 
 
 def _usual_columns(row: RawRow) -> tuple[Columns, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from instruct.analysis.outcomes import outcome_of_score
@@ -13,7 +13,7 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.prompts import identity, read_prompt
 from instruct.data.sources import RawRow, read_file
-from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
+from instruct.judging.interchange.annotation_files import read_annotations
 from instruct.judging.interchange.exchange import answers_in
 from instruct.judging.interchange.json_lines import read_labels
 from instruct.run.directory import RunDirectory
@@ -104,33 +104,28 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
             f"{repeated.path}: {one_line(repeated.comparison.candidate, 60)} is in several of the files; give one for "
             "each model"
         )
-    pairs = [pair for file in files for pair in _pairs(file)]
+    pairs: list[HumanPair] = []
+    for file in files:
+        for number, row in enumerate(file.rows, start=1):
+            if row.output_1 is None or row.output_2 is None:
+                missing = "output_1" if row.output_1 is None else "output_2"
+                advice = "give the baseline's answers with --reference" if missing == "output_1" else "add it"
+                raise InputError(f"{file.path}, row {number}: has no {missing}; {advice}")
+            if row.preference is not None:
+                label, group = (_label(2 - row.preference),), file.comparison.candidate
+                pairs.append(
+                    HumanPair(len(pairs), row.prompt, row.output_1, row.output_2, label, group, row.preference)
+                )
     unlabeled = sum(len(file.rows) for file in files) - len(pairs)
     if not pairs:
         raise InputError(f"{files[0].path}: has no preferences; give annotations with verdicts")
     used = [*paths, *([Path(reference).expanduser()] if reference else [])]
     return HumanSet(
         f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models",
-        [replace(pair, index=index) for index, pair in enumerate(pairs)],
+        pairs,
         (first.judge,),
         paths[0],
         hashlib.sha256("".join(map(sha256_of, used)).encode()).hexdigest(),
         labels_by=first.judge,
         notes=(f"left out: {counted(unlabeled, 'row')} without a preference",) if unlabeled else (),
     )
-
-
-def _pairs(file: AnnotationFile) -> list[HumanPair]:
-    pairs = []
-    for number, row in enumerate(file.rows, start=1):
-        if row.output_1 is None or row.output_2 is None:
-            missing = "output_1" if row.output_1 is None else "output_2"
-            raise InputError(
-                f"{file.path}, row {number}: has no {missing}; "
-                + ("give the baseline's answers with --reference" if missing == "output_1" else "add it")
-            )
-        if row.preference is not None:
-            answers, label = (row.output_1, row.output_2), _label(2 - row.preference)
-            group = file.comparison.candidate
-            pairs.append(HumanPair(0, row.prompt, *answers, (label,), group, row.preference))
-    return pairs

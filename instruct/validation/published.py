@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED, averaged, outcome_of_margin, strict
 from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import write_atomically
 from instruct.data.sources import RawRow, read_file
+from instruct.judging.interchange.annotation_files import read_preference
 from instruct.judging.store import Verdict
 from instruct.validation.human_sets import HumanPair
 
@@ -106,8 +109,8 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
     paths = [files] if isinstance(files, Path) else files
     path, rows = paths[0], [row for file in paths for row in read_file(file)]
     made = rows.pop(0).fields if rows[0].fields.keys() >= MADE_BY and len(rows) > 1 else {}
-    if len(paths) > 1:
-        _check_one_judge(path, rows)
+    if len(paths) > 1 and "preference" not in rows[0].fields:
+        raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
     layout, judge, verdicts = _read(rows, pairs, order)
     for count in (orders := Counter(shown for _, shown in verdicts)).values():
         if count != len(pairs):
@@ -126,14 +129,19 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
     )
 
 
-def _check_one_judge(path: Path, rows: list[RawRow]) -> None:
-    """Refuse several files that are not annotations of one judge."""
-    first = rows[0].fields
-    if "preference" not in first:
-        raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
-    for row in rows:
-        if row.fields.get("annotator") != first.get("annotator"):
-            raise InputError(f"{row.place}: annotator: is not that of {path}; replay the files of one judge")
+def write_verdicts(path: Path, verdicts: Verdicts) -> None:
+    """Write this project's verdicts.jsonl; its first line says what made them, if that is known."""
+    made = {
+        "judge": verdicts.judge,
+        "model": verdicts.model,
+        "card": verdicts.card,
+        "set_sha256": verdicts.made_for,
+        "tie_margin": verdicts.tie_margin,
+        "verdicts": verdicts.about,
+    }
+    known = {key: value for key, value in made.items() if key != "verdicts" or value}
+    rows = [known, *verdicts.rows] if verdicts.card else verdicts.rows
+    write_atomically(path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
 
 
 def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple[str, Any, _Rows]:
@@ -216,11 +224,17 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
             matches.setdefault((pair.prompt.request, *outputs), []).append((pair.index, turned))
     verdicts: dict[int, str] = {}
     for row in rows:
+        if row.fields.get("annotator") != rows[0].fields.get("annotator"):
+            raise InputError(f"{row.place}: annotator: is not that of {rows[0].origin}; replay the files of one judge")
         texts = [row.fields.get(field) for field in ("instruction", "output_1", "output_2")]
         if not all(isinstance(text, str) for text in texts):
             raise InputError(f"{row.place}: needs instruction, output_1 and output_2 to be matched with the set")
         question, one, two = map(str, texts)
-        verdict = _preference(row)
+        preference = read_preference(row)
+        if preference is None:
+            verdict = "unparsed"
+        else:
+            verdict = "tie" if preference == 1.5 else "first" if preference < 1.5 else "second"
         # Two models may have given the same answer to a prompt.
         alike = matches.get((question, one, two), [])
         alike = sorted(alike, key=lambda match: pairs[match[0]].group != row.fields.get("generator_2"))
@@ -234,20 +248,3 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
             raise InputError(f"{row.place}: its pair already has a verdict; remove one of the annotations")
         verdicts[index] = EXCHANGED.get(verdict, verdict) if turned != (order == "swapped") else verdict
     return verdicts
-
-
-def _preference(row: RawRow) -> str:
-    """1: output_1 is better; 2: output_2; 0 and 1.5: a draw; between 1 and 2: a weighted judge's preference."""
-    value = row.fields.get("preference")
-    try:
-        number = math.nan if isinstance(value, bool) or value in (None, "") else float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if math.isnan(number):
-        return "unparsed"
-    if number in (0, 1.5):
-        return "tie"
-    if not 1 <= number <= 2:
-        cell = one_line(repr(value), 60)
-        raise InputError(f"{row.place}: preference: {cell} must be between 1 and 2, or 0 for a draw")
-    return "first" if number < 1.5 else "second"

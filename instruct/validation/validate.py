@@ -39,7 +39,7 @@ from instruct.validation.card_figures import (
 )
 from instruct.validation.human_sets import HumanSet, Label
 from instruct.validation.judge_labels import load_labels
-from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
+from instruct.validation.published import MOST_MARGIN, Verdicts, read_published, write_verdicts
 
 
 class Validated(NamedTuple):
@@ -96,7 +96,12 @@ def validate(
     """
     # In both orders, whatever the options say.
     resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), where=where) if judge else None
-    _check_flags(resolved, replay, replay_swapped, limit, write_card)
+    if resolved is None and (write_card or not replay):
+        raise InputError("--judge is required to ask a judge and to write its card; add it")
+    if replay_swapped and not replay:
+        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
+    if limit is not None and (replay or write_card or limit < 1):
+        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
     path = writable_card(judge) if judge and write_card else None
     human = load_labels([against] if isinstance(against, str) else against, reference)
     if write_card and not human.by_people:
@@ -124,26 +129,39 @@ def validate(
     if write_card:
         check_measures(human, trained)
     warnings = _warnings(card, human, limit, figures, trained)
-    headline = [_agreement_sentence(human, figures, agreement), *(f"WARNING: {warning}" for warning in warnings)]
+    shorter, n = agreement.measurements["listed", "shorter_better", ""], agreement.pairs
+    sentence = (
+        f"Agrees with {human.labels_by} on {share(figures['accuracy'], n)} of {counted(n, 'pair')} "
+        f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], n)})."
+    )
+    if shorter.value is None:
+        sentence += " No pair's shorter answer is the better one."
+    else:
+        sentence += f" On {shorter.value:.1f} % of the {shorter.n} whose shorter answer is the better one."
+    headline = [sentence, *(f"WARNING: {warning}" for warning in warnings)]
     head = _head(human, verdicts, headline, agreement)
     target = Path(output) if output else folder
-    content = _write(target, human, verdicts, agreement, warnings, head)
+    content = {
+        "judge": verdicts.judge,
+        "model": verdicts.model,
+        "card_sha256": verdicts.card,
+        "set": human.name,
+        "set_sha256": human.sha256,
+        "verdicts": verdicts.source,
+        "notes": verdicts.notes,
+        "measured": now(),
+        "warnings": warnings,
+        **agreement.content(),
+    }
+    write_atomically(target / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    markdown = render_markdown(f"{verdicts.judge} against {human.name}", head, agreement)
+    write_atomically(target / "agreement.md", markdown)
+    write_verdicts(target / "verdicts.jsonl", verdicts)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
     return Validated(content, "\n".join(headline), text, stopped)
-
-
-def _check_flags(
-    judge: Judge | None, replay: str | Sequence[str] | None, replay_swapped: str | None, limit: int | None, write: bool
-) -> None:
-    if judge is None and (write or not replay):
-        raise InputError("--judge is required to ask a judge and to write its card; add it")
-    if replay_swapped and not replay:
-        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
-    if limit is not None and (replay or write or limit < 1):
-        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
 
 
 def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
@@ -323,47 +341,3 @@ def _warnings(
     if warning := yardstick_warning(human.name, figures, human.labels_by):
         warnings.append(f"the judge {warning}.")
     return warnings
-
-
-def _agreement_sentence(human: HumanSet, figures: dict[str, Any], agreement: Agreement) -> str:
-    pairs = counted(figures["pairs"], "pair")
-    sentence = (
-        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {pairs} "
-        f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
-    )
-    shorter = agreement.measurements["listed", "shorter_better", ""]
-    if shorter.value is None:
-        return f"{sentence} No pair's shorter answer is the better one."
-    return f"{sentence} On {shorter.value:.1f} % of the {shorter.n} whose shorter answer is the better one."
-
-
-def _write(
-    folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Agreement, warnings: list[str], head: list[str]
-) -> dict[str, Any]:
-    """Write the files; returns the content of agreement.json."""
-    content = {
-        "judge": verdicts.judge,
-        "model": verdicts.model,
-        "card_sha256": verdicts.card,
-        "set": human.name,
-        "set_sha256": human.sha256,
-        "verdicts": verdicts.source,
-        "notes": verdicts.notes,
-        "measured": now(),
-        "warnings": warnings,
-        **agreement.content(),
-    }
-    write_atomically(folder / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    title = f"{verdicts.judge} against {human.name}"
-    write_atomically(folder / "agreement.md", render_markdown(title, head, agreement))
-    made = {
-        "judge": verdicts.judge,
-        "model": verdicts.model,
-        "card": verdicts.card,
-        "set_sha256": verdicts.made_for,
-        "tie_margin": verdicts.tie_margin,
-    }
-    rows = [made, *verdicts.rows] if verdicts.card else verdicts.rows
-    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
-    write_atomically(folder / "verdicts.jsonl", lines)
-    return content

@@ -96,7 +96,7 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
         ),
         (
             [{"preference": 3, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}],
-            "row 1: preference: 3 must be between 1 and 2, or 0 for a draw",
+            "row 1: preference: 3 is not a preference; give 1 (the baseline), 2",
         ),
         (
             [{"preference": 1, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}] * 3,

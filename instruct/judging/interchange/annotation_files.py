@@ -86,7 +86,7 @@ def read_annotations(
             prompt,
             _output(row, "output_1"),
             _output(row, "output_2"),
-            _preference(row),
+            read_preference(row),
             _completion(row),
         )
         for row, prompt, id in zip(rows, prompts, pair_ids(rows, prompts), strict=True)
@@ -151,7 +151,12 @@ def _output(row: RawRow, field: str) -> str | None:
     return text_field(row, field) if row.fields.get(field) is not None else None
 
 
-def _preference(row: RawRow) -> float | None:
+def read_preference(row: RawRow) -> float | None:
+    """AlpacaEval's `preference` of a row: 1 to 2, 1.5 for a draw; None if it is missing.
+
+    Raises:
+        InputError: it is another value, or the row has none.
+    """
     if "preference" not in row.fields:
         raise InputError(f"{row.place}: preference: is missing; give 1, 2, 1.5, a number between, or null")
     value = row.fields["preference"]
