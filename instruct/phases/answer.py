@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.asking.kept import forgive
 from instruct.base.errors import InputError, InstructError, Problems, counted
@@ -25,12 +24,14 @@ from instruct.data.templates import MODES, Rendering
 from instruct.generation.answers import evaluation_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.presentations import Answers, joined
-from instruct.phases.costs import WORDS, Cost, Machine, Texts, base_shape, prompts_of, sizes
 from instruct.phases.remedies import generation_flags
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
+
+if TYPE_CHECKING:
+    from instruct.phases.costs import Cost, Machine
 
 Sampled = Mapping[str, tuple[Path | None, float]]
 Read = tuple[EvalSet | None, PrefixSet | None]
@@ -81,6 +82,8 @@ class Answering(Step):
         generate(self.config, run, self.mode.retry_failed, *read)
 
     def cost(self, on: Machine) -> Iterator[Cost]:
+        from instruct.phases.costs import Texts, base_shape, length_tokens, prompts_of, sizes
+
         config, shape = self.config, base_shape(self.config)
         assumed = sizes()["assumed"]
         systems = counted(len(config.systems), "system")
@@ -97,7 +100,7 @@ class Answering(Step):
             card = load_dataset_card(continued.card) if continued.card else None
             cuts = [continued.cut, *([card.cut] if card and card.cut else [])]
             prefix, most = (
-                _tokens(next((value for cut in cuts if (value := getattr(cut, name))), None))
+                length_tokens(next((value for cut in cuts if (value := getattr(cut, name))), None))
                 for name in ("prefix", "continuation")
             )
             new = continued.generation.max_new_tokens or most
@@ -395,9 +398,3 @@ def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Pa
             f"comparisons: {shown}: {prompts.name} has no answers of its own; give its rows an output, or compare with "
             "a system or a file of answers"
         )
-
-
-def _tokens(length: str | None) -> int:
-    """The tokens of a length such as `20 words`."""
-    number, _, unit = (length or "100 tokens").partition(" ")
-    return math.ceil(int(number) * (WORDS if unit.startswith("word") else 1))

@@ -227,3 +227,9 @@ def prompts_of(config: ExperimentConfig) -> int:
     sets = [(load_dataset_card(name), limit) for name, limit in named_sets(answers.eval_set, answers.limit)]
     rows = [(card.rows or sum(1 for _ in RowReader(card).raw_rows()), limit) for card, limit in sets]
     return sum(min(number, limit or number) for number, limit in rows)
+
+
+def length_tokens(length: str | None) -> int:
+    """The tokens of a length such as `20 words`."""
+    number, _, unit = (length or "100 tokens").partition(" ")
+    return math.ceil(int(number) * (WORDS if unit.startswith("word") else 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError, counted
 from instruct.base.output import say
@@ -22,15 +23,15 @@ from instruct.measuring.sampled import (
     measure_continuations,
 )
 from instruct.measuring.tasks.evaluate import evaluate_tasks
-from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.texts.options import TextMetric
 from instruct.measuring.texts.predictions import HeldOut, read_held_out
-from instruct.phases.costs import START_S, Cost, Machine, base_shape, known_shape, millions, sizes
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics
-from instruct.training.estimate import ModelShape
+
+if TYPE_CHECKING:
+    from instruct.phases.costs import Cost, Machine
 
 
 class Evaluating(Step):
@@ -58,10 +59,51 @@ class Evaluating(Step):
 
     def cost(self, on: Machine) -> Iterator[Cost]:
         """Texts and tasks are read by models: 2 FLOP a parameter and token."""
-        if self.config.evaluation and self.config.evaluation.texts:
-            yield _reading_texts(self.config, base_shape(self.config), on)
-        if self.config.evaluation and self.config.evaluation.tasks:
-            yield _asking_tasks(self.config, self.config.evaluation.tasks, base_shape(self.config), on)
+        from instruct.phases.costs import START_S, Cost, base_shape, known_shape, millions, sizes
+
+        config, evaluation = self.config, self.config.evaluation
+        if evaluation is None:
+            return
+        shape, systems = base_shape(config), counted(len(config.systems), "system")
+        if evaluation.texts:
+            options, assumed = config.text_metrics, sizes()["assumed"]
+            held_out = (
+                sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
+            )
+            continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
+            tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
+            named = [options.reference_model.name] if options.reference_model else []
+            if config.continuations:
+                default = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
+                named.append(options.mauve_model.name if options.mauve_model else default)
+            readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
+            parameters = sum(reader.parameters for reader in readers.values())
+            hours = START_S[on.kind] / 3600
+            hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
+            yield Cost(
+                "evaluate",
+                f"{tokens:,} tokens of text (assumed), {systems}, read by {', '.join(readers)}",
+                max(reader.parameters for reader in readers.values()) * 2 / GIB,
+                hours,
+                f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
+            )
+        if tasks := evaluation.tasks:
+            names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
+            known = {name: size for name, size in sizes()["tasks"].items() if name in names}
+            requests = {
+                name: min(size["rows"], tasks.limit or math.inf) * size["labels"] for name, size in known.items()
+            }
+            tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
+            unknown = [name for name in names if name not in known]
+            without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
+            asked = f"{int(sum(requests.values())):,} requests"
+            yield Cost(
+                "evaluate",
+                f"{counted(len(names), 'task')}, {systems}, {asked} each",
+                shape.parameters * 2 / GIB,
+                START_S[on.kind] / 3600 + on.pass_hours(shape, tokens),
+                f"2 FLOP × {millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
+            )
 
 
 def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
@@ -274,42 +316,3 @@ def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:
     if human is None:
         return "there is no human text to measure entropies on; set evaluation.texts.held_out"
     return None
-
-
-def _asking_tasks(config: ExperimentConfig, tasks: TaskOptions, shape: ModelShape, on: Machine) -> Cost:
-    names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
-    known = {name: size for name, size in sizes()["tasks"].items() if name in names}
-    requests = {name: min(size["rows"], tasks.limit or math.inf) * size["labels"] for name, size in known.items()}
-    tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
-    unknown = [name for name in names if name not in known]
-    without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
-    asked = f"{int(sum(requests.values())):,} requests"
-    return Cost(
-        "evaluate",
-        f"{counted(len(names), 'task')}, {counted(len(config.systems), 'system')}, {asked} each",
-        shape.parameters * 2 / GIB,
-        START_S[on.kind] / 3600 + on.pass_hours(shape, tokens),
-        f"2 FLOP × {millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
-    )
-
-
-def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Cost:
-    options, assumed = config.text_metrics, sizes()["assumed"]
-    held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
-    continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
-    tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
-    named = [options.reference_model.name] if options.reference_model else []
-    if config.continuations:
-        default = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
-        named.append(options.mauve_model.name if options.mauve_model else default)
-    readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
-    parameters = sum(reader.parameters for reader in readers.values())
-    hours = START_S[on.kind] / 3600
-    hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
-    return Cost(
-        "evaluate",
-        f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
-        max(reader.parameters for reader in readers.values()) * 2 / GIB,
-        hours,
-        f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from instruct.base.errors import InputError, InputErrors, InstructError, Problems, one_line
+from instruct.base.errors import InputErrors, InstructError, Problems, one_line
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.judging.work import JudgingMode
@@ -87,19 +87,24 @@ def refusals(run: RunDirectory, steps: Iterable[Step], redo: Collection[str] = (
     """Why a run cannot be continued with a config: a line for each option that was another when something was made.
 
     Args:
-        redo: the steps, by the beginnings of their names, that may be made again.
+        redo: the records, by the beginnings of their names, that may be replaced; one that is not there is refused.
     """
-    if not run.manifest_path.is_file():
-        return []
+    begun = run.manifest_path.is_file()
+    records = run.manifest()["steps"] if begun else {}
+    kinds = ", ".join(dict.fromkeys(name.partition("/")[0] for name in records)) or "none"
+    lines = [
+        f"{run.folder}: has no step {one_line(name, 60)} to make again; its steps: {kinds}"
+        for name in redo
+        if not any(is_named(step, [name]) for step in records)
+    ]
     finished: dict[str, list[str]] = {}
-    records = run.manifest()["steps"]
-    for name, options in itertools.chain.from_iterable(step.inputs(run) for step in steps):
+    for name, options in itertools.chain.from_iterable(step.inputs(run) for step in steps if begun):
         record = records.get(name, {"inputs": {}, "status": "started"})
         made_with = {part: record["inputs"].get(part) for part in options}
         if record["status"] == "done" and made_with != options and not is_named(name, redo):
-            for words in changed_options(_sections(made_with), _sections(options)):
+            changes = [*changed_options(_sections(made_with), _sections(options))]
+            for words in changes or ["the default of an option has changed"]:
                 finished.setdefault(words, []).append(name)
-    lines = []
     for words, names in finished.items():
         again = " ".join(f"--redo {kind}" for kind in dict.fromkeys(name.partition("/")[0] for name in names))
         remedy = f"choose another name (--name), restore the value, or replace what was made ({again})"
@@ -149,8 +154,7 @@ def start_or_continue(
         redo: records of finished ones to make again, as in `refusals`.
 
     Raises:
-        InputErrors: a finished step was made with another value of an option.
-        InputError: there is no step to make again.
+        InputErrors: a finished step was made with another value of an option, or there is none to make again.
     """
     if reasons := refusals(run, steps, redo):
         raise InputErrors(reasons)
@@ -160,17 +164,8 @@ def start_or_continue(
             say(f"changed   {words}")
         run.write_config(content)
     run.start(content)
-    for name in redo:
-        _replace(run, name)
-
-
-def _replace(run: RunDirectory, name: str) -> None:
-    """Forget that steps were made, and say what they took."""
-    steps = {step: record for step, record in run.manifest()["steps"].items() if is_named(step, [name])}
-    if not steps:
-        known = ", ".join(dict.fromkeys(step.partition("/")[0] for step in run.manifest()["steps"])) or "none"
-        raise InputError(f"{run.folder}: has no step {one_line(name, 60)}; its steps: {known}")
-    for step, record in steps.items():
-        cost = f", {usd:.2f} USD" if (usd := (record.get("results") or {}).get("usd")) else ""
-        say(f"redo      {step}: took {record.get('minutes') or 0:g} min{cost}")
-        run.record(step, {**record, "status": "stopped"})
+    for name, record in run.manifest()["steps"].items():
+        if is_named(name, redo):
+            cost = f", {usd:.2f} USD" if (usd := (record.get("results") or {}).get("usd")) else ""
+            say(f"redo      {name}: took {record.get('minutes') or 0:g} min{cost}")
+            run.record(name, {**record, "status": "stopped"})

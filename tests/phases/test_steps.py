@@ -124,7 +124,7 @@ def test_other_changes_are_adopted_and_reported(run, finished, changes, printed)
 def test_a_finished_step_that_is_named_is_made_again(run, step, printed):
     finish(run, "train/emo", "train/mle")
     changed = config(systems={"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}})
-    with pytest.raises(InputError, match=r"has no step judge; its steps: train"):
+    with pytest.raises(InputError, match=r"has no step judge to make again; its steps: train$"):
         start(run, config(), ["judge"])
     start(run, changed, [step])
     assert "redo      train/emo: took 0 min" in printed.readouterr().out
