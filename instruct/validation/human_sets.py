@@ -9,7 +9,7 @@ import os
 import re
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -198,8 +198,14 @@ def load_human_set(against: str) -> HumanSet:
     pairs = [_pair(index, row, columns, labels or words, bool(labels)) for index, row in enumerate(rows)]
     if card.rows not in (None, len(pairs)):
         raise InputError(f"{path}: has {len(pairs)} pairs, but its card says {card.rows}; fix the card")
-    if card.groups:
-        pairs = _grouped(pairs, card.name, card.groups)
+    group_of = {value: group for group, values in (card.groups or {}).items() for value in values}
+    for pair in pairs if group_of else ():
+        if pair.group not in group_of:
+            raise InputError(
+                f"human set {card.name}, pair {pair.index}: {one_line(pair.group, 60)!r} is in none of the card's "
+                "groups; add it to one"
+            )
+        pairs[pair.index] = replace(pair, group=group_of[pair.group])
     pairs, notes = _labeled(pairs, columns, path)
     hashes = {name: sha256_of(file) for name, file in files.items()}
     sha256 = hashes.get("", "")
@@ -241,17 +247,6 @@ def _preferred(row: RawRow) -> RawRow:
     label = "second" if candidate_is_second(str(row.fields.get("prompt") or row.fields.get("instruction"))) else "first"
     first, second = answers if label == "first" else answers[::-1]
     return replace(row, fields=row.fields | {"first": first, "second": second, "label": label})
-
-
-def _grouped(pairs: list[HumanPair], name: str, groups: dict[str, list[str]]) -> list[HumanPair]:
-    group_of = {value: group for group, values in groups.items() for value in values}
-    unknown = next((pair for pair in pairs if pair.group not in group_of), None)
-    if unknown:
-        raise InputError(
-            f"human set {name}, pair {unknown.index}: {one_line(unknown.group, 60)!r} is in none of the card's groups; "
-            "add it to one"
-        )
-    return [replace(pair, group=group_of[str(pair.group)]) for pair in pairs]
 
 
 def load_human_card(name: str) -> HumanSetCard:
@@ -311,7 +306,16 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
     """
     if card.files is None:
         return list(read_file(files[""]))
-    read = {name: list(_rows(path)) for name, path in files.items()}
+    read: dict[str, list[RawRow]] = {}
+    for name, path in files.items():
+        if path.suffix.lower() != ".txt":
+            read[name] = list(read_file(path))
+            continue
+        try:  # of a text file the lines, in a column without a name
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
+        read[name] = [RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1)]
     (first, rows), *others = read.items()
     for name, other in others:
         if len(other) != len(rows):
@@ -334,18 +338,6 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
                 )
         joined.append(RawRow(together[0].origin, together[0].row, fields))
     return joined
-
-
-def _rows(path: Path) -> Iterator[RawRow]:
-    """The rows of a file; of a text file its lines, in a field without a name."""
-    if path.suffix.lower() != ".txt":
-        yield from read_file(path)
-        return
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
-    yield from (RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1))
 
 
 def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:

@@ -32,8 +32,11 @@ def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSe
     """
     if len(against) == 1 and (run := RunDirectory(Path(against[0]).expanduser())).manifest_path.is_file():
         return _labeled_run(run)
-    if all(_is_annotations(Path(file).expanduser()) for file in against):
-        return _annotated([Path(file).expanduser() for file in against], reference)
+    paths = [Path(file).expanduser() for file in against]
+    if all(path.suffix.lower() in FILE_TYPES for path in paths):
+        columns = [next(iter(read_file(path))).fields.keys() for path in paths]
+        if all({"preference", "output_2"} <= names and not {"label", "annotator1"} & names for names in columns):
+            return _annotated(paths, reference)
     if len(against) > 1 or reference:
         what = "--reference" if reference else "several files"
         raise InputError(
@@ -76,13 +79,6 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
 def _label(score: float) -> str:
     """The label of the first answer's score, 0 to 1."""
     return {"win": "first", "loss": "second"}.get(outcome := outcome_of_score(score), outcome)
-
-
-def _is_annotations(path: Path) -> bool:
-    if path.suffix.lower() not in FILE_TYPES:
-        return False
-    fields = next(iter(read_file(path))).fields
-    return {"preference", "output_2"} <= fields.keys() and not {"label", "annotator1"} & fields.keys()
 
 
 def _annotated(paths: list[Path], reference: str | None) -> HumanSet:

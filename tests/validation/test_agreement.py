@@ -172,6 +172,13 @@ def test_pairs_of_one_instruction_are_no_independent_evidence():
     assert np.diff(copied.claim().interval) == pytest.approx(np.diff(once.claim().interval), rel=0.1)
 
 
+def test_two_instructions_say_next_to_nothing():
+    found = measure_agreement(human_set(["first", "second", "tie"], instructions=[0, 0, 1]), ["first", "tie", "tie"])
+    low, high = found.get("listed", "accuracy").interval
+    assert low < 5
+    assert high > 95
+
+
 def test_undefined_figures_are_none():
     found = measure_agreement(human_set(["first", "first"]), ["first", "first"])
     kappa, longer = found.get("listed", "kappa"), found.get("judge", "longer")
