@@ -270,6 +270,25 @@ def test_the_template_proves_each_refusal():
     assert sum(map(len, REFUSED.values())) <= 141
 
 
+GROUPS = {
+    "all thinking": ["thinking", "thinking, several turns", "one of two thinks"],
+    "all tool calls": ["tool call", "two tool calls", "text beside a call", "thinking and a call"],
+    "all without thinking*": [
+        *("single turn*", "several turns*", "system turn*", "one of two thinks*", "empty answer*", "white space*"),
+        *("unicode*", "train: false*", "two answers*"),
+    ],
+}
+
+
+def grouped(cells: list[str]) -> str:
+    """The cells' names, or the name of a group whose cells are all there."""
+    names = list(cells)
+    for group, members in GROUPS.items():
+        if set(members) <= set(cells):
+            names = [group, *(name for name in names if name not in members)]
+    return "; ".join(names)
+
+
 def table() -> str:
     """Of each template the cells that need several rows and those that are refused; alike templates together."""
     lines: dict[tuple[str, str], list[str]] = {}
@@ -280,7 +299,7 @@ def table() -> str:
             f"{cell}*" if reason.startswith("empty_thinking") else cell
             for cell, reason in REFUSED.get(name, {}).items()
         ]
-        lines.setdefault(("; ".join(several), "; ".join(refused)), []).append(name)
+        lines.setdefault((grouped(several), grouped(refused)), []).append(name)
     head = "| templates | several rows a chat | refused |\n|---|---|---|\n"
     return head + "".join(f"| {', '.join(names)} | {' | '.join(cells)} |\n" for cells, names in lines.items())
 
