@@ -136,7 +136,7 @@ def render_markdown(page: str) -> str:
     for key in config_keys():
         rows.setdefault((key.type, key.default, key.help), []).append(f"`{key.name}`")
     for (kind, default, text), names in rows.items():
-        written = default if default in ("", "required") else f"`{default}`"
+        written = {"": "", "null": "", "required": "required"}.get(default, f"`{default}`")
         lines.append(f"| {', '.join(names)} | {kind} | {written} | {text} |")
     return words + marker + "\n".join(lines) + "\n"
 
