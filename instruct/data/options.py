@@ -34,7 +34,7 @@ class SourceOptions(Options):
     limit: int | None = Field(default=None, ge=1)
     """Use the first rows only."""
     documents: Documents | None = None
-    """What a document is in a plain text file (default: the card's)."""
+    """What a text is in a plain text file (default: the card's)."""
     encoding: str | None = None
     """The encoding of plain text files (default: the card's, else UTF-8)."""
 
@@ -95,7 +95,7 @@ class DataOptions(SourceOptions):
     eval_samples: int | None = Field(default=None, ge=0)
     """How many rows are answered at each evaluation (default: 2)."""
     on_bad_row: OnBadRow | None = None
-    """What a bad row does (default: malformed rows stop, rows that the template rejects are skipped, up to a tenth)."""
+    """Stop at bad rows or skip them (default: stop at malformed ones, skip up to a tenth that the template rejects)."""
     empty_thinking: Literal["train"] | None = None
     """Train answers without thinking after the prompt that asks for thinking (default: thinking is turned off)."""
     streaming: bool | None = None

@@ -78,7 +78,7 @@ class SamplingConfig(EngineConfig):
     temperature: float = Field(default=1.0, ge=0)
     """The temperature of sampling (1: unbiased; 0: greedy)."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling: the share of probability to sample from (1: unbiased)."""
+    """Nucleus sampling: the share of probability to sample from."""
 
     @model_validator(mode="after")
     def _can_end(self) -> Self:

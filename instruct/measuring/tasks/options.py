@@ -17,36 +17,34 @@ class TaskOptions(Options):
     cards: Texts = []
     """Tasks: cards (see `instruct list tasks`), lm-eval's own by name, or YAML files."""
     folder: str | None = None
-    """Where the files are that the cards' `local` sections name (default: the rows come from the hub)."""
+    """The folder with the files that the cards' `local` sections name (default: the rows come from the hub)."""
     limit: int | None = Field(default=None, ge=1)
-    """Only this many test rows of each task, the same for every system: of cards drawn at random, else the first."""
+    """The number of test rows of each task, the same for every system: of cards drawn at random, else the first."""
     rule: Rule = "openicl"
-    """`openicl`: cards that ask for it take the label whose whole prompt has the lowest mean cross-entropy; `sum`:
-    always the most probable label, as lm-eval's `acc`."""
+    """`openicl`: the label whose whole prompt has the lowest mean cross-entropy, of cards with this rule; `sum`: always
+    the most probable label, as lm-eval's `acc`."""
     shots: int | None = Field(default=None, ge=0)
     """The number of demonstrations (default: the task's)."""
     seeds_of_demonstrations: int = Field(default=1, ge=1)
-    """How often each row is asked, with other demonstrations drawn each time; scores are means over the draws. Tasks
-    whose demonstrations are fixed or retrieved are asked once."""
+    """How often each row is asked, with other demonstrations drawn each time; scores are means over the draws."""
     variant: str | None = None
-    """A variant of the cards' wording, of those cards that have it."""
+    """A variant of the wording, of cards that have it."""
     retriever: str = "tfidf"
     """Finds the demonstrations: `tfidf`, or a sentence encoder (a folder or hub id; needs sentence-transformers)."""
     forgetting: Texts = []
-    """Tasks as in `cards`, also put to the untrained base: the report says what each system lost in them."""
+    """Tasks to ask the untrained base, too: the report says what each system lost in them."""
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
     engine: Literal["transformers", "vllm", "server"] = "transformers"
-    """`transformers`; `vllm` is faster where answers are generated, and starts anew for each system; `server` asks for
-    the base by its name and for a trained system by the system's name. The rule openicl needs transformers."""
+    """What runs the tasks; the rule openicl needs transformers, `vllm` is faster where answers are generated."""
     base_url: str | None = None
     """The OpenAI-compatible server of engine: server."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
     every_steps: int | None = Field(default=None, ge=1)
-    """Also ask after every so many steps of training; the scores are in the training's log and curves."""
+    """Also ask while training, each time after this number of steps."""
     trust_task_code: bool = False
-    """The YAML file of a task may run the Python functions that it names (`!function`)."""
+    """Run the Python functions that the YAML file of a task names (`!function`)."""
 
     @property
     def named(self) -> bool:
