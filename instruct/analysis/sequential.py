@@ -6,7 +6,8 @@ ordinary 95 % interval is valid for one look. A confidence sequence is valid at 
 
 That one system beats the other is a claim about prompts like these, not about these: once nearly all of them have been
 judged, their mean is known, and excludes 50 for a fair coin, too. So claims follow a second sequence, for independent
-prompts. One error budget covers looks and end: 1 % for the sequence, and 4 % for the ordinary test of all pairs.
+prompts. One error budget covers looks and end: 1 % at most for the sequence, and the rest of 5 % for the ordinary test
+of all pairs.
 
 Source: Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 86 (2024), section 5
 (sampling without replacement), and Confidence sequences for sampling without replacement, NeurIPS 2020.
@@ -20,6 +21,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,7 @@ from instruct.analysis.outcomes import PairResult
 from instruct.analysis.results import Look, Sequential, rounded
 
 LEVEL = 0.95
-# The part of a claim's error that the looks before the end may use up; the test of all pairs has the rest.
+# The part of a claim's error that the looks before the end may use up; the test of all pairs has what they cannot.
 LOOKS_SHARE = 0.2
 # A bet is a share of the most that may be staked; the capital is the mean over these. Small shares find small
 # differences, large ones decide early on clear ones; the mean costs little against the best, which nobody knows.
@@ -116,18 +118,40 @@ def anytime_p(scores: Sequence[float | None]) -> float:
     return float(min(1.0, 2 / max(capital(low, 0.5).max(), capital(1 - high, 0.5).max())))
 
 
-def claim_p(looked: Sequential, p: float | None) -> float | None:
+def claim_p(looked: Sequential, p: float | None, graded: bool = True) -> float | None:
     """The p-value of the claim of a judge that was to stop early, with one error budget for looks and end.
 
     Args:
         p: of the ordinary test, which counts only after all pairs.
+        graded: whether scores are others than 0, 1/2 and 1; for these it is known how often looks at so many pairs
+            claim a difference, which the ordinary test need not leave to them.
     """
     if looked.p is None:
         return None
     early = looked.p / LOOKS_SHARE
     if looked.judged < looked.pairs or p is None:
         return min(1.0, early)
-    return min(1.0, early, p / (1 - LOOKS_SHARE))
+    spent = LOOKS_SHARE if graded else spent_by_looks(looked.pairs) / ALPHA
+    return min(1.0, early, p / (1 - spent))
+
+
+@cache
+def spent_by_looks(pairs: int) -> float:
+    """How often a fair judge, of wins and losses alone, stops within so many pairs; ties make it rarer.
+
+    The capital depends on the numbers of wins and losses alone, so the chances follow these from pair to pair.
+    """
+    needed = 2 / (LOOKS_SHARE * ALPHA)
+    chances, stopped = np.ones(1), 0.0  # by the number of wins, of those that go on
+    for n in range(1, pairs + 1):
+        chances = (np.append(chances, 0.0) + np.append(0.0, chances)) / 2
+        wins = np.arange(n + 1)[:, None]
+        logs = wins * np.log1p(_SHARES) + (n - wins) * np.log1p(-_SHARES)
+        reached = np.exp(logs).mean(axis=1) >= needed
+        reached |= reached[::-1]
+        stopped += float(chances[reached].sum())
+        chances = np.where(reached, 0.0, chances)
+    return stopped
 
 
 def _scores_in_order(results: Mapping[str, float | None], order: Sequence[str]) -> list[float | None]:

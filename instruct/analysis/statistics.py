@@ -235,7 +235,7 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, **names: Any
     estimate = bounded(complete, lost.estimate, won.estimate) if counts.unread else complete
 
     def p_of(one: Estimate) -> float | None:
-        return claim_p(looked, one.p) if looked else one.p
+        return claim_p(looked, one.p, counts.graded) if looked else one.p
 
     missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
     return Claim(

@@ -300,7 +300,7 @@ def _stopping(comparison: ComparisonReport) -> str | None:
         return f"To be judged until {goal}: not reached after {looked.judged} of {looked.pairs} pairs."
     saved = f"{looked.judged} of {looked.pairs} pairs, {looked.pairs - looked.judged} saved"
     return (
-        f"Judged until {goal}: {saved}. A rate at a stop overstates: 65 % shows as 68 % on average. On these "
+        f"Judged until {goal}: {saved}. A rate at a stop overstates the difference. On these "
         f"{looked.pairs} prompts alone: 95 % confidence sequence {span(looked.looks[-1].interval)}."
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instruct.analysis.inference import sign_test
 from instruct.analysis.outcomes import PairResult
 from instruct.analysis.sequential import (
     StopRule,
@@ -20,6 +21,7 @@ from instruct.analysis.sequential import (
     enough,
     random_order,
     sequential,
+    spent_by_looks,
 )
 
 SCORES = "1110t10111t0011111110010011111100010t010"
@@ -166,6 +168,9 @@ def test_looks_and_end_share_one_error_budget() -> None:
     order = random_order(pairs)
     all_judged = sequential(results(dict(zip(order, [1.0, 0.0] * 50, strict=True))), pairs, StopRule())
     assert claim_p(all_judged, 0.041) > 0.05 > claim_p(all_judged, 0.039)
+    spent = spent_by_looks(100)
+    assert 0 < spent < 0.01
+    assert claim_p(all_judged, 0.05 - spent, graded=False) == pytest.approx(0.05)
     stopped = sequential(results(dict.fromkeys(order[:20], 1.0)), pairs, StopRule())
     assert claim_p(stopped, 1e-6) == pytest.approx(stopped.p / 0.2)
     assert stopped.interval[0] > 50
@@ -204,3 +209,14 @@ def test_pairs_without_a_verdict_count_against_both_ends() -> None:
 def test_nothing_judged_has_no_looks() -> None:
     found = sequential([], ["a", "b"], StopRule())
     assert (found.judged, found.met, found.looks) == (0, False, [])
+
+
+def test_looks_spend_what_fair_coins_stop_at() -> None:
+    """Of 20 pairs nearly none: the test of all pairs had 4 %, and a power of 24 % instead of 42 % at a rate of 70 %."""
+    assert spent_by_looks(12) == 0
+    assert 15 in [wins for wins in range(11, 20) if sign_test(wins, 20 - wins) <= 0.05 - spent_by_looks(20)]
+    rng, stops = np.random.default_rng(1), 0
+    for _ in range(3000):
+        scores = rng.integers(2, size=60).astype(float)
+        stops += anytime_p(scores.tolist()) <= 0.01
+    assert stops / 3000 == pytest.approx(spent_by_looks(60), abs=3 * np.sqrt(0.003 / 3000))
