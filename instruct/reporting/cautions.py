@@ -23,6 +23,7 @@ from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
     OverlapReport,
+    ReportData,
     ReportWarning,
     SystemReport,
     claim_warning,
@@ -42,6 +43,8 @@ MOST_IN_TRAINING = 5.0
 # longer answers: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
 # (Dubois et al. 2024, arXiv 2404.04475).
 FAULTY_PERCENT = 5
+# Beyond this percentage of wins, or of losses, a common baseline decides nearly all pairs alike.
+EXTREME_PERCENT = 5
 LONGER_PERCENT = 20
 # Bytes; up to this size weights are hashed again for every report, beyond it the hash that training recorded is used.
 _LARGEST = 2**30
@@ -136,6 +139,14 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
                 f"{thinking} of {counted(len(side.rows), 'answer')} of {shown} begin with the model's thinking, which "
                 "is neither judged nor measured"
             )
+    varies = "endpoint" in (judged.step.get("config", {}).get("engine") or {})  # of a server nobody knows
+    if card and card.decoding.temperature and not card.verdict.labels:
+        varies = True
+    if varies and figures.noise is None and card and card.protocol != "reward" and not judged.imported:
+        yield note_warning(
+            "the judge was asked once, so how much its verdicts vary from call to call is unknown and not in the "
+            f"interval; --samples 3 measures it with {2 * figures.requests:,} more requests"
+        )
     if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
         yield claim_warning(_first_asking(judged, again))
     if figures.length and (warning := length_warning(figures.length)):
@@ -296,6 +307,26 @@ def task_warnings(measurements: Iterable[Measurement]) -> list[ReportWarning]:
         if 100 * row.details.in_training > MOST_IN_TRAINING * (row.n or 0)
     }
     return [claim_warning(text) for text in sorted(seen)]
+
+
+def baseline_warnings(report: ReportData) -> list[ReportWarning]:
+    """Systems that were compared through a baseline against which nearly every pair is won, or lost."""
+    rates = {
+        (judge.name, comparison.candidate, comparison.baseline): comparison.leading_figures.win_rate
+        for judge in report.judges
+        for comparison in judge.comparisons
+    }
+    warnings = []
+    for claim in report.paired:
+        sides = [rates.get((str(claim.judge), name, str(claim.through))) for name in (claim.candidate, claim.baseline)]
+        known = [rate for rate in sides if rate is not None]
+        if len(known) == 2 and (min(known) > 100 - EXTREME_PERCENT or max(known) < EXTREME_PERCENT):
+            warnings.append(
+                f"{claim.candidate} and {claim.baseline} have {known[0]:.1f} and {known[1]:.1f} % against "
+                f"{claim.through}: this baseline decides nearly every pair alike, so it can hardly tell the two apart; "
+                f"judge {claim.candidate} against {claim.baseline} directly"
+            )
+    return list(map(claim_warning, warnings))
 
 
 def overlap_warnings(

@@ -83,3 +83,13 @@ def test_what_does_not_hold_is_counted():
 def test_a_small_simulation_misses_nothing():
     cells = simulation.run_cell(simulation.WORLDS["one judge"][8], 60, 3)
     assert not simulation.misses(cells, len(cells))
+
+
+def test_a_baseline_that_loses_nearly_every_pair_tells_no_systems_apart():
+    def cautions(rates: tuple[float, ...]) -> list[str]:
+        world = simulation.systems_world(np.random.default_rng(0), 200, rates, 0.0)
+        return [str(caution) for caution in build(world.contents).cautions]
+
+    assert cautions((0.6, 0.97)) == []
+    (caution,) = cautions((0.98, 0.99))
+    assert caution.endswith("can hardly tell the two apart; judge new0 against new1 directly")
