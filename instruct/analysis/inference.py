@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.results import Power
-
 RESAMPLES = 10_000
 SEED = 0
 _Z = NormalDist().inv_cdf(0.975)
@@ -289,35 +287,28 @@ def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
     return agree(Estimate(mean, interval, sign_flip_test(weighted)[0]))
 
 
-# Two-sided 5 %, and 80 % power: 1.960 + 0.842 standard errors.
-_STANDARD_ERRORS = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
-_FROM = "80 % power, two-sided test at 5 %, with the observed standard deviation"
+# 80 % power adds so many standard errors to those of the test.
+_FOR_POWER = NormalDist().inv_cdf(0.8)
 
 
-def power(values: NDArray[np.float64], pairs: int | None = None) -> Power:
-    """The smallest difference from 50 % that the pairs can detect, and the pairs needed for the observed one.
+def smallest_difference(error: float | None, n: int, claims: int = 1) -> float | None:
+    """The minimum detectable difference of a win rate from 50, in points: found in four of five cases by a two-sided
+    test at 5 % / `claims`, so whatever the other claims of the family are.
 
-    With s the standard deviation (ddof=1) of the n scores and z = 1.960 + 0.842: the difference is 100 z s / sqrt(n)
-    points, and the pairs are ceil((z s / (mean - 1/2)) ** 2).
+    With z the normal quantiles of the test and of 80 % it is (z + 0.842) standard errors, which the observed scores
+    give; it does not depend on the difference that was found.
 
     Args:
-        values: scores, 0 to 1, one for each pair with a verdict, or for each conversation.
-        pairs: how many pairs they are of; None: one each.
+        error: the win rate's standard error, in points.
+        n: number of independent pairs.
+
+    Returns:
+        None where the scores hardly differ, and where no win rate differs that much from 50: too few pairs.
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2, in the normal
     approximation; statsmodels.stats.power.zt_ind_solve_power with ratio=0 gives the same.
     """
-    if len(values) < 2:
-        return Power(smallest_difference=None, pairs_needed=None, note="fewer than two verdicts")
-    deviation, difference = float(values.std(ddof=1)), abs(float(values.mean()) - 0.5)
-    smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
-    if smallest < 50 / len(values):  # less than one tie more or less changes
-        same = "all verdicts are the same, so there is no deviation"
-        note = "not estimable: the verdicts hardly differ" if deviation else same
-        return Power(smallest_difference=None, pairs_needed=None, note=note)
-    needed, per_value = None, 1 if pairs is None else pairs / len(values)
-    note = f"{_FROM}; there is no difference to detect"
-    if difference >= 1e-9:
-        needed = max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2 * per_value))
-        note = _FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs"
-    return Power(smallest_difference=round(smallest, 6), pairs_needed=needed, note=note)
+    if error is None:
+        return None
+    smallest = (NormalDist().inv_cdf(1 - _LEVEL / 2 / max(1, claims)) + _FOR_POWER) * error
+    return smallest if 50 / n <= smallest < 50 else None  # below the least that one tie more or less changes

@@ -179,17 +179,6 @@ class Part(Record):
     interval: Interval | None
 
 
-class Power(Record):
-    """`smallest_difference`: minimum detectable distance from 50, in points; `pairs_needed`: for the one observed.
-
-    `note` says what they were computed from, or why they are None.
-    """
-
-    smallest_difference: float | None
-    pairs_needed: int | None
-    note: str
-
-
 class RankedSystem(Record):
     """A system among those that one judge compared: its mean `win_rate` over its `opponents`.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from instruct.analysis.claims import holm, settle
+from instruct.analysis.inference import smallest_difference
+from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting import model, provenance
@@ -81,7 +83,13 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
             about = provenance.system_reports(
                 manifest, {name: side.of_sets(judged.eval_sets) for name, side in sides if side}
             )
-        comparison.leads = leads(comparison.leading_figures)
+        figures_of_pairs = comparison.leading_figures
+        comparison.leads = leads(figures_of_pairs)
+        made = figures_of_pairs.claim
+        if made.finding not in ("candidate", "baseline"):
+            units = figures_of_pairs.conversations or figures_of_pairs.n_judged
+            smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims)
+            comparison.smallest_difference = rounded(smallest)
         comparison.warnings = comparison_warnings(contents, judged, comparison, about, data.overlap)
     data.figures = figures(data)
     return data

@@ -13,7 +13,7 @@ import numpy as np
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded
-from instruct.analysis.inference import paired_difference, power, sign_flip_test, sign_test
+from instruct.analysis.inference import paired_difference, sign_flip_test, sign_test
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
@@ -85,7 +85,6 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         length_control=controlled,
         style=style,
         parts=_parts(judged.pairs),
-        power=power(counts.values, counts.n_judged),
         sequential=looked,
         with_labels=people,
         noise=judged.noise,

@@ -154,13 +154,12 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("resamples", _param("resamples")),
         Column("adjusted p", "leading_figures.claim.adjusted_p", form=probability),
         Column("claims", "leading_figures.claim.claims"),
-        Column("min. detectable", "power.smallest_difference"),
-        Column("pairs needed", "power.pairs_needed", form=","),
+        Column("min. detectable", "smallest_difference"),
     ]
     note = (
         "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the "
-        "finding follows it. Minimum detectable difference: the smallest distance from 50, in points, that this number "
-        "of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference observed."
+        "finding follows it. Minimum detectable difference, where none is claimed: the smallest distance from 50, in "
+        "points, that this number of pairs detects with 80 % power at 5 % divided by the number of claims."
     )
     return _table("Significance and power", [(it, it) for it in comparisons], columns, named, note)
 

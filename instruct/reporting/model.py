@@ -209,7 +209,7 @@ class ComparisonReport(Record):
     length_control: LengthControl | None
     style: results.StyleControl | None = None
     parts: list[results.Part]
-    power: results.Power
+    smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     sequential: results.Sequential | None
     with_labels: results.PredictionPowered | None
     noise: results.JudgeNoise | None = None

@@ -34,7 +34,7 @@ class Table:
 class Column:
     """A column: its header, and a row's value there, which is an attribute (the header's, if none is named) or a call.
 
-    An attribute may be one of a part (`power.pairs_needed`): nothing where the part is missing. `text`: such columns
+    An attribute may be one of a part (`length.candidate_mean`): nothing where the part is missing. `text`: such columns
     stand first, aligned to the left. `when`: whether the table has the column; "known": if any of its values is neither
     None nor 0. `form`: how a value that is there is written, if not as `shown` does: a format, or a call.
     """

@@ -268,7 +268,8 @@ def evidence(comparison: ComparisonReport) -> str | None:
 
     For counted verdicts the sign test is named, for graded preferences and conversations the permutation test.
     """
-    tests, length, power = comparison.leading_figures.claim.params, comparison.length, comparison.power
+    made, length = comparison.leading_figures.claim, comparison.length
+    tests = made.params
     parts = [sequence] if (sequence := _stopping(comparison)) else []
     if tests["permutation_p"] is not None:
         if tests["graded"]:
@@ -283,8 +284,9 @@ def evidence(comparison: ComparisonReport) -> str | None:
         pairs = counted(people.pairs, "pair")
         said = rate_and_interval(people)
         parts.append(f"With people's labels on {people.labels} of {pairs}: win rate of {ours} {said}.")
-    if power.smallest_difference is not None:
-        parts.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
+    if comparison.smallest_difference is not None:
+        family = f" with {made.claims} claims" if made.claims > 1 else ""
+        parts.append(f"Minimum detectable difference{family}: {comparison.smallest_difference:.1f} points.")
     return " ".join(parts) or None
 
 

@@ -16,10 +16,10 @@ from statsmodels.stats.proportion import proportion_confint
 from instruct.analysis import inference
 from instruct.analysis.inference import (
     mean_of_groups,
-    power,
     score_interval,
     sign_flip_test,
     sign_test,
+    smallest_difference,
     wilson_interval,
 )
 from instruct.analysis.statistics import Tally
@@ -165,38 +165,30 @@ def test_sign_flips_handle_no_differences_and_equal_differences():
     assert (p, resamples) == (1 / 10_001, 10_000)
 
 
-@given(st.builds(Tally, win=st.integers(1, 300), tie=st.integers(0, 50), loss=st.integers(1, 300)))
+@given(st.builds(Tally, win=st.integers(1, 300), tie=st.integers(0, 50), loss=st.integers(1, 300)), st.integers(1, 20))
 @settings(max_examples=40, deadline=None)
-def test_power_equals_statsmodels(counts):
-    values = counts.values
-    found = power(values)
-    deviation = np.std(values, ddof=1)
-    effect = zt_ind_solve_power(nobs1=len(values), alpha=0.05, power=0.8, ratio=0)
-    assert found.smallest_difference == pytest.approx(100 * effect * deviation, rel=1e-3)
-    seen = abs(values.mean() - 0.5)
-    if seen == 0:
-        assert found.pairs_needed is None
-        assert "no difference to detect" in found.note
-    elif seen / deviation < 0.5:
-        needed = zt_ind_solve_power(effect_size=seen / deviation, alpha=0.05, power=0.8, ratio=0)
-        assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1.01)  # rounded up
+def test_the_minimum_detectable_difference_equals_statsmodels(counts, claims):
+    found = smallest_difference(counts.standard_error, counts.n_judged, claims)
+    effect = zt_ind_solve_power(nobs1=counts.n_judged, alpha=0.05 / claims, power=0.8, ratio=0)
+    expected = 100 * effect * np.std(counts.values, ddof=1)
+    if expected < 49.9:
+        assert found == pytest.approx(expected, rel=1e-3)
+    elif expected > 50.1:
+        assert found is None  # no win rate differs that much from 50
 
 
 def test_the_minimum_detectable_difference_is_found_in_80_percent_of_experiments():
-    n, spread = 400, 0.5
-    smallest = power(np.repeat([0.0, 1.0], n // 2)).smallest_difference / 100
+    n, claims, spread = 400, 6, 50 / 20
+    smallest = smallest_difference(spread, n, claims) / 100
     rng = np.random.default_rng(0)
     wins = rng.binomial(n, 0.5 + smallest, size=20_000) / n
-    found = np.abs(wins - 0.5) > 1.96 * spread / math.sqrt(n)
+    found = np.abs(wins - 0.5) > stats.norm.ppf(1 - 0.025 / claims) * spread / 100
     assert found.mean() == pytest.approx(0.8, abs=0.02)
 
 
-@pytest.mark.parametrize(("values", "note"), [([], "fewer than two"), ([1.0], "fewer than two"), ([1.0] * 9, "same")])
-def test_power_without_a_deviation_says_why(values, note):
-    found = power(np.array(values))
-    assert (found.smallest_difference, found.pairs_needed) == (None, None)
-    assert note in found.note
-    assert "too few" in power(np.array([1.0, 0.0, 1.0])).note
+@pytest.mark.parametrize(("error", "n"), [(None, 0), (None, 1), (0.0, 9), (33.3, 3)])
+def test_too_few_or_equal_verdicts_have_no_minimum_detectable_difference(error, n):
+    assert smallest_difference(error, n) is None
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000))
