@@ -17,23 +17,17 @@ LEAST_SEEDS = 3
 _BESIDE = 1e-6
 
 
-def finding_of(
-    p: float | None, rate: float | None, enough: bool = True, graded: Sequence[float] | None = None
-) -> Finding:
+def finding_of(p: float | None, rate: float | None, enough: bool = True) -> Finding:
     """Which system may be said to beat the other.
 
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
         rate: the candidate's win rate in percent.
         enough: whether there are LEAST_DECIDED decided pairs, or LEAST_SEEDS seeds.
-        graded: the interval of graded verdicts, which must exclude 50, too. Their sign-flip test assumes that grades
-            are as far above 1/2 as below it: with many small wins and few large losses it rejects a mean of 1/2.
     """
     if not enough:
         return "too few"
     if p is None or p > ALPHA or rate is None or rate == 50:
-        return "no difference"
-    if graded and graded[0] <= 50 <= graded[1]:
         return "no difference"
     return "candidate" if rate > 50 else "baseline"
 
@@ -104,10 +98,9 @@ def settle(claims: Iterable[Claim]) -> None:
 def _decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
     if claim.enough is None:
         return
-    graded = claim.interval if claim.params.get("graded") else None
     rate = None if claim.gain is None else 50 + claim.gain
-    claim.finding = finding_of(p, rate, claim.enough, graded)
-    among_complete = finding_of(of_complete, rate, claim.enough, graded and claim.complete.interval)
+    claim.finding = finding_of(p, rate, claim.enough)
+    among_complete = finding_of(of_complete, rate, claim.enough)
     if claim.is_rate:
         claim.complete.interval = agreeing_interval(claim.complete.interval, among_complete)
         claim.interval = agreeing_interval(claim.interval, claim.finding)

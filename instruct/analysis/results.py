@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# The measure of claims that judges' verdicts make, in percent; other claims are differences.
-WIN_RATE = "win rate"
+# The measures of claims that judges' verdicts make, in percent; other claims are differences. Of a weighted judge the
+# first is the mean of the grades, the second counts who is preferred.
+WIN_RATE, PREFERRED = "win rate", "preferred on more prompts"
 # The test of a judge that stopped early.
 EARLY = "confidence sequence"
 # `reversible`: a difference among the complete cases, which the missing verdicts could reverse.
@@ -83,7 +84,7 @@ class Claim(Record):
     @property
     def is_rate(self) -> bool:
         """Whether the value is a win rate in percent, not a difference."""
-        return self.measure == WIN_RATE
+        return self.measure in (WIN_RATE, PREFERRED)
 
     @property
     def complete(self) -> Claim | CompleteCase:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import bounded, enough_decided
-from instruct.analysis.inference import Estimate, score_interval, sign_flip_test, sign_test
+from instruct.analysis.inference import Estimate, mean_test, score_interval, sign_test
 from instruct.analysis.outcomes import (
     POINTS,
     PREFERENCES,
@@ -41,9 +41,9 @@ class Tally:
     pairs that count unequally may be below 0 or above 1: see `scores_of_units`.
 
     `conversations` are the scores of the conversations that the pairs are turns of. Standard error, interval and test
-    are then of these; the counts and the win rate stay those of the turns. `differences` are what the sign-flip test
-    flips, where pairs or conversations count unequally; None: the scores minus 1/2. `filled`: scores or conversations
-    with all pairs without a verdict lost, and won, if there are such pairs.
+    are then of these; the counts and the win rate stay those of the turns. `weights`: of pairs or conversations that
+    count unequally, relative to their mean; None: equal ones. `filled`: scores or conversations with all pairs without
+    a verdict lost, and won, if there are such pairs.
 
     Raises:
         ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
@@ -58,7 +58,7 @@ class Tally:
     contradicted: int = 0
     identical: int = 0
     conversations: tuple[float, ...] | None = None
-    differences: tuple[float, ...] | None = None
+    weights: tuple[float, ...] | None = None
     filled: tuple[Tally, Tally] | None = None
 
     def __post_init__(self) -> None:
@@ -121,17 +121,17 @@ class Tally:
     @property
     def interval(self) -> list[float] | None:
         """The 95 % interval of the win rate, in percent; None without a verdict."""
-        return score_interval(self.values)
+        return self.estimate.interval
 
     @property
     def p(self) -> float | None:
-        """Of the test that decides: the sign test, or the sign-flip test of graded preferences."""
-        return sign_flip_test(self.flipped)[0] if self.graded else sign_test(self.win, self.loss)
+        """Of the test that decides: the sign test, or the test of the mean of graded preferences."""
+        return self.estimate.p
 
     @property
-    def flipped(self) -> NDArray[np.float64]:
-        """What swapping the systems flips the sign of, for each value."""
-        return self.values - 0.5 if self.differences is None else np.array(self.differences)
+    def preferences(self) -> Tally:
+        """A weighted judge's preferences without their grades."""
+        return Tally(self.win, self.tie, self.loss, self.unparsed, self.failed)
 
     @property
     def extremes(self) -> tuple[Tally, Tally]:
@@ -149,7 +149,13 @@ class Tally:
     @property
     def estimate(self) -> Estimate:
         """The win rate in percent with its interval and p."""
-        return Estimate(math.nan if self.win_rate is None else self.win_rate, self.interval, self.p)
+        if self.graded and self.weights:
+            weights, mean = np.array(self.weights), self.values.mean()
+            return mean_test(mean + (self.values - mean) / weights, weights)
+        if self.graded:
+            return mean_test(self.values)
+        rate = math.nan if self.win_rate is None else self.win_rate
+        return Estimate(rate, score_interval(self.values), sign_test(self.win, self.loss))
 
 
 @dataclass(frozen=True)
@@ -204,10 +210,11 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
         identical=sum(pair.tie == "identical" for pair in pairs),
         conversations=tuple(unit_scores(pairs).values()) if any(pair.conversation for pair in pairs) else None,
     )
-    if counted.graded:
-        at_half = np.array(list(unit_scores(pairs, at=0.5).values())) - 0.5
-        counted = replace(counted, differences=tuple(at_half.tolist()))
-    if not (counted.unread and counted.graded):
+    if not counted.graded:
+        return counted
+    weights = unit_scores([replace(pair, score=None if pair.score is None else 1.0) for pair in pairs], at=0.0)
+    counted = replace(counted, weights=tuple(weights.values()))
+    if not counted.unread:
         return counted
     heaviest = max(pair.weight for pair in pairs)
     lost, won = (
@@ -222,7 +229,7 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     return replace(counted, filled=(lost, won))
 
 
-def win_rate_claim(counts: Tally, looked: Sequential | None = None, **names: Any) -> Claim:
+def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str = WIN_RATE, **names: Any) -> Claim:
     """What verdicts say about the win rate.
 
     Args:
@@ -240,8 +247,8 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, **names: Any
     missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
     return Claim(
         **names,
-        measure=WIN_RATE,
-        test=EARLY if stopped else "permutation" if counts.graded else "sign",
+        measure=measure,
+        test=EARLY if stopped else "mean" if counts.graded else "sign",
         n=counts.n_judged,
         missing=counts.unread,
         value=rounded(counts.win_rate),
@@ -249,5 +256,5 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, **names: Any
         p=p_of(estimate),
         enough=enough_decided(counts.win, counts.loss, len(counts.values)),
         complete_case=missing if counts.unread and not stopped else None,
-        params={"graded": counts.graded},
+        params={"decided": counts.win + counts.loss},
     )

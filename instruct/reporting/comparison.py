@@ -13,7 +13,7 @@ import numpy as np
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded
-from instruct.analysis.inference import paired_difference, sign_flip_test, sign_test
+from instruct.analysis.inference import paired_difference
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
@@ -116,18 +116,13 @@ def tally_figures(
         names: of the claim: judge, candidate, baseline.
         looked: if the verdicts decided when to stop: the interval is then valid at every look.
     """
-    flip, resamples = sign_flip_test(counts.flipped)
-    sign = None if counts.conversations is not None else sign_test(counts.win, counts.loss)
     claim = win_rate_claim(counts, looked, **names, policy=policy)
-    claim.params |= {
-        "sign_p": sign,
-        "decided": counts.win + counts.loss,
-        "permutation_p": flip,
-        "resamples": resamples,
-    }
+    preferred = None
+    if counts.scores and counts.conversations is None and not looked:
+        preferred = win_rate_claim(counts.preferences, measure=results.PREFERRED, **names, policy=policy)
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"
-    return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim)
+    return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim, preferred=preferred)
 
 
 def _length_and_style(judged: Judged) -> tuple[results.LengthFigures | None, results.StyleControl | None]:
@@ -377,8 +372,11 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
     for judge in report.judges:
         for comparison in judge.comparisons:
             made_by = "single seeds" if comparison.one_seed else "verdicts"
-            comparison.leading_figures.claim.family = f"{made_by} of {judge.name}"
-            yield from (figures.claim for figures in comparison.policies.values())
+            leading = comparison.leading_figures
+            for claim in filter(None, (leading.claim, leading.preferred)):
+                claim.family = f"{made_by} of {judge.name}"
+            for figures in comparison.policies.values():
+                yield from filter(None, (figures.claim, figures.preferred))
     for panel in report.panels:
         panel.majority.claim.family = "majorities of single seeds" if panel.one_seed else "majorities"
         yield panel.majority.claim

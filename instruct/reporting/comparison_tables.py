@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -148,25 +148,20 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
 
 def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
-        Column("sign test p", _param("sign_p"), form=probability),
-        Column("pairs without ties", _param("decided")),
-        Column("permutation p", _param("permutation_p"), form=probability),
-        Column("resamples", _param("resamples")),
+        Column("test", "leading_figures.claim.test"),
+        Column("p", "leading_figures.claim.p", form=probability),
+        Column("pairs without ties", lambda it: it.leading_figures.claim.params["decided"]),
         Column("adjusted p", "leading_figures.claim.adjusted_p", form=probability),
         Column("claims", "leading_figures.claim.claims"),
         Column("min. detectable", "smallest_difference"),
     ]
     note = (
-        "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the "
+        "Two-sided p-values under the leading policy, in the worst case of missing verdicts. Adjusted: by Holm's "
+        "method for all claims of the judge; the "
         "finding follows it. Minimum detectable difference, where none is claimed: the smallest distance from 50, in "
         "points, that this number of pairs detects with 80 % power at 5 % divided by the number of claims."
     )
     return _table("Significance and power", [(it, it) for it in comparisons], columns, named, note)
-
-
-def _param(name: str) -> Callable[[ComparisonReport], Any]:
-    """Of the claim that leads."""
-    return lambda comparison: comparison.leading_figures.claim.params[name]
 
 
 def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from yaml import YAMLError
 
-from instruct.analysis.results import EARLY
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
@@ -152,7 +151,7 @@ def _of_policy(row: PolicyRow) -> Row:
         "length_controlled_win_rate": controlled.win_rate if controlled else None,
         **{key: getattr(comparison, key) for key in _COMPARED},
         "agreement_with_people": judge.agreement,
-        "which_figure_leads": comparison.leads if leads else None,
+        "preferred": comparison.leads if leads else None,
         "warnings": "; ".join(map(str, [*judge_warnings(judge), *comparison.warnings])),
     }
 
@@ -165,13 +164,12 @@ def _claim(of: ComparisonReport | Panel, policy: str, leads: bool, figures: Tall
         "policy": policy,
         "leading": leads,
         **{key: getattr(figures, key) for key in (*_COUNTS, *_RATES)},
-        "interval_method": EARLY if claim.test == EARLY else "score",
+        "test": claim.test,
         **ends("interval", claim.interval),
         **ends("complete_case", claim.complete.interval),
         **ends("bound", figures.bounds),
         "finding": claim.finding,
-        "sign_test_p": claim.params["sign_p"] if tested else None,
-        "permutation_test_p": claim.params["permutation_p"] if tested else None,
+        "p": claim.p if tested else None,
         "adjusted_p": claim.adjusted_p if tested else None,
         "claims": claim.claims if tested else None,
     }

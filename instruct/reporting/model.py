@@ -92,7 +92,8 @@ class TallyFigures(Record):
 
     `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
     come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
-    `counted`, and both rates are the same. `claim`: what is said of the win rate, with its interval. The ties:
+    `counted`, and both rates are the same. `claim`: what is said of the win rate, with its interval; `preferred`: of
+    the count of a weighted judge's preferences, where pairs stand for themselves. The ties:
     `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
     about, and ties that the judge called.
 
@@ -114,6 +115,7 @@ class TallyFigures(Record):
     discrete_win_rate: float | None
     standard_error: float | None
     bounds: Interval | None
+    preferred: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
     claim: Claim
     conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
 
@@ -186,7 +188,7 @@ class ComparisonReport(Record):
     replies behind the verdicts. A judge that rates answers one by one has no position figures. `length` and `style` are
     None if answers are missing, `length_control` if AlpacaEval's rate does not apply. `spread`, which is in the
     report's `seeds`: over all training seeds, if this comparison is one of several; no claim rests on it alone.
-    `leads`: which figure of a weighted judge leads, if the mean of its grades and their count favor different systems.
+    `leads`: who is preferred on more prompts by a weighted judge, whose win rate is the mean of its grades.
     """
 
     candidate: str

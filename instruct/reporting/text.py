@@ -51,15 +51,20 @@ def adjusted(made: Claim) -> str:
 
 
 def leads(figures: TallyFigures) -> str | None:
-    """Which figure of a weighted judge leads, and why the count says otherwise; None where the two agree on a side."""
-    rate, counts = figures.win_rate, figures.discrete_win_rate
-    if rate is None or counts is None or (rate - 50) * (counts - 50) >= 0:
+    """Who is preferred on more prompts by a weighted judge, whose win rate is the mean of grades; None of others."""
+    made = figures.preferred
+    if made is None or made.value is None:
         return None
-    return (
-        f"The mean of the grades leads ({rate:.1f} %). The count of answers preferred says the opposite "
-        f"({counts:.1f} %, {figures.win} against {figures.loss}), because the side preferred more often is preferred "
-        "by less"
-    )
+    lost = made.value < 50
+    leader, wins = (made.baseline, figures.loss) if lost else (made.candidate, figures.win)
+    who = {
+        "no difference": "no difference shown",
+        "too few": "too few",
+        "reversible": f"{name(leader)} among the pairs judged; {could_reverse(made)}",
+    }.get(str(made.finding), name(leader))
+    p = made.p if made.adjusted_p is None else made.adjusted_p
+    corrected = f", corrected for {counted(made.claims, 'claim')}" if made.adjusted_p is not None else ""
+    return f"Preferred on more prompts: {who} ({wins} of {figures.win + figures.loss}; p {_equals(p)}{corrected})"
 
 
 def contradicted(comparison: ComparisonReport) -> bool:
@@ -264,19 +269,16 @@ def _claimed_span(figures: TallyFigures, interval: Sequence[float] | None) -> st
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
-    """The significance test, the win rate at equal length, and the minimum detectable difference.
-
-    For counted verdicts the sign test is named, for graded preferences and conversations the permutation test.
-    """
+    """The significance test, the win rate at equal length, and the minimum detectable difference."""
     made, length = comparison.leading_figures.claim, comparison.length
-    tests = made.params
     parts = [sequence] if (sequence := _stopping(comparison)) else []
-    if tests["permutation_p"] is not None:
-        if tests["graded"]:
-            parts.append(f"Permutation test: p {_equals(tests['permutation_p'])}.")
-        elif tests["sign_p"] is not None:
-            pairs = counted(tests["decided"], "pair")
-            parts.append(f"Sign test: p {_equals(tests['sign_p'])} ({pairs} without ties).")
+    if made.p is not None and made.test in ("mean", "sign"):
+        test, about = "Test of the mean", []
+        if made.test == "sign":
+            test, about = "Sign test", [f"{counted(made.params['decided'], 'pair')} without ties"]
+        about += [f"{probability(made.p)} in the worst case of {made.missing} missing"] if made.complete_case else []
+        details = f" ({'; '.join(about)})" if about else ""
+        parts.append(f"{test}: p {_equals(made.complete.p)}{details}.")
     ours = one_line(comparison.candidate, 60)
     if length is not None and length.adjusted.win_rate is not None:
         parts.append(f"Win rate of {ours} at equal length: {rate_and_interval(length.adjusted)}.")

@@ -9,13 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counted import claimed, tally
+from scipy import stats
 
 from benchmarks import claims
 from benchmarks.claims_files import whole_way
-from instruct.analysis.claims import agreeing_interval, finding_of
+from instruct.analysis.claims import agreeing_interval, finding_of, settle
+from instruct.analysis.inference import mean_test
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import majority
 from instruct.analysis.statistics import tally_pairs
+from instruct.reporting.comparison import tally_figures
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,39 @@ def test_the_test_decides(p, rate, enough, finding):
     assert finding_of(p, rate, enough) == finding
 
 
-def test_many_small_wins_and_a_few_large_losses_are_no_claim():
-    """Of grades with a mean of 1/2, eight in a row are small wins more often than not."""
-    grades = tally(["win"] * 8, [0.52] * 8)
-    assert grades.p < 0.01
-    assert claimed(grades).finding == "no difference"
-    assert claimed(tally(["win"] * 50, np.linspace(0.6, 0.9, 50))).finding == "candidate"
+@pytest.mark.parametrize("n", [5, 12, 24, 40])
+@pytest.mark.parametrize(("low", "high"), [(0, 0.625), (0, 1), (0.05, 0.95), (0.3, 0.55)])
+def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
+    """Two grades, in every number: of 24 with .625 in four of five cases, else 0, a sign-flip test claims 8 %."""
+    share = (0.5 - low) / (high - low)
+    claims = [mean_test(np.repeat([low, high], [n - wins, wins])).p <= 0.05 for wins in range(n + 1)]
+    assert stats.binom.pmf(range(n + 1), n, share) @ claims <= 0.05
+
+
+def test_the_mean_and_the_number_of_preferences_are_two_claims():
+    """Many small wins and few large losses: the mean is 1/2."""
+    grades = tally(["win"] * 80 + ["loss"] * 20, [0.625] * 80 + [0.0] * 20)
+    made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
+    settle([made.claim, made.preferred])
+    assert (made.claim.finding, made.preferred.finding) == ("no difference", "candidate")
+    assert claimed(tally(["win"] * 12, np.linspace(0.7, 0.95, 12))).finding == "candidate"
+    assert claimed(tally(["win"] * 5, [1.0] * 5)).finding == "too few"
+
+
+def test_the_interval_of_wins_and_losses_is_clopper_and_pearsons():
+    found = mean_test(np.repeat([1.0, 0.0], [9, 3]))
+    assert found.p == pytest.approx(stats.binomtest(9, 12).pvalue)
+    exact = stats.binomtest(9, 12).proportion_ci(method="exact")
+    assert found.interval == pytest.approx([100 * exact.low, 100 * exact.high], abs=1e-4)
+
+
+def test_the_chance_of_a_weighted_mean_equals_drawn_weights():
+    grades = np.random.default_rng(0).beta(3, 2, size=8)
+    weights = np.random.default_rng(1).dirichlet(np.ones(9), size=200_000)
+    doubt = (weights @ np.append(grades, 0.0) <= 0.5).mean()
+    assert mean_test(grades).p == pytest.approx(2 * doubt, abs=0.006)
+    heavy = mean_test(np.append(grades, grades), np.repeat([1.0, 1e-9], 8))  # what weighs nothing changes nothing
+    assert heavy.p == pytest.approx(mean_test(grades).p, abs=1e-3)
 
 
 def test_the_interval_agrees_with_the_finding():

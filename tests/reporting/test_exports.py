@@ -66,9 +66,9 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     comparison = build_report(judged.folder).judges[0].comparisons[0]
     interval = comparison.policies["strict"].claim.interval
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
-    assert (first["interval_method"], first["claims"]) == ("score", "1")
-    assert float(first["sign_test_p"]) == comparison.leading_figures.claim.params["sign_p"] == 0.375  # 4 against 1
-    assert rows[1]["sign_test_p"] == ""  # a policy other than the leading one
+    assert (first["test"], first["claims"]) == ("sign", "1")
+    assert float(first["p"]) == comparison.leading_figures.claim.p == 0.6875  # 4 against 1, and one missing
+    assert rows[1]["p"] == ""  # a policy other than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
     assert first["warnings"].split("; ")[0] == "a judge for tests, not for figures"
 

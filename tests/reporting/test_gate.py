@@ -67,7 +67,7 @@ def test_majorities_are_in_gates_exports_and_compare(instruct, judged):
     )
     assert instruct("report", judged.folder, "--fail-under", "60", "--judge", "majority")[0] == 0
     *_, row = csv.DictReader((judged.report / "exports" / "figures.csv").open(encoding="utf-8"))
-    assert [row[key] for key in ("judge", "candidate", "policy", "win_rate", "sign_test_p", "claims")] == [
+    assert [row[key] for key in ("judge", "candidate", "policy", "win_rate", "p", "claims")] == [
         "majority of j, k", "emo", "majority", "62.5", "0.09873714670538904", "1"
     ]  # fmt: skip
     found = compare_runs([judged.folder, shutil.copytree(judged.folder, judged.folder.parent / "again")])

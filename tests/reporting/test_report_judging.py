@@ -171,34 +171,32 @@ def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answe
     assert comparison.length_control.note == none
     markdown, terminal = texts(run)
     headline = (
-        "no difference shown between emo and mle: weighted win rate 67.1 % (95 % CI 18.4–96.3, discrete 85.7 %, n = 7)"
+        "no difference shown between emo and mle: weighted win rate 67.1 % (95 % CI 36.8–82.6, 30.0–85.9 with 1 missing "
+        "lost or won, discrete 85.7 %, n = 7)"
     )
     for text in (markdown, terminal):
         assert headline in text
         assert none.capitalize() in text
     assert (
-        "| emo | mle | single (leads) | 8 | 6 | 0 | 1 | 0 | 1 | 67.1 | 85.7 | 7.9 | 18.4–96.3 | 58.8–71.2 |" in markdown
+        "| emo | mle | single (leads) | 8 | 6 | 0 | 1 | 0 | 1 | 67.1 | 85.7 | 7.9 | 30.0–85.9 | 58.8–71.2 |" in markdown
     )
     assert "Weighted judges grade their preference: the win rate is the mean grade" in markdown
 
 
-def test_a_headline_says_which_figure_leads_where_grades_and_counts_differ(run, card, write_answers, judge_showings):
+def test_a_headline_says_who_is_preferred_on_more_prompts(run, card, write_answers, judge_showings):
     card("j", order_policy="random", leading_policy="single")
     write_answers("emo", 7)
     write_answers("mle", 7)
     shown = [("first", 1.01)] * 3 + [("second", 1.6)] * 4  # three clear wins, four narrow losses
     judge_showings(*({"verdict": verdict, "preference": graded} for verdict, graded in shown))
     report, path = write_report(run.folder)
-    line = (
-        "The mean of the grades leads (65.3 %). The count of answers preferred says the opposite (42.9 %, 3 against "
-        "4), because the side preferred more often is preferred by less"
-    )
+    line = "Preferred on more prompts: no difference shown (4 of 7; p = 1.000, corrected for 2 claims)"
     for text in (*report.headlines(), *(path.with_suffix(end).read_text() for end in (".html", ".json"))):
         assert text.count(line) == 1
     for text in (str(report), path.read_text()):
-        assert text.count("The mean of the grades leads (65.3 %)") == 1
+        assert text.count("Preferred on more prompts: no difference shown") == 1
     for name in ("figures.csv", "tables.tex", "model-card-emo.md"):
-        assert "The mean of the grades leads" in (run.report / "exports" / name).read_text()
+        assert "Preferred on more prompts" in (run.report / "exports" / name).read_text()
 
 
 def test_an_unweighted_judge_has_no_text_on_weights_or_length_control(run, card, write_answers, judge_pairs):

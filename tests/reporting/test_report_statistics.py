@@ -51,10 +51,9 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(run, card, w
     assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
     assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 1, 1, 0.5])), abs=1e-6)
     assert (b.win_rate, b.interval) == (None, None)  # a single verdict
-    p = pytest.approx(2 * 7 / 64)
-    assert comparison.leading_figures.claim.params == {
-        "graded": False, "sign_p": p, "decided": 6, "permutation_p": p, "resamples": 64,
-    }  # fmt: skip
+    claim = comparison.leading_figures.claim
+    assert (claim.params, claim.complete.p) == ({"decided": 6}, pytest.approx(2 * 7 / 64))
+    assert claim.p == pytest.approx(2 * 93 / 256)  # five of eight
 
 
 def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
