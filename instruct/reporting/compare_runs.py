@@ -33,7 +33,7 @@ _TITLE = "Systems side by side"
 _NOTE = (
     "Difference: win rate minus that of the first run's comparison, in points, with its 95 % interval, over "
     "the prompts with a verdict in both; p: paired permutation test of no difference. Adjusted p: of the "
-    "comparison itself, corrected for all claims of its run's judge."
+    "comparison itself, corrected for all claims of its run."
 )
 _FIGURES = ("n_judged", "win", "tie", "loss", "unparsed", "failed", "win_rate", "standard_error")
 
@@ -107,7 +107,7 @@ class RunPanel:
 
 
 _MAJORITIES = (
-    "The outcome that most judges of a run gave. Adjusted p: corrected for all majorities of the run. A majority of "
+    "The outcome that most judges of a run gave. Adjusted p: corrected for all claims of the run. A majority of "
     "one training seed supports no claim."
 )
 _PANELS = [

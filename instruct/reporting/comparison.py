@@ -42,6 +42,8 @@ from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
+# The families of claims that verdicts make.
+VERDICTS, SINGLE_SEEDS = "verdicts", "single seeds"
 
 
 def comparison_figures(contents: RunContents, judged: Judged, difficulty: Difficulty | None) -> ComparisonReport:
@@ -291,6 +293,7 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
         claims.append(
             results.Claim(
                 measure="difference of win rates",
+                family="through",
                 candidate=first,
                 baseline=second,
                 through=through,
@@ -363,20 +366,20 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
     """All claims of a report, those of judges and panels with the family that they are corrected in.
 
     Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
-    among themselves. The majorities of panels are corrected like the claims of one judge. Figures under a policy that
-    does not lead belong to no family.
+    among themselves. All judges and the majorities of panels are corrected together: of several judges that see no
+    difference one may seem to. Figures under a policy that does not lead belong to no family.
     """
     for claim in report.seeds:
-        claim.family = f"verdicts of {claim.judge}"
+        claim.family = VERDICTS
     yield from report.claims
     for judge in report.judges:
         for comparison in judge.comparisons:
-            made_by = "single seeds" if comparison.one_seed else "verdicts"
+            family = SINGLE_SEEDS if comparison.one_seed else VERDICTS
             leading = comparison.leading_figures
             for claim in filter(None, (leading.claim, leading.preferred)):
-                claim.family = f"{made_by} of {judge.name}"
+                claim.family = family
             for figures in comparison.policies.values():
                 yield from filter(None, (figures.claim, figures.preferred))
     for panel in report.panels:
-        panel.majority.claim.family = "majorities of single seeds" if panel.one_seed else "majorities"
+        panel.majority.claim.family = SINGLE_SEEDS if panel.one_seed else VERDICTS
         yield panel.majority.claim

@@ -25,7 +25,8 @@ _SEEDS = (
 )
 _PAIRED = (
     "The first's win rate minus the second's, in points, over the prompts judged for both, with its 95 % "
-    "interval and the p-value of the paired permutation test. Not corrected for the number of comparisons."
+    "interval and the p-value of the paired test; these two are of one difference alone. "
+    "Adjusted: by Holm's method for all of these differences."
 )
 
 # A row of a table: a comparison, and what of it the row is about.
@@ -157,7 +158,7 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     ]
     note = (
         "Two-sided p-values under the leading policy, in the worst case of missing verdicts. Adjusted: by Holm's "
-        "method for all claims of the judge; the "
+        "method for all claims of all judges; the "
         "finding follows it. Minimum detectable difference, where none is claimed: the smallest distance from 50, in "
         "points, that this number of pairs detects with 80 % power at 5 % divided by the number of claims."
     )
@@ -379,5 +380,6 @@ def paired_table(claims: Sequence[Claim]) -> Table:
         Column("difference", "value"),
         Column("95 % CI", "interval"),
         Column("p", form=probability),
+        Column("adjusted p", "adjusted_p", form=probability),
     ]
     return columns_table("Systems with the same baseline", claims, columns, _PAIRED)

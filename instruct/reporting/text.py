@@ -170,9 +170,10 @@ def paired_difference(claim: Claim) -> str:
     """Two systems with the same baseline."""
     judge, first, second, through = map(name, (claim.judge, claim.candidate, claim.baseline, claim.through))
     interval = f"95 % CI {span(claim.interval)}, " if claim.interval else ""
+    corrected = f"; {adjusted(claim)}" if claim.claims > 1 else ""
     return (
         f"{judge}: {first} minus {second}: {claim.value:+.1f} points ({interval}"
-        f"p {probability(claim.p)}) over {counted(claim.n, 'prompt')}, both against {through}"
+        f"p {_equals(claim.p)}{corrected}) over {counted(claim.n, 'prompt')}, both against {through}"
     )
 
 

@@ -66,7 +66,7 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     comparison = build_report(judged.folder).judges[0].comparisons[0]
     interval = comparison.policies["strict"].claim.interval
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
-    assert (first["test"], first["claims"]) == ("sign", "1")
+    assert (first["test"], first["claims"]) == ("sign", "3")
     assert float(first["p"]) == comparison.leading_figures.claim.p == 0.6875  # 4 against 1, and one missing
     assert rows[1]["p"] == ""  # a policy other than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
@@ -216,7 +216,7 @@ def test_a_comment_has_the_claims_numbers_warnings_and_place(judged, instruct):
     assert printed.strip() == report.to_comment(str(judged.report / "report.html")).strip()
     lines = printed.splitlines()
     assert "> **Warning, j:** a judge for tests, not for figures" in lines
-    headline = "k: emo beats mle: win rate 100.0 % (95 % CI 63.1–100.0, n = 8)"
+    headline = "k: emo beats mle: win rate 100.0 % (95 % CI 63.1–100.0, n = 8). p = 0.023, corrected for 3 claims"
     assert f"- **{headline}**" in lines
     assert "  - Warning: too few: 5 pairs with a winner of 7 judged; a finding needs at least 6 decided pairs" in lines
     assert "| emo | strict (leads) | 8 | 4 | 2 | 1 | 1 | 71.4 | 24.5–96.8 |" in lines

@@ -171,8 +171,8 @@ def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answe
     assert comparison.length_control.note == none
     markdown, terminal = texts(run)
     headline = (
-        "no difference shown between emo and mle: weighted win rate 67.1 % (95 % CI 36.8–82.6, 30.0–85.9 with 1 missing "
-        "lost or won, discrete 85.7 %, n = 7)"
+        "no difference shown between emo and mle: weighted win rate 67.1 % (95 % CI 36.8–82.6, 30.0–85.9 with 1 "
+        "missing lost or won, discrete 85.7 %, n = 7)"
     )
     for text in (markdown, terminal):
         assert headline in text

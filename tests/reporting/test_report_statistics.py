@@ -123,7 +123,7 @@ def test_a_headline_names_the_judges_without_a_verdict_and_one_vote_decides_noth
     assert "majority of 3 judges (votes: one 8, other 2; no verdict from silent): too few pairs" in str(report)
 
 
-def test_the_majorities_of_several_comparisons_are_corrected_for_their_number(run, card, write_answers, judge_pairs):
+def test_all_judges_and_majorities_are_corrected_together(run, card, write_answers, judge_pairs):
     write_answers("emo", 6)
     for judge in ("one", "other"):
         card(judge)
@@ -132,11 +132,11 @@ def test_the_majorities_of_several_comparisons_are_corrected_for_their_number(ru
     report = build_report(run.folder)
     for panel in report.panels:
         claim = panel.majority.claim
-        assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.0625, 2)
+        assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.1875, 6)
         assert claim.finding == "no difference"
         assert claim.interval[0] == 50
     assert "no difference shown between emo and mle" in report.to_markdown()
-    assert str(report).count("p = 0.062, corrected for 2 claims") == 6  # each judge's two, and the two majorities
+    assert str(report).count("p = 0.188, corrected for 6 claims") == 6  # each judge's two, and the two majorities
 
 
 def test_a_panel_with_a_member_that_stopped_early_is_not_tested_as_if_it_had_not(
