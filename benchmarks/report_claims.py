@@ -468,7 +468,7 @@ def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, mis
     """Trainings with several seeds, whose true rates differ, and verdicts that are missing at random."""
     easy = rng.normal(0, 0.1, size=n)
     shift = rng.normal(0, deviation / 100, size=seeds)
-    means = np.clip(rate + shift[:, None] + (easy - easy.mean())[None, :], 0.0, 1.0)
+    means = np.clip(rate + shift[:, None] + easy[None, :], 0.0, 1.0)
     scores = (rng.random((seeds, n)) < means).astype(float)
     known = np.where(rng.random((seeds, n)) < missing, np.nan, scores)
     drawn: list[Judged] = []
@@ -477,10 +477,10 @@ def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, mis
         names = (f"new-seed{k}", f"base-seed{k}")
         systems |= {name: {"objective": "mle", "seed": k} for name in names}
         drawn.append(comparison(row, ("judge", *names)))
-    of_seed = {f"new-seed{k}": 100 * float(means[k].mean()) for k in range(seeds)}
+    of_seed = {f"new-seed{k}": 100 * float(rate + shift[k]) for k in range(seeds)}
     truths = {
         "verdicts": lambda nodes: of_seed.get(_candidate(nodes), 100 * rate),
-        "verdicts of these prompts": constant(100 * rate),
+        "verdicts of these prompts": constant(100 * (rate + float(easy.mean()))),
         "verdicts of these seeds": constant(100 * (rate + float(shift.mean()))),
         "all verdicts": constant(None),
         "difference of verdicts": constant(None),
@@ -494,11 +494,27 @@ def _candidate(nodes: list[Node]) -> str:
 
 def conversations_world(rng: Rng, n: int, rate: float) -> World:
     """Conversations of two turns, which are won or lost together."""
-    means = np.clip(rate + rng.normal(0, 0.3, size=n // 2), 0.02, 0.98)
-    means += rate - means.mean()
-    scores = draw(rng, np.repeat(np.clip(means, 0, 1), 2), 0.2)
+    spread = min(rate, 1 - rate)
+    means = rate + rng.uniform(-spread, spread, size=n // 2)
+    scores = draw(rng, np.repeat(means, 2), 0.2)
     truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean()))}
     return World(contents([comparison(scores, turns=2)]), truths)
+
+
+def repeated_world(rng: Rng, n: int, times: int) -> World:
+    """Prompts that stand in several rows, each with its id, and are won or lost nearly alike."""
+    means = np.repeat(np.clip(rng.normal(0.5, 0.35, size=n), 0.02, 0.98), times)
+    scores = draw(rng, means, 0.0)
+    rows = [
+        {"dataset": "d", "id": prompt(k), "instruction": f"request {k // times}", "output": "a", "generator": "new"}
+        for k in range(n * times)
+    ]
+    made = comparison(scores)
+    named = [*rows, *({"instruction": judgment.instruction} for judgment in made.judgments)]
+    sides = (SystemAnswers(rows, "0" * 64), None)
+    made = Judged(**{**vars(made), "sides": sides, "conversations": conversations(named)})
+    truths = {"verdicts": constant(50.0), "all verdicts": constant(100 * float(scores.mean()))}
+    return World(contents([made]), truths)
 
 
 def stopped_world(rng: Rng, n: int, rate: float) -> World:
@@ -678,6 +694,7 @@ cell(
     ],
 )
 cell("conversations", conversations_world, [{"n": n, "rate": rate} for n in (40, 160) for rate in (0.5, 0.6)])
+cell("repeated prompts", repeated_world, [{"n": n, "times": times} for n in (20, 40) for times in (2, 5)])
 cell("stopped early", stopped_world, [{"n": n, "rate": rate} for n in (50, 200) for rate in (0.5, 0.65)])
 cell(
     "labels",

@@ -226,7 +226,7 @@ def pair_ids(raw: Sequence[RawRow], prompts: Sequence[EvalPrompt]) -> list[str |
             other = raw[first if lacking == number else number]
             raise InputError(
                 f"{raw[lacking].place}: instruction: {one_line(prompt.request, 60)!r} is already in row {other.row}; "
-                "give each of these rows an `id` of its own, or remove one of them"
+                "give each of these rows an `id` of its own (they then count as one cluster), or remove one of them"
             )
         earlier = raw[taken.setdefault(id or prompt.request, number)]
         if earlier is not row:
@@ -255,7 +255,10 @@ def turn_of(pair: str) -> tuple[str, int] | None:
 
 
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The conversations of rows of answers that are turns of one, or their clusters, by what identifies each's pair."""
+    """The conversations of rows of answers that are turns of one, or their clusters, by what identifies each's pair.
+
+    Rows with the same request are a cluster: their verdicts are not independent.
+    """
     firsts: dict[str, str] = {}
     by_pair: dict[str, str] = {}
     for row in rows:
@@ -268,8 +271,8 @@ def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             begun = str(row["earlier"][0].get("content"))
             by_pair[pair] = firsts.get(begun, begun)
             by_pair.setdefault(by_pair[pair], by_pair[pair])
-        else:
-            firsts.setdefault(request_of(row), pair)
+        elif (first := firsts.setdefault(request_of(row), pair)) != pair:  # the same prompt in a row of its own
+            by_pair[pair] = by_pair[first] = first
     return by_pair
 
 

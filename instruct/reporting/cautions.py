@@ -85,7 +85,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if figures.claim.finding == "too few":
         decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
         if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
-            decided += f", all of them turns of {counted(figures.conversations, 'conversation')}"
+            decided += f", all of them in {counted(figures.conversations, 'cluster')}"
         texts.append(f"too few: {decided}; a finding needs at least {LEAST_DECIDED} decided pairs")
     if (people := comparison.with_labels) and contradicted(comparison):
         texts.append(

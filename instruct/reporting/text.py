@@ -230,8 +230,8 @@ def claim_figures(figures: TallyFigures) -> str:
     """The second half: the win rate of the system named first in the claim; empty without any verdict."""
     if figures.win_rate is None:
         return ""
-    turns = "" if figures.conversations is None else f" turns of {counted(figures.conversations, 'conversation')}"
-    details = [*rate_details(figures), f"n = {figures.n_judged}{turns}"]
+    clusters = "" if figures.conversations is None else f" in {counted(figures.conversations, 'cluster')}"
+    details = [*rate_details(figures), f"n = {figures.n_judged}{clusters}"]
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
     weighted += "early-stopped " * (figures.claim.test == EARLY)

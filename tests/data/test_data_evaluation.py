@@ -133,6 +133,8 @@ def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_befor
     plain = [row("a?"), row("b?"), row("more?", earlier=earlier), row("b? more", earlier=[{"content": "c?"}])]
     assert conversations(plain) == {"a?": "a?", "more?": "a?", "b? more": "c?", "c?": "c?"}
     assert conversations([row("a?"), row("b?")]) == {}
+    again = [row("a?", id="1"), row("b?"), row("a?", id="2"), {"instruction": "1"}, {"instruction": "2"}]
+    assert conversations(again) == {"1": "1", "2": "1"}
     clustered = [*(row | {"cluster": "c"} for row in turns), row("a?", cluster="c"), row("b?"), {"instruction": "a?"}]
     both = {"81, turn 1": "cluster c", "81, turn 2": "cluster c", "a?": "cluster c"}
     assert conversations([*clustered, {"instruction": "81, turn 2"}]) == both

@@ -97,7 +97,7 @@ def test_the_demo_with_arena_hard_and_mt_bench_ends_in_one_report(fake_server, t
     assert (figures["n"], figures["conversations"]) == (20, 10)
     assert figures["claim"]["test"] == "mean"
     assert "conversations" not in judges["smollm2_score"][1]["policies"]["single"]
-    assert "turns of 10 conversations" in done.stdout
+    assert "in 10 clusters" in done.stdout
     findings = [*check_run(RunDirectory("runs/chat"))]
     assert {finding.state for finding in findings} == {"ok"}, findings
 

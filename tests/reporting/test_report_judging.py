@@ -515,7 +515,7 @@ def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card,
             for number, turn in enumerate(turns)
         )
     (warning,) = [text for text in texts(run)[1].splitlines() if "too few: " in text]
-    decided = "8 pairs with a winner of 8 judged, all of them turns of 4 conversations"
+    decided = "8 pairs with a winner of 8 judged, all of them in 4 clusters"
     assert f"{decided}; a finding needs at least 6 decided pairs" in warning
 
 
