@@ -195,7 +195,9 @@ def mean_test(scores: NDArray[np.float64], weights: NDArray[np.float64] | None =
         return _chance_below(heights * (np.append(points, 0.0) - least), counts)
 
     def bound(points: NDArray[np.float64], most: float) -> float:
-        return float(brentq(lambda least: doubt(points, least) - _TAIL, 0.0, most, xtol=1e-7)) if most > 0 else 0.0
+        if most <= 0 or not points.any():  # nothing is left of the points where they are rounded
+            return 0.0
+        return float(brentq(lambda least: doubt(points, least) - _TAIL, 0.0, most, xtol=1e-7))
 
     ends = [bound(kinds[0], mean), 1 - bound(1 - kinds[0], 1 - mean)]
     p = min(1.0, 2 * min(doubt(kinds[0], 0.5), doubt(1 - kinds[0], 0.5)))
