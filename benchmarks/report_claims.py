@@ -61,7 +61,7 @@ SAYS = ("text", "note", "leads")
 SENTENCES = {
     r"the verdicts follow length: ": "slope",
     r"people's labels contradict ": "contradiction",
-    r"The mean of the grades leads |\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
+    r"Preferred on more prompts: |\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
     r"[\d.]+ % power, |all verdicts are the same|not estimable: |too few pairs differ in |extrapolated: ": None,
     r"the length difference separates |the regression does not converge|fewer than \d+ |every pair |no pair ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
@@ -75,6 +75,10 @@ TARGETS = {
     "judges[].comparisons[].policies{}.standard_error": "complete cases",
     "judges[].comparisons[].policies{}.claim.sign_p": "complete cases",
     "judges[].comparisons[].policies{}.claim.permutation_p": "complete cases",
+    "judges[].comparisons[].policies{}.preferred": "preferences",
+    "panels[].majority.preferred": "preferences",
+    "judges[].comparisons[].policies{}.preferred.complete_case": "preferences",
+    "panels[].majority.preferred.complete_case": "preferences",
     "judges[].comparisons[].policies{}.bounds": "all verdicts",
     "judges[].comparisons[].length.by_difference[].interval": "verdicts of a bin",
     "judges[].comparisons[].length.adjusted.interval": "equal style",
@@ -105,6 +109,7 @@ TARGETS = {
     "claims[verdicts].interval_prompts": "verdicts of these seeds",
     "claims[verdicts]": "verdicts",
     "claims[]": "difference of verdicts",
+    "claims[through]": "difference of verdicts",
     "claims[texts]": "texts",
     "claims[tasks]": "tasks",
     "claims[forgetting]": "forgetting",
@@ -220,7 +225,7 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         if truth is None:
             continue
         place = f"{path}.{name}"
-        null = _null(nodes[-1], about)
+        null = _null(about)
         if name.endswith("interval") or name == "bounds":
             low, high = value
             results[place, "covers"].append((low - 1e-5 <= truth <= high + 1e-5, high - low))
@@ -252,8 +257,9 @@ def about_sentence(sentence: str) -> str | None:
     raise LookupError(f"a sentence that SENTENCES does not have: {sentence}")
 
 
-def _null(node: Node, about: str) -> float:
-    return 50.0 if "verdicts" in about and node.get("measure", "win rate") == "win rate" else 0.0
+def _null(about: str) -> float:
+    is_rate = about == "preferences" or ("verdicts" in about and not about.startswith("difference"))
+    return 50.0 if is_rate else 0.0
 
 
 def run_cell(world: Callable[[Rng], World], runs: int, seed: int) -> Cells:
@@ -419,16 +425,20 @@ def missing_world(rng: Rng, n: int, rate: float, share: float) -> World:
 
 
 def graded_world(rng: Rng, n: int, kind: str) -> World:
-    """Graded verdicts with a mean of 1/2, or of what the kind says."""
+    """Graded verdicts with a mean of 1/2, or of what the kind says; `preferred`: the share of grades above 1/2."""
     if kind == "uniform":
-        scores, mean = rng.random(n), 0.5
+        scores, mean, preferred = rng.random(n), 0.5, 0.5
     elif kind == "mostly small wins":
-        scores, mean = np.where(rng.random(n) < 0.8, 0.625, 0.0), 0.5
+        scores, mean, preferred = np.where(rng.random(n) < 0.8, 0.625, 0.0), 0.5, 0.8
     elif kind == "near ties":
-        scores, mean = rng.beta(8, 8, size=n), 0.5
+        scores, mean, preferred = rng.beta(8, 8, size=n), 0.5, 0.5
     else:
-        scores, mean = rng.beta(0.9, 0.05, size=n), 0.9 / 0.95
-    truths = {"verdicts": constant(100 * mean), "all verdicts": constant(100 * float(scores.mean()))}
+        scores, mean, preferred = rng.beta(0.9, 0.05, size=n), 0.9 / 0.95, 0.9604
+    truths = {
+        "verdicts": constant(100 * mean),
+        "preferences": constant(100 * preferred),
+        "all verdicts": constant(100 * float(scores.mean())),
+    }
     return World(contents([comparison(scores)]), truths)
 
 
