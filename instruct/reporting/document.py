@@ -178,7 +178,7 @@ def document(report: ReportData) -> Document:
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
-        opening.append(Listing("Training seeds", seeds))
+        opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
         many = judge.name in ranked and len(judge.comparisons) > _MOST_DETAILED
         verdicts = [replace(_verdict(judge, pair), one_of_many=many) for pair in judge.comparisons]

@@ -47,7 +47,8 @@ def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) 
 
 def adjusted(made: Claim) -> str:
     """The p-value that the finding follows."""
-    return f"p {_equals(made.adjusted_p)}, corrected for {counted(made.claims, 'claim')}"
+    several = f", corrected for {counted(made.claims, 'claim')}" if made.claims > 1 else ""
+    return f"p {_equals(made.adjusted_p)}{several}"
 
 
 def leads(figures: TallyFigures) -> str | None:
