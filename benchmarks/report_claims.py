@@ -66,6 +66,7 @@ SENTENCES = {
     r"the length difference separates |the regression does not converge|fewer than \d+ |every pair |no pair ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
+    r"\S+ against \S+ seed \d+ has a win rate of ": None,
 }
 
 # What each path is about: the name of a truth of the world. A path under `claims` or `measurements` is of their family
@@ -558,6 +559,7 @@ def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> 
         "verdicts": constant(100 * by_judge),
         "all verdicts": constant(100 * float(judge.mean())),
         "people": constant(100 * rate),
+        "contradiction": constant(float((rate - 0.5) * (by_judge - 0.5) < 0)),
         "accuracy": constant(100 * accuracy),
         "kappa": constant((accuracy - agree) / (1 - agree)),
     }

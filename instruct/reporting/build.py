@@ -11,7 +11,7 @@ from instruct.judging.comparison import file_comparisons, judged_comparisons, sy
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting import model, provenance
 from instruct.reporting.bench import bench_results
-from instruct.reporting.cautions import baseline_warnings, comparison_warnings, task_warnings
+from instruct.reporting.cautions import baseline_warnings, comparison_warnings, seed_warnings, task_warnings
 from instruct.reporting.comparison import comparison_figures, paired, panels_of, put_into_families, seed_claims
 from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
@@ -73,7 +73,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         versions=manifest["versions"],
         sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
-    data.cautions += baseline_warnings(data)
+    data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
     settle(put_into_families(data))
     data.ranked = rank_judged(compared)
     for judged, comparison in compared:

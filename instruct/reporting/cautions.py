@@ -45,6 +45,8 @@ MOST_IN_TRAINING = 5.0
 FAULTY_PERCENT = 5
 # Beyond this percentage of wins, or of losses, a common baseline decides nearly all pairs alike.
 EXTREME_PERCENT = 5
+# A seed lies far from the others if its win rate is this many points, and this many times their spread, beyond them.
+FAR_POINTS, FAR_SPREADS = 10, 3
 LONGER_PERCENT = 20
 # Bytes; up to this size weights are hashed again for every report, beyond it the hash that training recorded is used.
 _LARGEST = 2**30
@@ -326,6 +328,24 @@ def baseline_warnings(report: ReportData) -> list[ReportWarning]:
                 f"{claim.through}: this baseline decides nearly every pair alike, so it can hardly tell the two apart; "
                 f"judge {claim.candidate} against {claim.baseline} directly"
             )
+    return list(map(claim_warning, warnings))
+
+
+def seed_warnings(report: ReportData) -> list[ReportWarning]:
+    """Trainings whose win rate lies far from that of all other seeds."""
+    warnings = []
+    for claim in report.seeds:
+        rates = dict(zip(claim.params["seeds"], claim.params["win_rates"], strict=True)) if claim.n else {}
+        for seed, rate in rates.items():
+            others = [other for number, other in rates.items() if number != seed]
+            low, high = min(others), max(others)
+            gap = max(low - rate, rate - high)
+            if len(others) > 1 and gap > max(FAR_POINTS, FAR_SPREADS * (high - low)):
+                warnings.append(
+                    f"{claim.candidate} against {claim.baseline}: seed {seed} has a win rate of {rate:.1f} %, the "
+                    f"others {low:.1f} to {high:.1f}; look whether that training failed, because no test over "
+                    f"{claim.trainings} seeds allows for trainings that sometimes fail"
+                )
     return list(map(claim_warning, warnings))
 
 

@@ -93,3 +93,18 @@ def test_a_baseline_that_loses_nearly_every_pair_tells_no_systems_apart():
     assert cautions((0.6, 0.97)) == []
     (caution,) = cautions((0.98, 0.99))
     assert caution.endswith("can hardly tell the two apart; judge new0 against new1 directly")
+
+
+def test_a_seed_far_from_the_others_is_named():
+    def cautions(deviations: tuple[float, ...]) -> list[str]:
+        rng = np.random.default_rng(0)
+        rows = [(rng.random(400) < 0.6 + deviation).astype(float) for deviation in deviations]
+        names = [("judge", f"new-seed{seed}", f"base-seed{seed}") for seed in range(len(rows))]
+        systems = {name: {"seed": int(name[-1])} for both in names for name in both[1:]}
+        judged = [simulation.comparison(scores, each) for scores, each in zip(rows, names, strict=True)]
+        return [str(each) for each in build(simulation.contents(judged, config={"systems": systems})).cautions]
+
+    assert cautions((0.0, 0.0, 0.0)) == []
+    assert cautions((0.0, -0.4)) == []
+    (caution,) = cautions((0.0, 0.0, -0.4))
+    assert caution.startswith("new against base: seed 2 has a win rate of ")
