@@ -77,6 +77,9 @@ def check_steps(
     problems, read = Problems(), {}
     problems.found += refusals(run, steps, redo)
     for step in steps:
+        if step.name not in phases and run.manifest_path.is_file():
+            names = [name for name, _ in step.inputs(run) if is_named(name, redo)]
+            problems.found += [f"{name}: is not made again by this call, which does not {step.name}" for name in names]
         with problems.collected():
             read[step.name] = step.check(run, phases)
     problems.refuse()
