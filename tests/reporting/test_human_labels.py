@@ -133,7 +133,7 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
     assert code == 0
     assert "sure: emo beats mle" in out
-    assert "n = 120). People's labels contradict this\n" in out
+    assert "n = 120). People's labels contradict this" in out
     assert "people's labels contradict the judge: with them the win rate of emo is" in out
 
 

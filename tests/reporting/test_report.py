@@ -315,7 +315,7 @@ def test_a_changed_card_is_named(judged, add_step, card, tmp_path):
     assert warned(only_comparison(judged)) == []
     card("j", notes="other notes", human_agreement={"pandalm": {"pairs": 999}})
     assert warned(only_comparison(judged)) == []
-    card("j", decoding={"temperature": 0.5})
+    card("j", decoding={"max_tokens": 7})
     assert warned(only_comparison(judged)) == [
         "the judge's card has changed since these verdicts were made; judge again"
     ]

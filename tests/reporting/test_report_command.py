@@ -62,7 +62,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
 
 def reported(run, verb, *flags):
     """The heavy packages that a verb imports in a process of its own."""
-    heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "scipy", "statsmodels")
+    heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "statsmodels")
     code = (
         "import sys\nfrom instruct.command.main import main\n"
         f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
