@@ -101,7 +101,7 @@ def test_a_baseline_that_wins_is_named_with_its_own_rate(visit_small):
 def test_the_desktop_shows_legend_tests_and_one_line_of_warnings_without_scrolling(visit):
     page = visit()
     text = first_screen(page)
-    assert "Sign test: p < 0.001 (481 pairs without ties)" in text
+    assert "Sign test: p < 0.001 (481 pairs without ties; < 0.001 in the worst case of 2 missing)" in text
     assert "6 warnings" in text
     assert "Inconsistent" not in text
     page.click("summary:has-text('6 warnings')")
