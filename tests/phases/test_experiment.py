@@ -92,7 +92,7 @@ def test_phases_run_one_by_one(config, printed):
         InputError, match=r"answers.limit was 2 and is 1 now, but answers is finished; .*--redo answers"
     ):
         run_experiment(changed, first="answer", last="answer")
-    with pytest.raises(InputError, match="^train/mle: is not made again by this call, which does not train"):
+    with pytest.raises(InputError, match=r"^train/mle: is not made again by this call, which does not train"):
         run_phases(config, False, "answer", "answer", redo=["train"])
     run_phases(changed, False, "answer", "answer", redo=["answers"])
     assert "redo      answers: took" in printed.readouterr().out
