@@ -59,12 +59,22 @@ def of_stop(scores: Scores, pairs: int) -> Claim:
 
 
 def of_panel(votes: Scores) -> Claim:
-    """The claim of a majority; votes: shape (judges, pairs)."""
+    """The claim of a majority, corrected with those of its judges; votes: shape (judges, pairs)."""
     said = {
         str(judge): {prompt(pair): outcome_of_score(score) for pair, score in enumerate(row)}
         for judge, row in enumerate(votes)
     }
-    return of_counts(tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said))))
+    claims = []
+    for row in (*votes, None):
+        if row is None:
+            counts = tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said)))
+        else:
+            wins, losses = int((row == 1).sum()), int((row == 0).sum())
+            counts = Tally(wins, len(row) - wins - losses, losses)
+        claims.append(win_rate_claim(counts, candidate="new", baseline="base"))
+        claims[-1].family = "verdicts"
+    settle(claims)
+    return str(claims[-1].finding), claims[-1].interval
 
 
 def of_seeds(matrix: Scores) -> Claim:
