@@ -724,7 +724,7 @@ cell(
     [
         {"n": 100, "seeds": seeds, "deviation": deviation, "effect": effect}
         for seeds in (1, 2, 3, 5)
-        for deviation in (0.0, 0.02)
+        for deviation in ((0.0,) if seeds == 1 else (0.0, 0.02))  # figures of one training say nothing of others
         for effect in (0.0, 0.05)
     ],
 )
