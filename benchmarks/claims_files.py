@@ -4,7 +4,7 @@ checks against the functions whose error it measures."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,17 +64,8 @@ def of_panel(votes: Scores) -> Claim:
         str(judge): {prompt(pair): outcome_of_score(score) for pair, score in enumerate(row)}
         for judge, row in enumerate(votes)
     }
-    claims = []
-    for row in (*votes, None):
-        if row is None:
-            counts = tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said)))
-        else:
-            wins, losses = int((row == 1).sum()), int((row == 0).sum())
-            counts = Tally(wins, len(row) - wins - losses, losses)
-        claims.append(win_rate_claim(counts, candidate="new", baseline="base"))
-        claims[-1].family = "verdicts"
-    settle(claims)
-    return str(claims[-1].finding), claims[-1].interval
+    majorities = tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said)))
+    return of_family([*map(of_row, votes), majorities])[-1]
 
 
 def of_seeds(matrix: Scores) -> Claim:
@@ -87,12 +78,18 @@ def of_seeds(matrix: Scores) -> Claim:
 
 def of_systems(matrix: Scores) -> list[Claim]:
     """The claims of several systems against one baseline; matrix: shape (systems, pairs)."""
-    claims = []
-    for row in matrix:
-        wins, losses = int((row == 1).sum()), int((row == 0).sum())
-        counts = Tally(wins, len(row) - wins - losses, losses)
-        claims.append(win_rate_claim(counts, candidate="new", baseline="base"))
-        claims[-1].family = "verdicts"
+    return of_family(map(of_row, matrix))
+
+
+def of_row(scores: Scores) -> Tally:
+    """Counted wins, ties and losses; shape (pairs,)."""
+    wins, losses = int((scores == 1).sum()), int((scores == 0).sum())
+    return Tally(wins, len(scores) - wins - losses, losses)
+
+
+def of_family(tallies: Iterable[Tally]) -> list[Claim]:
+    """The claims of verdicts that are corrected together."""
+    claims = [win_rate_claim(counts, candidate="new", baseline="base", family="verdicts") for counts in tallies]
     settle(claims)
     return [(str(claim.finding), claim.interval) for claim in claims]
 
