@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=. PYTHONUNBUFFERED=1
-python3 -m pytest -q tests/objectives/test_triton_kernels.py tests/objectives/test_linear.py
+python3 -m pytest -q tests/objectives/triton_kernel_checks.py tests/objectives/test_linear.py
 python3 -m benchmarks.objective_speed --device cuda --rounds 5
 python3 -m benchmarks.memory --device cuda
 python3 -m benchmarks.step_speed --device cuda --rounds 5
