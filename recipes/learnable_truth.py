@@ -1,6 +1,6 @@
 """Does EMO bring a model closer to a truth that is known exactly, and that has to be learned from samples?
 
-    python recipes/learnable_truth.py               # some two hours of one core, minutes on a GPU
+    python recipes/learnable_truth.py               # some two hours of one core
     python recipes/learnable_truth.py --dry-run
 
 The truth is a hidden Markov model with random tables: tokens with close vectors are emitted by the same states, and the
@@ -24,7 +24,8 @@ import itertools
 import json
 import multiprocessing
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ import torch
 from study import markdown, run_recipe
 
 from instruct.analysis.claims import holm
-from instruct.analysis.inference import student
+from instruct.analysis.inference import Estimate, student
 from instruct.base.files import write_atomically
 from instruct.measuring.texts.predictions import DISTANCES, position_distances
 from instruct.objectives import CosineCost, EnergyTable, linear_objective_loss
@@ -165,7 +166,7 @@ def frequencies(seed: int, sequences: int) -> float:
     data = Data.draw(truth, seed, sequences)
     counts = torch.bincount(data.train.flatten(), minlength=VOCABULARY).double() + 1
     exact = truth.log_probabilities(data.test)
-    return distances(exact, (counts / counts.sum()).log().expand_as(exact))[PRIMARY][TEMPERATURES.index(1.0)]
+    return distances(exact, (counts / counts.sum()).log().expand_as(exact), [1.0])[PRIMARY][0]
 
 
 @torch.no_grad()
@@ -174,17 +175,29 @@ def predict(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     return torch.log_softmax(model(tokens[:, :-1].to(model.device)).logits.double(), dim=-1)
 
 
-def distances(exact: torch.Tensor, predicted: torch.Tensor) -> dict[str, list[float]]:
-    """FIGURES at each of TEMPERATURES: means over positions, in nats."""
+def distances(
+    exact: torch.Tensor, predicted: torch.Tensor, temperatures: Sequence[float] = TEMPERATURES
+) -> dict[str, list[float]]:
+    """FIGURES at each of the temperatures: means over positions, in nats."""
     curves: dict[str, list[float]] = {name: [] for name in FIGURES}
     exact = exact.flatten(0, 1).to(predicted.device)
-    for temperature in TEMPERATURES:
+    for temperature in temperatures:
         logs = torch.log_softmax(predicted.flatten(0, 1) / temperature, dim=-1)
         figures = dict(zip(DISTANCES, position_distances(exact, logs), strict=True))
         figures["entropy"] = -(logs.exp() * logs).sum(dim=-1)
         for name, curve in curves.items():
             curve.append(float(figures[name].mean()))
     return curves
+
+
+def train_all(trainings: list[Training], jobs: int) -> Iterator[dict[str, Any]]:
+    """The rows of trainings, each as soon as it is finished."""
+    if jobs == 1:
+        yield from map(train, trainings)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(train, training) for training in trainings]):
+            yield future.result()
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -195,16 +208,14 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
     def finish(cells: Iterable[tuple[str, int, float]]) -> None:
         done = {(row["system"], row["seed"], row["rate"]) for row in rows}
-        trainings = [Training(*cell, *rest) for cell in cells if cell not in done]
-        with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
-            for row in map(train, trainings) if arguments.jobs == 1 else pool.imap_unordered(train, trainings):
-                rows.append(row)
-                write_atomically(path, json.dumps(rows, indent=1) + "\n")
-                print(
-                    f"{row['system']:10} seed {row['seed']:2}  rate {row['rate']:g}  epoch {row['epoch']:2}  "
-                    f"Jensen-Shannon {at_best(row, PRIMARY):.4f}",
-                    flush=True,
-                )
+        for row in train_all([Training(*cell, *rest) for cell in cells if cell not in done], arguments.jobs):
+            rows.append(row)
+            write_atomically(path, json.dumps(rows, indent=1) + "\n")
+            print(
+                f"{row['system']:10} seed {row['seed']:2}  rate {row['rate']:g}  epoch {row['epoch']:2}  "
+                f"Jensen-Shannon {at_best(row, PRIMARY):.4f}",
+                flush=True,
+            )
 
     finish((system, 0, rate) for system in SYSTEMS for rate in RATES)
     chosen = best_rates(rows)
@@ -231,6 +242,10 @@ OUTCOMES = {
 }
 
 
+def number(p: float | None) -> str:
+    return "" if p is None else f"{p:.2g}"
+
+
 def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
     """Means over seeds, and each system's differences from MLE, paired by seed."""
     chosen = best_rates(rows)
@@ -241,16 +256,28 @@ def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
         f"{sequences:,} sequences to learn from, {len(of['mle'])} truths. Jensen-Shannon divergence from the truth in "
         f"nats (0: the truth; {floor:.4f}: the tokens' frequencies, whatever came before).\n",
     ]
-    header = ["", "rate", *(f"T {temperature}" for temperature in TEMPERATURES), "best T", *FIGURES[1:3], "entropy"]
+    at_chosen = ["best T", "forward CE", "reverse CE", "entropy"]
+    header = ["", "rate", *(f"T {temperature}" for temperature in TEMPERATURES), *at_chosen]
     table = []
     for system, of_seed in of.items():
         curves = zip(*(row["test"][PRIMARY] for row in of_seed.values()), strict=True)
         best = [statistics.mean(at_best(row, name) for row in of_seed.values()) for name in (*FIGURES[:3], "entropy")]
         means = [f"{value:.4f}" for value in (*map(statistics.mean, curves), *best)]
         table.append([system, f"{chosen[system]:g}", *means])
-    lines += [*markdown(header, table), "", "Minus MLE, paired by seed: 95 % intervals and p of Student's t; p after"]
-    lines += ["Holm's correction over the systems that are compared with MLE on the primary outcome.\n"]
-    found = {}
+    lines += [
+        *markdown(header, table),
+        "",
+        "Forward and reverse cross-entropy at each temperature: recall and precision.\n",
+    ]
+    table = []
+    for system, of_seed in of.items():
+        planes = [zip(*(row["test"][figure] for row in of_seed.values()), strict=True) for figure in FIGURES[1:3]]
+        points = zip(*(map(statistics.mean, plane) for plane in planes), strict=True)
+        table.append([system, *(f"{forward:.3f}, {reverse:.3f}" for forward, reverse in points)])
+    lines += markdown(["", *(f"T {temperature}" for temperature in TEMPERATURES)], table)
+    lines += ["", "Minus MLE, paired by seed: 95 % intervals and p of Student's t; Holm's"]
+    lines += ["correction is over the three objectives that are compared with MLE on the primary outcome.\n"]
+    found: dict[tuple[str, str], Estimate] = {}
     for system, (outcome, value) in itertools.product(list(SYSTEMS)[1:], OUTCOMES.items()):
         differences = [value(row) - value(of["mle"][seed]) for seed, row in sorted(of[system].items())]
         mean, error = statistics.mean(differences), statistics.stdev(differences) / len(differences) ** 0.5
@@ -260,9 +287,9 @@ def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
     corrected = dict(zip(trained, holm([found[system, primary].p for system in trained]), strict=True))
     table = []
     for (system, outcome), estimate in found.items():
-        low, high = estimate.interval
-        adjusted = f"{corrected[system]:.3g}" if outcome == primary and system in corrected else ""
-        row = [system, outcome, f"{estimate.value:+.5f}", f"{low:+.5f} to {high:+.5f}", f"{estimate.p:.3g}", adjusted]
+        low, high = estimate.interval or [estimate.value] * 2
+        adjusted = number(corrected[system]) if outcome == primary and system in corrected else ""
+        row = [system, outcome, f"{estimate.value:+.5f}", f"{low:+.5f} to {high:+.5f}", number(estimate.p), adjusted]
         table.append(row)
     return "\n".join([*lines, *markdown(["", "outcome", "difference", "95 % CI", "p", "p (Holm)"], table), ""])
 

@@ -10,7 +10,7 @@ precision), forward and reverse cross-entropy between the two distributions, nex
 rate, and energy's weight, are chosen for each objective by cross-entropy on the generator's validation texts; where the
 Jensen-Shannon divergence chooses otherwise, that choice is a system, too. The control of each system is MLE sampled at
 the temperature that gives it the system's entropy. MLE is also sampled at TEMPERATURES, and the temperature at which
-its PPL_oracle is half, as EMO's is in the paper, and each system's, is interpolated. tabular_truth.py is the exact
+its PPL_oracle is half, as EMO's is in the paper, and each system's, is interpolated. learnable_truth.py is the exact
 sister of this recipe.
 
 The generator is the config's evaluation.texts.reference_model. Its texts are in runs/NAME-texts; means over seeds are

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import continual
-import oracle
 import pytest
 import small_model
 import study
@@ -26,17 +25,12 @@ def perplexities(metrics: Metrics) -> str:
     return seeds_table(metrics, small_model.COLUMNS)
 
 
-def distances(metrics: Metrics) -> str:
-    return seeds_table(metrics, oracle.COLUMNS)
-
-
 def seeds_table(metrics: Metrics, columns: tuple[str, ...]) -> str:
     return "\n".join(study.seeds_table(study.numbers(metrics, columns), columns)) + "\n"
 
 
 TABLES: dict[str, Callable[[Metrics], str]] = {
     "continual_smollm2": accuracies,
-    "oracle_smollm2": distances,
     "small_model": perplexities,
     "small_model_official": perplexities,
 }

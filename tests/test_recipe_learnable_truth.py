@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from pathlib import Path
 
 import learnable_truth as recipe
 import pytest
 import torch
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_next_token_is_as_enumeration_over_the_states_says(monkeypatch):
@@ -49,3 +52,12 @@ def test_a_rerun_trains_nothing_again_and_the_report_says_the_same(tmp_path, mon
     monkeypatch.setattr(recipe, "train", None)
     recipe.main()
     assert (tmp_path / "runs/learnable_truth/report.md").read_text() == report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "sequences"), [("learnable_truth", 2000), ("learnable_truth_500", 500)])
+def test_the_committed_reports_are_those_of_the_committed_trainings(name, sequences):
+    folder = ROOT / "docs" / "results" / "learnable_truth"
+    report = folder / ("report_500.md" if sequences == 500 else "report.md")
+    rows = json.loads((folder / f"{name}.json").read_text())
+    assert recipe.report_text(rows, sequences) == report.read_text(encoding="utf-8")
