@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -421,22 +421,14 @@ class Expectation:
         return distances.square() / 2
 
 
-def descent(
-    expectation: Expectation, shares: Tensor, start: Tensor, steps: int = STEPS, rate: float = RATE
-) -> Iterator[Tensor]:
-    """The logits after each step of Adam from `start`; the tensor is the same."""
+def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
+    """The log-probabilities at which Adam ends from the logits `start`."""
     logits = start.clone().requires_grad_()
-    optimizer = torch.optim.Adam([logits], lr=rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
+    optimizer = torch.optim.Adam([logits], lr=RATE, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    for _ in range(STEPS):
         optimizer.zero_grad()
         expectation.loss(logits, shares).backward()
         optimizer.step()
         schedule.step()
-        yield logits.detach()
-
-
-def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
-    """The log-probabilities at which Adam ends from the logits `start`."""
-    *_, logits = descent(expectation, shares, start)
-    return torch.log_softmax(logits, dim=-1)
+    return torch.log_softmax(logits.detach(), dim=-1)
