@@ -278,6 +278,19 @@ class JudgeCard(_Section):
         here = "/" in self.model or self.model == EMBEDDED_MODEL or Path(self.model).exists()
         return self.annotator is not None or not (here or self.protocol == "reward")
 
+    def why_asked_once(self, by_server: bool, stop_when: str | None) -> str | None:
+        """Why the judge is not asked several times about a pair (--samples); None: it may be, and its replies vary."""
+        if stop_when:
+            return "judging that stops early asks each pair once; drop --stop-when or --samples"
+        if self.protocol == "reward" or self.verdict.labels:
+            return "reads its verdict from scores, which are the same each time; drop --samples"
+        if not by_server and not self.decoding.temperature:
+            return (
+                "decodes at temperature 0, so its reply is the same each time; drop --samples, or use a copy of the "
+                "card with decoding.temperature"
+            )
+        return None
+
     @property
     def needs_choice(self) -> bool:
         """Whether the verdict is read from the server's whole choice, not from its text alone."""

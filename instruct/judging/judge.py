@@ -150,19 +150,12 @@ def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
         problem = f"--retry unparsed: {changed}; drop one of the two"
     elif mode.retry_unparsed and options.samples > 1:
         problem = "--retry unparsed: the further samples of --samples ask again already; drop one of the two"
-    elif options.samples > 1 and options.stop_when:
-        problem = "--samples: judging that stops early asks each pair once; drop --stop-when or --samples"
     if problem:
         raise InputError(problem)
     if options.stop_when and card.verdict.grades:
         problem = "its grades count pairs unequally, which no rule to stop early allows for; drop --stop-when"
-    elif options.samples > 1 and (card.protocol == "reward" or card.verdict.labels):
-        problem = "reads its verdict from scores, which are the same each time; drop --samples"
-    elif options.samples > 1 and judge.engine != "server" and not card.decoding.temperature:
-        problem = (
-            "decodes at temperature 0, so its reply is the same each time; drop --samples, or use a copy of the card "
-            "with decoding.temperature"
-        )
+    elif options.samples > 1:
+        problem = card.why_asked_once(judge.engine == "server", options.stop_when)
     if problem:
         raise InputError(f"judge {card.name}: {problem}")
 

@@ -141,10 +141,14 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
                 f"{thinking} of {counted(len(side.rows), 'answer')} of {shown} begin with the model's thinking, which "
                 "is neither judged nor measured"
             )
-    varies = "endpoint" in (judged.step.get("config", {}).get("engine") or {})  # of a server nobody knows
-    if card and card.decoding.temperature and not card.verdict.labels:
-        varies = True
-    if varies and figures.noise is None and card and card.protocol != "reward" and not judged.imported:
+    config = judged.step.get("config", {})
+    by_server = "endpoint" in (config.get("engine") or {})  # how much its replies vary, nobody knows
+    if (
+        card
+        and not judged.imported
+        and figures.noise is None
+        and not card.why_asked_once(by_server, config.get("stop_when"))
+    ):
         yield note_warning(
             "the judge was asked once, so how much its verdicts vary from call to call is unknown and not in the "
             f"interval; --samples 3 measures it with {2 * figures.requests:,} more requests"

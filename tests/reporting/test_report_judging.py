@@ -539,3 +539,23 @@ def test_pairs_judged_with_a_wrong_reference_are_counted(shared_data, run, card,
         "set mt_bench_corrected has others"
     )
     assert (said in [str(warning) for warning in comparison.warnings]) == shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "config", "said"),
+    [
+        ({"decoding": {"temperature": 0.7}}, {}, True),
+        ({}, {"engine": {"endpoint": "a"}}, True),
+        ({}, {}, False),
+        ({"decoding": {"temperature": 0.7}}, {"stop_when": "decided"}, False),
+        ({"verdict": {"labels": {"first": "m", "second": "M"}}}, {"engine": {"endpoint": "a"}}, False),
+    ],
+)
+def test_further_samples_are_proposed_where_they_may_be_asked_for(
+    run, card, write_answers, judge_pairs, add_step, changes, config, said
+):
+    card("j", **changes)
+    write_answers("emo", 20)
+    add_step("judge/j/emo_vs_mle", config=config)
+    judge_pairs([WIN] * 20)
+    assert any("--samples 3" in str(warning) for warning in only_comparison(run).warnings) == said
