@@ -42,6 +42,15 @@ def kappa(table: NDArray[Any]) -> Array:
     return corrected
 
 
+def kappa_interval(tables: NDArray[Any], clusters: NDArray[np.intp]) -> list[float] | None:
+    """The 95 % interval of Cohen's kappa of each pair's table, shape (pairs, k, k); None as `clustered_interval`."""
+    total = tables.sum(axis=0)
+    interval = clustered_interval(kappa, tables, clusters, -1.0)
+    if interval and min(np.count_nonzero(total.sum(axis)) for axis in (0, 1)) == 1:
+        return [0.0, 0.0]  # who always says the same has a kappa of 0, whatever the labels are
+    return interval and [end / 100 for end in interval]
+
+
 def share(counts: NDArray[Any]) -> Array:
     """The part of a whole; NaN if the whole is 0. `counts`: part and whole, shape (..., 2)."""
     with np.errstate(invalid="ignore", divide="ignore"):

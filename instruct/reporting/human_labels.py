@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from instruct.analysis.agreement import cohen_kappa
+from instruct.analysis.agreement import clustered_interval, kappa, kappa_interval, share
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE
 from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
@@ -81,19 +82,28 @@ def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], label
     """
     if labels is None or labels.by != "people":
         return
-    # As in `instruct validate`: a missing verdict is wrong, and a class of its own.
     said = [
-        (outcome_of_score(score), pair.outcome if pair.outcome in READABLE else "none")
+        (pair, outcome_of_score(score))
         for judged in comparisons
         for pair in judged.pairs
         if (score := labels.of(judged.key.candidate, judged.key.baseline).get(pair.instruction)) is not None
     ]
     if not said:
         return
-    right = sum(label == outcome for label, outcome in said)
-    measured: HumanAgreement = {"pairs": len(said), "accuracy": round(100 * right / len(said), 2)}
-    if (kappa := cohen_kappa(said)) is not None:
-        measured["kappa"] = round(kappa, 4)
+    # As in `instruct validate`: a missing verdict is wrong, and a class of its own.
+    classes = [*READABLE, "none"]
+    tables = np.zeros((len(said), len(classes), len(classes)))
+    for table, (pair, label) in zip(tables, said, strict=True):
+        table[classes.index(label), classes.index(pair.outcome if pair.outcome in READABLE else "none")] = 1
+    clusters = np.unique([pair.unit for pair, _ in said], return_inverse=True)[1]
+    right = np.stack([np.trace(tables, axis1=1, axis2=2), np.ones(len(said))], axis=1)
+    measured: HumanAgreement = {"pairs": len(said), "accuracy": round(100 * float(right[:, 0].mean()), 2)}
+    if interval := clustered_interval(share, right, clusters):
+        measured["accuracy_interval"] = (round(interval[0], 2), round(interval[1], 2))
+    if math.isfinite(value := float(kappa(tables.sum(axis=0)))):
+        measured["kappa"] = round(value, 4)
+        if interval := kappa_interval(tables, clusters):
+            measured["kappa_interval"] = (round(interval[0], 4), round(interval[1], 4))
     words = set_words(THIS_RUN, measured)
     judge.agreement = f"{judge.agreement}; {words}" if judge.human_agreement else words
     judge.human_agreement = {**(judge.human_agreement or {}), THIS_RUN: measured}

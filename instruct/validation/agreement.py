@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.agreement import clustered_interval, kappa, macro, paired_test, share
+from instruct.analysis.agreement import clustered_interval, kappa, kappa_interval, macro, paired_test, share
 from instruct.analysis.claims import agreeing_interval, enough_decided, settle
 from instruct.analysis.outcomes import EXCHANGED, strict
 from instruct.analysis.results import Claim, rounded
@@ -262,11 +262,8 @@ def _kappa(found: Agreement, name: str, labels: Codes, given: Codes, about: str 
     tables = np.zeros((len(labels), len(CLASSES) + 1, len(CLASSES) + 1))
     tables[np.arange(len(labels)), labels, given] = labels != NO_VERDICT
     total = tables.sum(axis=0)
-    interval = clustered_interval(kappa, tables, found.clusters, -1.0)
-    ends = interval and [end / 100 for end in interval]
-    if min(np.count_nonzero(total.sum(axis)) for axis in (0, 1)) == 1:
-        ends = ends and [0.0, 0.0]  # who always says the same has a kappa of 0, whatever the labels are
-    found.add(name, "kappa", kappa(total), int(total.sum()), about, interval=ends)
+    interval = kappa_interval(tables, found.clusters)
+    found.add(name, "kappa", kappa(total), int(total.sum()), about, interval=interval)
     return total
 
 

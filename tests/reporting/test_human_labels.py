@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pages import HOSTILE
 
+from instruct.analysis.inference import score_interval
 from instruct.analysis.sequential import random_order
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory
@@ -115,8 +117,11 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     (judge,) = json.loads((folder / "report" / "report.json").read_text())["judges"]
     (name, measured) = judge["human_agreement"].popitem()
     assert (name, measured["pairs"], measured["accuracy"]) == ("this run's labels", 40, 50.0)
+    low, high = measured["accuracy_interval"]
+    assert (low, high) == pytest.approx(score_interval(np.repeat([0.0, 1.0], 20)), abs=0.01)
+    assert measured["kappa_interval"][0] < measured["kappa"] < measured["kappa_interval"][1]
     assert "this run's labels: κ" in out
-    assert "(accuracy 50.0 % of 40), too few pairs to rely on" in out
+    assert f"(accuracy 50.0 % of 40, 95 % CI {low:.1f}–{high:.1f}), too few pairs to rely on" in out
     assert "contradict" not in out
     with JudgmentStore(folder / "judgments.sqlite") as store:
         store.add_judgments(
