@@ -34,15 +34,18 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import write_results
 from instruct.analysis.sequential import capital, random_order
-from instruct.data.prompts import conversations
+from instruct.data.prompts import EvalPrompt, conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.json_lines import LabelScores
 from instruct.judging.store import Judgment
 from instruct.reporting.build import build
+from instruct.reporting.judge_errors import Validation
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, Measurement, Metrics
+from instruct.validation.agreement import measure_agreement
+from instruct.validation.human_sets import HumanPair, HumanSet
 
 Rng = np.random.Generator
 Scores = NDArray[np.float64]
@@ -66,6 +69,7 @@ SENTENCES = {
     r"the length difference separates |the regression does not converge|fewer than \d+ |every pair |no pair ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
+    r"the labels do not show that the judge |no win rate gives such verdicts|the judge's errors differ between ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
 }
 
@@ -95,6 +99,9 @@ TARGETS = {
     "judges[].comparisons[].with_labels.labels_only_interval": "people",
     "judges[].comparisons[].with_labels.p": "people",
     "judges[].comparisons[].with_labels.adjusted_p": "people",
+    "judges[].comparisons[].judge_errors[].interval": "people",
+    "judges[].comparisons[].judge_errors[].sensitivity_interval": "sensitivity",
+    "judges[].comparisons[].judge_errors[].specificity_interval": "specificity",
     "judges[].human_agreement{}.accuracy_interval": "accuracy",
     "judges[].human_agreement{}.kappa_interval": "kappa",
     "judges[].comparisons[].policies{}.claim.complete_case": "complete cases",
@@ -259,7 +266,7 @@ def about_sentence(sentence: str) -> str | None:
 
 
 def _null(about: str) -> float:
-    is_rate = about == "preferences" or ("verdicts" in about and not about.startswith("difference"))
+    is_rate = about in ("preferences", "people") or ("verdicts" in about and not about.startswith("difference"))
     return 50.0 if is_rate else 0.0
 
 
@@ -306,6 +313,7 @@ def contents(
     measurements: Iterable[Measurement] = (),
     values: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     steps: Node | None = None,
+    validations: Mapping[str, Validation] | None = None,
 ) -> RunContents:
     """What a run holds."""
     made = list(judged)
@@ -324,6 +332,7 @@ def contents(
         labels=labels,
         metrics=Metrics(measurements=list(measurements)),
         values=values or {},
+        validations=validations or {},
     )
 
 
@@ -566,6 +575,43 @@ def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> 
     return World(contents([comparison(judge)], labels=labels), truths)
 
 
+def judge_errors_world(rng: Rng, n: int, labels: int, rate: float, right: tuple[float, float]) -> World:
+    """A judge whose errors people's labels of other pairs of the same two systems have measured.
+
+    It is right on these shares of the pairs that either wins, a tie counting half. A fifth of what can be ties are.
+    """
+    means = np.array([1 - right[1], (right[0] + 1 - right[1]) / 2, right[0]])  # of its scores by people's 0, 1/2, 1
+
+    def drawn(people: Scores) -> Scores:
+        return draw(rng, means[(2 * people).astype(int)], 0.2)
+
+    judge = drawn(draw(rng, np.full(n, rate), 0.2))
+    people = draw(rng, np.full(labels, 0.5), 0.2)
+    label = {0.0: "second", 0.5: "tie", 1.0: "first"}
+    group = "new against base"
+    pairs = [
+        HumanPair(k, EvalPrompt(f"labeled {k}", "d"), "a", "b", (label[value],), group)
+        for k, value in enumerate(people.tolist())
+    ]
+    human = HumanSet("elsewhere", pairs, ("label",), Path("elsewhere.json"), "")
+    measured = measure_agreement(human, [label[value] for value in drawn(people).tolist()])
+    about = {"judge": "judge", "card_sha256": "c", "set": "elsewhere", "warnings": []}
+    made = comparison(judge, step={"status": "done", "inputs": {"card": "c"}})
+
+    def of(truth: float) -> Truth:
+        return lambda nodes: truth if nodes[-1]["errors"] == "apart" or right[0] == right[1] else None
+
+    truths = {
+        "verdicts": constant(100 * float(means[0] + rate * (means[2] - means[0]))),
+        "all verdicts": constant(100 * float(judge.mean())),
+        "people": of(100 * rate),
+        "sensitivity": of(100 * right[0]),
+        "specificity": of(100 * right[1]),
+    }
+    validation = Validation.model_validate(about | measured.content())
+    return World(contents([made], validations={"judge": validation}), truths)
+
+
 def tasks_world(rng: Rng, n: int, rate: float, differ: float) -> World:
     """Two systems' answers to a task's rows, right or wrong, which differ in few; lm-eval's scores of the same."""
     base = (rng.random(n) < rate).astype(float)
@@ -712,6 +758,17 @@ cell(
     "labels",
     labels_world,
     [{"n": 805, "count": n, "rate": r, "accuracy": a} for n in (30, 100) for r in (0.5, 0.8) for a in (0.7, 0.95)],
+)
+cell(
+    "judge errors",
+    judge_errors_world,
+    [
+        {"n": n, "labels": labels, "rate": rate, "right": right}
+        for n in (100, 805)
+        for labels in (50, 200, 1000)
+        for rate in (0.5, 0.8)
+        for right in ((0.6, 0.6), (0.8, 0.8), (0.95, 0.7))
+    ],
 )
 cell(
     "tasks",

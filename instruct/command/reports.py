@@ -35,6 +35,12 @@ def _add_report(verb: flags.AddVerb) -> None:
         help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
     )
     sub.add_argument(
+        "--judge-errors",
+        metavar="FILE",
+        help="a judge's errors on other pairs, the agreement.json of `instruct validate`: what the win rates would be "
+        "if it errs alike here; kept in the run",
+    )
+    sub.add_argument(
         "--for",
         dest="purpose",
         choices=["pr", "slack"],
@@ -97,6 +103,7 @@ def _add_export_and_import(verb: flags.AddVerb) -> None:
 def report(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
+    from instruct.reporting.judge_errors import keep_judge_errors
     from instruct.reporting.report import print_written, written_report
     from instruct.run.directory import RunDirectory
 
@@ -111,10 +118,14 @@ def report(arguments: argparse.Namespace) -> Result:
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
+        if arguments.judge_errors:
+            keep_judge_errors(run, arguments.judge_errors)
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
         from instruct.judging.interchange.exchange import importing
 
+        if arguments.judge_errors:
+            raise InputError("--judge-errors requires a RUN whose judge is known; leave --annotations out")
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": call.named_form(arguments)}

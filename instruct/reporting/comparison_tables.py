@@ -48,6 +48,7 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _policies,
         _tests,
         _labels,
+        _judge_errors,
         _orders,
         _ratings,
         _parts,
@@ -211,6 +212,27 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         "last column: labels for an interval of ±2 points."
     )
     return _table("With people's labels", _parts_of(comparisons, "with_labels"), columns, named, note)
+
+
+def _judge_errors(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
+    columns = [
+        *text_columns("errors", "set"),
+        Column("labels"),
+        Column("sensitivity %", "sensitivity"),
+        Column("95 % CI", "sensitivity_interval"),
+        Column("specificity %", "specificity"),
+        Column("95 % CI", "specificity_interval"),
+        *RATE,
+    ]
+    rows = _parts_of(comparisons, "judge_errors")
+    note = (
+        "A sensitivity analysis, no claim: the win rate if the judge errs as on labels of other pairs (Rogan and "
+        "Gladen), with the chance in verdicts and labels. Sensitivity: right where the label is for the candidate, a "
+        "tie counting half; specificity: for the baseline. Shared: errors alike for both systems; apart: from labels "
+        "of these two."
+    )
+    notes = [f"{it.candidate} against {it.baseline}, {rate.set}: {rate.note}." for it, rate in rows if rate.note]
+    return _table("If the judge errs as elsewhere", rows, columns, named, " ".join([note, *notes]))
 
 
 def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:

@@ -199,6 +199,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         sentences.evidence(comparison),
         sentences.length_control(comparison),
         sentences.style(comparison),
+        *sentences.judge_errors(comparison),
         sentences.noise(comparison),
     ]
     return Verdict(

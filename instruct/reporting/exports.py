@@ -29,7 +29,7 @@ from instruct.reporting.render.lines import escape_markdown, markdown_table
 from instruct.reporting.sides import about, baselines, candidates
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import accuracies, macro_f1
-from instruct.reporting.text import headline, number, span, trust
+from instruct.reporting.text import headline, judge_errors, number, span, trust
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement
 
@@ -142,6 +142,7 @@ def figures_rows(report: ReportData) -> list[Row]:
 def _of_policy(row: PolicyRow) -> Row:
     judge, comparison, leads = row.judge, row.comparison, row.leads
     length, style, controlled = comparison.length, comparison.style, comparison.length_control
+    corrected = comparison.judge_errors[-1] if comparison.judge_errors and leads else None
     return {
         "judge": judge.name,
         "judge_model": judge.model,
@@ -149,6 +150,8 @@ def _of_policy(row: PolicyRow) -> Row:
         "length_adjusted_win_rate": length.adjusted.win_rate if length and leads else None,
         "style_controlled_win_rate": style.win_rate if style and leads else None,
         "length_controlled_win_rate": controlled.win_rate if controlled else None,
+        "corrected_win_rate": corrected.win_rate if corrected else None,
+        **ends("corrected", corrected.interval if corrected else None),
         **{key: getattr(comparison, key) for key in _COMPARED},
         "agreement_with_people": judge.agreement,
         "preferred": comparison.leads if leads else None,
@@ -288,7 +291,8 @@ def _win_rate_table(judges: Sequence[JudgeReport], baseline: str) -> Table:
         comparisons = [comparison for comparison in judge.comparisons if comparison.baseline == baseline]
         for comparison in comparisons:
             rates.setdefault(comparison.candidate, {})[judge.name] = _rate(comparison.leading_figures)
-            notes += [f"{judge.name}, {comparison.candidate}: {comparison.leads}"] if comparison.leads else []
+            said = [*filter(None, [comparison.leads]), *judge_errors(comparison)]
+            notes += [f"{judge.name}, {comparison.candidate}: {sentence}" for sentence in said]
         if comparisons:
             policies = "/".join(dict.fromkeys(comparison.leading for comparison in comparisons))
             sizes = "/".join(dict.fromkeys(str(comparison.leading_figures.n_judged) for comparison in comparisons))

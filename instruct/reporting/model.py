@@ -184,11 +184,12 @@ class ComparisonReport(Record):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
-    labeled some pairs (`report --human`); `noise`: the judge was asked several times. `requests` counts the distinct
-    replies behind the verdicts. A judge that rates answers one by one has no position figures. `length` and `style` are
-    None if answers are missing, `length_control` if AlpacaEval's rate does not apply. `spread`, which is in the
-    report's `seeds`: over all training seeds, if this comparison is one of several; no claim rests on it alone.
-    `leads`: who is preferred on more prompts by a weighted judge, whose win rate is the mean of its grades.
+    labeled some pairs (`report --human`); `judge_errors`: the win rate if the judge errs as elsewhere; `noise`: it was
+    asked several times. `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by
+    one has no position figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's
+    rate does not apply. `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one
+    of several; no claim rests on it alone. `leads`: who is preferred on more prompts by a weighted judge, whose win
+    rate is the mean of its grades.
     """
 
     candidate: str
@@ -214,6 +215,7 @@ class ComparisonReport(Record):
     smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     sequential: results.Sequential | None
     with_labels: results.PredictionPowered | None
+    judge_errors: list[results.CorrectedRate] = Field(default=[], exclude_if=lambda rates: not rates)
     noise: results.JudgeNoise | None = None
     leads: str | None = None
     requests: int
@@ -478,7 +480,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Sequential", "Panel", "ComparisonReport")),
     ):
-        part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked")]
+        part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked", "judge_errors")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
