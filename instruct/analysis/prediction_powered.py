@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.claims import enough_decided
 from instruct.analysis.inference import score_interval
-from instruct.analysis.results import PredictionPowered, rounded
+from instruct.analysis.results import WIN_RATE, Claim, PredictionPowered, rounded
 
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
 LEAST_ON_A_SIDE = 10
@@ -29,13 +30,14 @@ _Z = NormalDist().inv_cdf(0.975)
 Array = NDArray[np.float64]
 
 
-def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> PredictionPowered:
+def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: Any) -> PredictionPowered:
     """The candidate's win rate as people would see it, in percent, with a 95 % interval.
 
     Args:
         labels: people's scores (1 win, 1/2 tie, 0 loss) of n pairs drawn at random, shape (n,).
         judged: the judge's scores of the same pairs, shape (n,).
         unlabeled: the judge's scores of the other pairs, shape (m,).
+        names: of the claim: judge, candidate, baseline, policy.
 
     Raises:
         ValueError: fewer than two labels, or no pair without one.
@@ -48,11 +50,18 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> Predic
     rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
     error = math.sqrt(_variance(seen, weight, n, m))
     p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
-    return PredictionPowered(
-        win_rate=round(100 * rate, 6),
+    claim = Claim(
+        measure=WIN_RATE,
+        test="prediction-powered",
+        n=n + m,
+        value=round(100 * rate, 6),
         interval=rounded((100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()),
         p=p,
-        adjusted_p=p,
+        enough=enough_decided(int((labels > 0.5).sum()), int((labels < 0.5).sum()), n),
+        **{"candidate": "", "baseline": ""} | names,
+    )
+    return PredictionPowered(
+        claim=claim,
         labels=n,
         pairs=n + m,
         weight=round(weight, 6),

@@ -217,14 +217,10 @@ class PredictionPowered(Record):
 
     `weight`: how much the judge counts (0: not at all); `effective_labels`: how many labels without a judge would give
     the same interval; `labels_needed`: labels for an interval of +-`precision` points, None if all pairs are too few.
-    `labels_only` and `judge_only` are the win rates by either alone. `p`: of the hypothesis that the win rate is 50,
-    two-sided; `adjusted_p` is corrected by Holm's method for the comparisons of the judge that have labels.
+    `labels_only` and `judge_only` are the win rates by either alone. `claim`: what is said of the corrected rate.
     """
 
-    win_rate: float
-    interval: Interval
-    p: float
-    adjusted_p: float | None
+    claim: Claim
     labels: int
     pairs: int
     weight: float
@@ -234,6 +230,16 @@ class PredictionPowered(Record):
     effective_labels: float | None
     precision: float
     labels_needed: int | None
+
+    @property
+    def win_rate(self) -> float | None:
+        """The corrected rate."""
+        return self.claim.value
+
+    @property
+    def interval(self) -> Interval | None:
+        """Its interval."""
+        return self.claim.interval
 
 
 class CorrectedRate(Record):

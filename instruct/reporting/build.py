@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.claims import holm, settle
+from instruct.analysis.claims import settle
 from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
@@ -111,9 +111,6 @@ def _judges(contents: RunContents, compared: Sequence[tuple[Judged, ComparisonRe
     for name, judge in judges.items():
         own = [judged for judged, _ in compared if judged.key.judge == name]
         add_label_agreement(judge, own, contents.labels)
-        by_people = [comparison.with_labels for comparison in judge.comparisons if comparison.with_labels]
-        for people, adjusted in zip(by_people, holm([each.p for each in by_people]), strict=True):
-            people.adjusted_p = adjusted
     return list(judges.values())
 
 

@@ -43,7 +43,7 @@ from instruct.training.options import without_seed
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
 # The families of claims that verdicts make.
-VERDICTS, SINGLE_SEEDS = "verdicts", "single seeds"
+VERDICTS, SINGLE_SEEDS, LABELS = "verdicts", "single seeds", "labels"
 
 
 def comparison_figures(contents: RunContents, judged: Judged, difficulty: Difficulty | None) -> ComparisonReport:
@@ -367,7 +367,8 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
 
     Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
     among themselves. All judges and the majorities of panels are corrected together: of several judges that see no
-    difference one may seem to. Figures under a policy that does not lead belong to no family.
+    difference one may seem to. So are the estimates with people's labels, among themselves. Figures under a policy that
+    does not lead belong to no family.
     """
     for claim in report.seeds:
         claim.family = VERDICTS
@@ -380,6 +381,9 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
                 claim.family = family
             for figures in comparison.policies.values():
                 yield from filter(None, (figures.claim, figures.preferred))
+            if comparison.with_labels:
+                comparison.with_labels.claim.family = LABELS
+                yield comparison.with_labels.claim
     for panel in report.panels:
         panel.majority.claim.family = SINGLE_SEEDS if panel.one_seed else VERDICTS
         yield panel.majority.claim

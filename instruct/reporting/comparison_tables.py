@@ -197,6 +197,7 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
         *RATE,
+        Column("adjusted p", "claim.adjusted_p", form=probability),
         Column("labels alone %", "labels_only"),
         Column("95 % CI", "labels_only_interval"),
         Column("judge alone %", "judge_only"),

@@ -72,7 +72,7 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
             f"only {fewer:g} of {counted(len(labeled), 'label')} for the side that has fewer: the interval of the win "
             f"rate with labels may be too narrow; label until there are {LEAST_ON_A_SIDE}"
         )
-    return prediction_powered(people, by_judge, rest), warnings
+    return prediction_powered(people, by_judge, rest, **judged.key._asdict(), policy=judged.leading), warnings
 
 
 def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], labels: LabelScores | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS, finding_of
+from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.results import EARLY, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import (
@@ -70,8 +70,7 @@ def leads(figures: TallyFigures) -> str | None:
 
 def contradicted(comparison: ComparisonReport) -> bool:
     """Whether people's labels are shown to prefer the other side than the finding."""
-    people = comparison.with_labels
-    preferred = finding_of(people.adjusted_p, people.win_rate) if people else None
+    preferred = comparison.with_labels.claim.finding if comparison.with_labels else None
     return {preferred, comparison.leading_figures.claim.finding} == {"candidate", "baseline"}
 
 
