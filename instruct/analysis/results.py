@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 # The measures of claims that judges' verdicts make, in percent; other claims are differences. Of a weighted judge the
-# first is the mean of the grades, the second counts who is preferred.
-WIN_RATE, PREFERRED = "win rate", "preferred on more prompts"
+# first is the mean of the grades, the second counts who is preferred. The third is corrected by people's labels.
+WIN_RATE, PREFERRED, WITH_LABELS = "win rate", "preferred on more prompts", "win rate with labels"
 # The test of a judge that stopped early.
 EARLY = "confidence sequence"
 # `reversible`: a difference among the complete cases, which the missing verdicts could reverse.
@@ -84,7 +84,7 @@ class Claim(Record):
     @property
     def is_rate(self) -> bool:
         """Whether the value is a win rate in percent, not a difference."""
-        return self.measure in (WIN_RATE, PREFERRED)
+        return self.measure in (WIN_RATE, PREFERRED, WITH_LABELS)
 
     @property
     def complete(self) -> Claim | CompleteCase:
