@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,15 +18,10 @@ class Rate(NamedTuple):
     interval: Sequence[float]
 
 
-def is_better_than_chance(right: Sequence[Rate]) -> bool:
-    """Whether sensitivity + specificity is above 100 %, with the interval of the sum (MOVER); see `corrected_rate`."""
-    times = 2 / len(right)
-    error = sum((times * (rate.value - rate.interval[0])) ** 2 for rate in right) ** 0.5
-    return times * sum(rate.value for rate in right) - error > 100
-
-
-def corrected_rate(judged: Rate, right: Sequence[Rate]) -> tuple[float, list[float] | None]:
+def corrected_rate(judged: Rate, right: Sequence[Rate]) -> tuple[float | None, list[float] | None]:
     """The true win rate that a judge with these errors shows as `judged`, and its 95 % interval, in percent.
+
+    None for a rate if a + b, which is 100 for a judge that knows nothing, is not shown to be larger (MOVER).
 
     A judge that is right in a of the pairs which the candidate wins and in b of those which the baseline wins, a tie
     counting half, shows a true rate t as a t + (1 - b) (1 - t): Rogan and Gladen's estimate inverts that. Ties enter as
@@ -33,7 +29,7 @@ def corrected_rate(judged: Rate, right: Sequence[Rate]) -> tuple[float, list[flo
     judge that errs alike for both systems that is so by symmetry.
 
     The interval is that of all t from which `judged` differs no more than chance, in the verdicts and in the labels,
-    explains: the limits of the difference are those of its parts (MOVER). None if there is no such t. It also holds if
+    explains, with the limits of the difference from those of its parts. None if there is no such t. It also holds if
     the judge is hardly better than chance, and is then wide.
 
     Args:
@@ -54,5 +50,7 @@ def corrected_rate(judged: Rate, right: Sequence[Rate]) -> tuple[float, list[flo
         difference = difference + weight * rate.value
     fits = np.flatnonzero((difference <= np.sqrt(below)) & (difference >= -np.sqrt(above)))
     interval = [100 * float(true[fits[0]]), 100 * float(true[fits[-1]])] if len(fits) else None
-    start, end = float(difference[0]), float(difference[-1])
-    return (float(np.clip(100 * start / (start - end), 0, 100)) if start != end else 50.0), interval
+    knows = 2 / len(right) * sum(rate.value for rate in right) - 100
+    if knows <= 2 / len(right) * math.hypot(*(rate.value - rate.interval[0] for rate in right)):
+        return None, interval
+    return float(np.clip(100 * difference[0] / knows, 0, 100)), interval

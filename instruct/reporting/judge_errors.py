@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from instruct.analysis.judge_errors import Rate, corrected_rate, is_better_than_chance
+from instruct.analysis.judge_errors import Rate, corrected_rate
 from instruct.analysis.results import CorrectedRate, rounded
 from instruct.base.errors import InputError, first_problem, one_line
 from instruct.base.files import write_atomically
@@ -123,7 +123,7 @@ def _corrected(
     right = [rate for rate, _ in sides]
     value, interval = corrected_rate(judged, right)
     note = None
-    if not is_better_than_chance(right):
+    if value is None:
         note = "the labels do not show that the judge is better than chance"
     elif interval is None:
         note = "no win rate gives such verdicts"

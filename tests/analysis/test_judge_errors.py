@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from instruct.analysis.inference import score_interval
-from instruct.analysis.judge_errors import Rate, corrected_rate, is_better_than_chance
+from instruct.analysis.judge_errors import Rate, corrected_rate
 
 
 def rate(points: float, n: int) -> Rate:
@@ -52,10 +52,9 @@ def test_errors_that_are_alike_for_both_systems_never_reverse_a_result(points):
 
 
 def test_few_labels_of_a_weak_judge_leave_all_open():
-    assert is_better_than_chance([rate(70, 100)])
-    assert not is_better_than_chance([rate(58, 100)])
-    assert is_better_than_chance([rate(95, 100), rate(30, 100)])
-    assert not is_better_than_chance([rate(95, 100), rate(10, 100)])
+    for right, known in (([70], True), ([58], False), ([95, 30], True), ([95, 10], False)):
+        value, _ = corrected_rate(rate(50, 100), [rate(points, 100) for points in right])
+        assert (value is not None) == known
     assert corrected_rate(rate(52, 100), [rate(5, 10)])[1] == [0.0, 100.0]
 
 
