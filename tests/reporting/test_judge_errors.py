@@ -11,6 +11,7 @@ import pytest
 from instruct.data.prompts import EvalPrompt
 from instruct.judging.cards import load_judge_card
 from instruct.reporting.report import build_report
+from instruct.reporting.sides import mirrored
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import HumanPair, HumanSet
 
@@ -71,6 +72,12 @@ def test_labels_of_the_same_systems_tell_their_errors_apart(judged, instruct, tm
     ((comparison,),) = (judge.comparisons for judge in build_report(judged.folder).judges)
     shared, apart = comparison.judge_errors
     assert (shared.errors, apart.errors, apart.sensitivity, apart.specificity) == ("shared", "apart", 95.0, 65.0)
+    seen = mirrored(comparison).judge_errors[1]
+    assert (seen.sensitivity_interval, seen.specificity_interval) == (
+        apart.specificity_interval,
+        apart.sensitivity_interval,
+    )
+    assert seen.interval == pytest.approx([100 - end for end in reversed(apart.interval)])
     assert shared.interval[0] > 50 > apart.interval[0]
     assert comparison.leading_figures.claim.finding == "candidate"
     assert "right on 95.0 % where emo wins, on 65.0 % where mle wins" in " ".join(out.split())

@@ -137,7 +137,10 @@ SAME = {
 def test_every_figure_of_a_comparison_changes_sides_or_is_known_to_be_the_same():
     numbers = {name for name, kind in fields_of(ComparisonReport, set()) if "float" in kind}
     assert {"win_rate", "bounds", "discrete_win_rate", "value"} <= numbers
-    assert numbers - SAME - sides.RATES - sides.INTERVALS - {"candidate_mean", "baseline_mean"} == {
+    change = {"candidate_mean", "baseline_mean"} | {
+        f"{name}{of}" for name in ("sensitivity", "specificity") for of in ("", "_interval")
+    }
+    assert numbers - SAME - sides.RATES - sides.INTERVALS - change == {
         "candidate", "baseline"  # of ratings, which change sides like the names
     }  # fmt: skip
 
