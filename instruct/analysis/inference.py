@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -27,12 +27,39 @@ _STEPS = 200
 _COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 
+# By a number and a sign: the p-value of the hypothesis that the true value is at most that number (1), at least (-1).
+OneSided = Callable[[float, int], float]
+
+
 class Estimate(NamedTuple):
     """A value with its 95 % interval, and a two-sided p-value (of 0, if nothing else is said); None: not defined."""
 
     value: float
     interval: list[float] | None
     p: float | None
+    one_sided: OneSided | None = None
+
+    def scaled(self, by: float) -> Estimate:
+        """The estimate in another unit, `by` of which are one of this."""
+        interval, tests = self.interval and [by * end for end in self.interval], self.one_sided
+        return Estimate(self.value * by, interval, self.p, tests and (lambda null, sign: tests(null / by, sign)))
+
+    def excluding(self) -> list[float] | None:
+        """The 90 % interval: what it leaves out, two one-sided tests at 5 % reject."""
+        tests = self.one_sided
+        if tests is None or self.interval is None or not math.isfinite(self.value):
+            return None
+        ends = []
+        for sign, end in zip((1, -1), self.interval, strict=True):
+            low, high = 0.0, max(sign * (self.value - end), _BESIDE)  # distances from the value
+            while tests(self.value - sign * high, sign) > _LEVEL:
+                low, high = high, 1.5 * high
+            for _ in range(_BISECTIONS):
+                middle = (low + high) / 2
+                rejected = tests(self.value - sign * middle, sign) <= _LEVEL
+                low, high = (low, middle) if rejected else (middle, high)
+            ends.append(self.value - sign * high)
+        return ends
 
 
 class Difference(NamedTuple):
@@ -43,6 +70,12 @@ class Difference(NamedTuple):
     difference: float | None = None
     interval: list[float] | None = None
     p: float | None = None
+    one_sided: OneSided | None = None
+
+    @property
+    def estimate(self) -> Estimate:
+        """The difference without the number of prompts."""
+        return Estimate(math.nan if self.difference is None else self.difference, *self[2:])
 
 
 def student(value: float, error: float, freedom: float, null: float = 0.0) -> Estimate:
@@ -52,7 +85,11 @@ def student(value: float, error: float, freedom: float, null: float = 0.0) -> Es
     from scipy.special import stdtr, stdtrit  # takes half a second
 
     half = float(stdtrit(freedom, 0.975)) * error
-    return Estimate(value, [value - half, value + half], 2 * float(stdtr(freedom, -abs(value - null) / error)))
+
+    def tests(at: float, sign: int) -> float:
+        return float(stdtr(freedom, sign * (at - value) / error))
+
+    return Estimate(value, [value - half, value + half], 2 * min(tests(null, 1), tests(null, -1)), tests)
 
 
 def crossed(scores: NDArray[np.float64], null: float = 0.0, value: float | None = None, fixed: float = 0.0) -> Estimate:
@@ -98,7 +135,12 @@ def crossed(scores: NDArray[np.float64], null: float = 0.0, value: float | None 
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if p_at(middle) > _LEVEL else (low, middle)
-    return Estimate(value, [value - high, value + high], p_at(abs(value - null)))
+
+    def tests(at: float, sign: int) -> float:
+        half = p_at(abs(value - at)) / 2
+        return half if sign * (value - at) > 0 else 1 - half
+
+    return Estimate(value, [value - high, value + high], p_at(abs(value - null)), tests)
 
 
 def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:
@@ -184,24 +226,30 @@ def mean_test(scores: NDArray[np.float64], weights: NDArray[np.float64] | None =
     if not len(scores):
         return Estimate(math.nan, None, None)
     weights = np.ones(len(scores)) if weights is None else weights
-    mean = float(scores @ weights / weights.sum())
+    mean, tests = float(scores @ weights / weights.sum()), mean_tests(scores, weights)
+
+    def end(sign: int) -> float:
+        worst = 0.0 if sign > 0 else 100.0
+        if sign * (100 * mean - worst) <= 0 or (scores.round(4) == worst / 100).all():  # nothing is left when rounded
+            return worst
+        return float(brentq(lambda null: tests(null, sign) - _TAIL, worst, 100 * mean, xtol=1e-5))
+
+    return Estimate(100 * mean, [end(1), end(-1)], min(1.0, 2 * min(tests(50.0, 1), tests(50.0, -1))), tests)
+
+
+def mean_tests(scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> OneSided:
+    """The one-sided tests of the weighted mean of scores in percent, see `mean_test`."""
+    weights = np.ones(len(scores)) if weights is None else weights
     # Rounded, so that time does not grow with the number of grades: by a two-hundredth of a point at most.
     kinds, counts = np.unique(np.stack([scores.round(4), weights.round(4)]), axis=1, return_counts=True)
     counts = np.append(counts, 1)
     heights = np.append(kinds[1], weights.max())
 
-    def doubt(points: NDArray[np.float64], least: float) -> float:
-        """That the mean of the points is larger."""
+    def tests(percent: float, sign: int) -> float:
+        points, least = (kinds[0], percent / 100) if sign > 0 else (1 - kinds[0], 1 - percent / 100)
         return _chance_below(heights * (np.append(points, 0.0) - least), counts)
 
-    def bound(points: NDArray[np.float64], most: float) -> float:
-        if most <= 0 or not points.any():  # nothing is left of the points where they are rounded
-            return 0.0
-        return float(brentq(lambda least: doubt(points, least) - _TAIL, 0.0, most, xtol=1e-7))
-
-    ends = [bound(kinds[0], mean), 1 - bound(1 - kinds[0], 1 - mean)]
-    p = min(1.0, 2 * min(doubt(kinds[0], 0.5), doubt(1 - kinds[0], 0.5)))
-    return Estimate(100 * mean, [100 * end for end in ends], p)
+    return tests
 
 
 def _chance_below(values: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
@@ -292,15 +340,17 @@ def agree(estimate: Estimate, null: float = 0.0) -> Estimate:
     Both keep its coverage: a longer interval covers more, and a test at 5 % that rejects `null` for one side rejects
     every value on the other one.
     """
-    value, interval, p = estimate
+    value, interval, p, _ = estimate
     if interval is None:
         return estimate
     low, high = interval
     if p is None or p > _LEVEL or value == null:
-        return Estimate(value, [min(low, null), max(high, null)], p)
-    if value > null:
-        return Estimate(value, [max(low, null + _BESIDE), max(high, null + _BESIDE)], p)
-    return Estimate(value, [min(low, null - _BESIDE), min(high, null - _BESIDE)], p)
+        agreeing = [min(low, null), max(high, null)]
+    elif value > null:
+        agreeing = [max(low, null + _BESIDE), max(high, null + _BESIDE)]
+    else:
+        agreeing = [min(low, null - _BESIDE), min(high, null - _BESIDE)]
+    return estimate._replace(interval=agreeing)
 
 
 def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, float | None]) -> Difference:
@@ -326,10 +376,12 @@ def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, fl
     else:
         p = sign_flip_test(differences)[0]
     error = float(differences.std(ddof=1)) / math.sqrt(n) if np.ptp(differences) else 0.0
-    interval = student(100 * mean, 100 * error, n - 1).interval
+    estimate = student(100 * mean, 100 * error, n - 1)
     if error and np.isin(differences, _COUNTED).all():
         interval = [2 * end - 100 for end in score_interval((1 + differences) / 2) or [0.0, 100.0]]
-    return Difference(n, *agree(Estimate(100 * mean, interval, p)))
+        rate = mean_tests((1 + differences) / 2)
+        estimate = Estimate(100 * mean, interval, p, lambda null, sign: rate((null + 100) / 2, sign))
+    return Difference(n, *agree(estimate._replace(p=p)))
 
 
 def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
@@ -347,10 +399,12 @@ def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
     if not any(own.any() for own in differences):
         return Estimate(mean, None, None)
     variances = [np.append(own, [-1.0, 1.0]).var() / len(own) for own in differences]
-    half = NormalDist().inv_cdf(0.975) * math.sqrt(sum(variances)) / len(differences)
+    error = NormalDist(0.0, math.sqrt(sum(variances)) / len(differences))
+    half = error.inv_cdf(0.975)
     weighted = np.concatenate([own / len(own) for own in differences])
     interval = [max(mean - half, -1.0), min(mean + half, 1.0)]
-    return agree(Estimate(mean, interval, sign_flip_test(weighted)[0]))
+    p = sign_flip_test(weighted)[0]
+    return agree(Estimate(mean, interval, p, lambda null, sign: error.cdf(sign * (null - mean))))
 
 
 # 80 % power adds so many standard errors to those of the test.

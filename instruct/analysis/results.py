@@ -6,17 +6,19 @@ Rates and intervals are percentages, differences percentage points, lengths char
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 # The measures of claims that judges' verdicts make, in percent; other claims are differences. Of a weighted judge the
 # first is the mean of the grades, the second counts who is preferred. The third is corrected by people's labels.
 WIN_RATE, PREFERRED, WITH_LABELS = "win rate", "preferred on more prompts", "win rate with labels"
+OVER_TASKS = "mean over tasks"
 # The test of a judge that stopped early.
 EARLY = "confidence sequence"
-# `reversible`: a difference among the complete cases, which the missing verdicts could reverse.
-Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few"]
+# `reversible`: what holds among the complete cases, and the missing verdicts could reverse.
+Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few", "equivalent", "not worse"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -40,6 +42,7 @@ class CompleteCase(Record):
     interval: Interval | None
     p: float | None
     adjusted_p: float | None = None
+    _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
 
 
 class Claim(Record):
@@ -53,6 +56,11 @@ class Claim(Record):
     follows `adjusted_p`. `through`: the third system that both were compared with. `params`: what one test alone has,
     see docs/statistics.md.
 
+    `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
+    `not_worse` and `equivalent`: the claims that the candidate is not worse than the baseline by more than the stated
+    margin (`params`), and that neither is; p is that of one one-sided test, or the larger one of two. `primary`:
+    whether this is about the primary outcome, which is tested alone; None: none was stated.
+
     Where `missing` verdicts could change a win rate, `value` is that of the `n` complete cases, and `interval` and `p`
     hold whatever the missing verdicts would have been: p in the worst case, the interval from the lower end with all of
     them lost to the upper end with all of them won. `complete_case`: interval, p and adjusted p without them.
@@ -65,6 +73,7 @@ class Claim(Record):
     n: int
     value: float | None
     interval: Interval | None = None
+    excluding: Interval | None = None
     p: float | None = None
     adjusted_p: float | None = None
     claims: int = 1
@@ -80,11 +89,37 @@ class Claim(Record):
     missing: int = 0
     complete_case: CompleteCase | None = None
     params: dict[str, Any] = {}
+    primary: bool | None = Field(default=None, exclude_if=lambda primary: primary is None)
+    not_worse: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
+    equivalent: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
+    _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
+
+    @property
+    def outcome(self) -> str:
+        """What a config calls the measure as its primary outcome: judge/win_rate, task/metric, or a metric of texts."""
+        return "/".join(filter(None, [self.judge or self.task, self.measure.replace(" ", "_")]))
 
     @property
     def is_rate(self) -> bool:
         """Whether the value is a win rate in percent, not a difference."""
         return self.measure in (WIN_RATE, PREFERRED, WITH_LABELS)
+
+    @property
+    def in_points(self) -> bool:
+        """Whether the value is in percent or percentage points, not in the unit of a metric."""
+        return self.is_rate or bool(self.task or self.through) or self.measure == OVER_TASKS
+
+    @property
+    def null(self) -> float:
+        """The value of two equal systems."""
+        return 50.0 if self.is_rate else 0.0
+
+    @property
+    def excluded(self) -> float | None:
+        """Beyond which difference, in the unit of the value, all are excluded; None where none is."""
+        most = max((abs(end - self.null) for end in self.excluding or ()), default=None)
+        impossible = most is None or (self.in_points and most >= (50 if self.is_rate else 100))
+        return None if impossible else most
 
     @property
     def complete(self) -> Claim | CompleteCase:
@@ -96,7 +131,7 @@ class Claim(Record):
         """By how much the candidate is better, in the measure's unit."""
         if self.value is None:
             return None
-        gain = self.value - 50 if self.is_rate else self.value
+        gain = self.value - self.null
         return -gain if self.better == "lower" else gain
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.analysis.inference import Difference, Estimate, crossed, student
+from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, student
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class Spread:
     interval_both: list[float] | None
     interval_prompts: list[float] | None
     p: float | None
+    one_sided: OneSided | None = None
 
     @property
     def estimate(self) -> Estimate:
-        """The mean with its interval and p over seeds and prompts."""
-        return Estimate(math.nan if self.mean is None else self.mean, self.interval_both, self.p)
+        """The mean with its interval and tests over seeds and prompts."""
+        mean = math.nan if self.mean is None else self.mean
+        return Estimate(mean, self.interval_both, self.p, self.one_sided)
 
 
 def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
@@ -62,7 +64,8 @@ def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
         np.clip(each.interval, 0, 100).tolist() if each.interval else None for each in (over_seeds, both, over_prompts)
     )
     of_seeds, of_both, of_prompts = intervals
-    return Spread(rates.tolist(), mean, deviation, of_seeds, len(shared), left_out, of_both, of_prompts, both.p)
+    tests = both.p, both.one_sided
+    return Spread(rates.tolist(), mean, deviation, of_seeds, len(shared), left_out, of_both, of_prompts, *tests)
 
 
 def score_difference(

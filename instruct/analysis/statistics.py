@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import bounded, enough_decided
-from instruct.analysis.inference import Estimate, mean_test, score_interval, sign_test
+from instruct.analysis.claims import bounded, enough_decided, make_claim
+from instruct.analysis.inference import Estimate, mean_test, mean_tests, score_interval, sign_test
 from instruct.analysis.outcomes import (
     POINTS,
     PREFERENCES,
@@ -155,7 +155,8 @@ class Tally:
         if self.graded:
             return mean_test(self.values)
         rate = math.nan if self.win_rate is None else self.win_rate
-        return Estimate(rate, score_interval(self.values), sign_test(self.win, self.loss))
+        tests = mean_tests(self.values) if self.n_judged else None
+        return Estimate(rate, score_interval(self.values), sign_test(self.win, self.loss), tests)
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,11 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str
         return claim_p(looked, one.p, counts.graded) if looked else one.p
 
     missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
-    return Claim(
+    missing._one_sided = complete.one_sided
+    if stopped:  # the tests with a margin hold after all pairs alone
+        estimate = estimate._replace(one_sided=None)
+    return make_claim(
+        estimate,
         **names,
         measure=measure,
         test=EARLY if stopped else "mean" if counts.graded else "sign",

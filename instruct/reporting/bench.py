@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from instruct.analysis.claims import LEAST_SEEDS, of_family
+from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
 from instruct.analysis.results import Claim
 from instruct.analysis.seeds import score_difference
 from instruct.data.prompts import identity
@@ -176,19 +176,18 @@ def _claims(measured: _Measured) -> list[Claim]:
             for baseline, theirs in (standard | controls).items():
                 scores = measured.of(measure, ours), measured.of(measure, theirs)
                 if all(scores):
-                    n, value, interval, p = score_difference(*scores)
+                    difference = score_difference(*scores)
                     claims.append(
-                        Claim(
+                        make_claim(
+                            difference.estimate,
                             measure=measure,
                             candidate=key,
                             baseline=baseline,
                             family=OBJECTIVES,
                             test="two-way",
-                            n=n,
+                            n=difference.n,
                             trainings=len(ours),
-                            value=value,
-                            interval=interval,
-                            p=p,
+                            value=difference.difference,
                             better=_better(measure),
                             enough=len(ours) >= LEAST_SEEDS,
                         )

@@ -20,6 +20,7 @@ from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.rankings import rank_judged
 from instruct.reporting.read import Judged, RunContents, seeds_of
+from instruct.reporting.stated import apply_stated, stated, stated_words
 from instruct.reporting.tasks import forgetting, task_claims, task_measurements
 from instruct.reporting.text import leads
 from instruct.reporting.texts import text_results
@@ -74,8 +75,10 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         versions=manifest["versions"],
         sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
-    data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
-    settle(put_into_families(data))
+    claims, said = [*put_into_families(data)], stated(manifest)
+    data.config |= stated_words(said)
+    data.cautions += [*apply_stated(said, claims), *baseline_warnings(data), *seed_warnings(data)]
+    settle(claims)
     data.ranked = rank_judged(compared)
     for judged, comparison in compared:
         about = systems

@@ -55,7 +55,7 @@ class ComparedRow:
     def content(self) -> dict[str, Any]:
         """All figures, for programs."""
         entry, comparison, figures = self.entry, self.entry.comparison, self.figures
-        n, difference, interval, p = self.difference or Difference()
+        n, difference, interval, p, _ = self.difference or Difference()
         return {
             "judge": entry.judge,
             "run": entry.run,
@@ -76,7 +76,7 @@ class ComparedRow:
 
 
 def _shown_difference(row: ComparedRow) -> str | None:
-    _, difference, interval, _ = row.difference or Difference()
+    _, difference, interval, *_ = row.difference or Difference()
     if difference is None:
         return None
     return f"{difference:+.1f}" + (f" ({span(interval)})" if interval else "")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS, bounded
+from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
 from instruct.analysis.inference import paired_difference
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
@@ -233,8 +233,10 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
             )
             estimate = bounded(spread.estimate, lost.estimate, won.estimate)
         complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
+        complete._one_sided = spread.one_sided
         claims.append(
-            results.Claim(
+            make_claim(
+                estimate,
                 measure=results.WIN_RATE,
                 candidate=candidate,
                 baseline=baseline,
@@ -245,7 +247,6 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
                 trainings=len(ordered),
                 value=results.rounded(spread.mean),
                 interval=results.rounded(estimate.interval),
-                p=estimate.p,
                 missing=missing,
                 complete_case=complete if missing else None,
                 enough=len(ordered) >= LEAST_SEEDS,
@@ -289,9 +290,10 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
             judged.scores(policy) if judged.key.baseline == through else mirrored_scores(judged.scores(policy))
             for judged in (one, other)
         ]
-        n, value, interval, p = paired_difference(*scores)
+        difference = paired_difference(*scores)
         claims.append(
-            results.Claim(
+            make_claim(
+                difference.estimate,
                 measure="difference of win rates",
                 family="through",
                 candidate=first,
@@ -300,10 +302,9 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
                 judge=judge,
                 policy=policy,
                 test="permutation",
-                n=n,
-                value=results.rounded(value),
-                interval=results.rounded(interval),
-                p=p,
+                n=difference.n,
+                value=results.rounded(difference.difference),
+                interval=results.rounded(difference.interval),
             )
         )
     return claims

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from instruct.analysis.results import Claim, EqualStyle
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
-from instruct.reporting.tables import RATE, Column, Table, columns_table, text_columns
+from instruct.reporting.tables import EXCLUDED, RATE, Column, Table, columns_table, text_columns
 from instruct.reporting.text import POLICIES, number, probability
 
 _RATES = (
@@ -155,13 +155,15 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("pairs without ties", lambda it: it.leading_figures.claim.params["decided"]),
         Column("adjusted p", "leading_figures.claim.adjusted_p", form=probability),
         Column("claims", "leading_figures.claim.claims"),
+        EXCLUDED.within(lambda it: it.leading_figures.claim),
         Column("min. detectable", "smallest_difference"),
     ]
     note = (
         "Two-sided p-values under the leading policy, in the worst case of missing verdicts. Adjusted: by Holm's "
         "method for all claims of all judges; the "
         "finding follows it. Minimum detectable difference, where none is claimed: the smallest distance from 50, in "
-        "points, that this number of pairs detects with 80 % power at 5 % divided by the number of claims."
+        "points, that this number of pairs detects with 80 % power at 5 % divided by the number of claims. Excluded "
+        "beyond: larger differences, by the 90 % interval."
     )
     return _table("Significance and power", [(it, it) for it in comparisons], columns, named, note)
 
@@ -388,6 +390,7 @@ def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
         Column("95 % CI over seeds", lambda claim: claim.params["interval_seeds"]),
         Column("over seeds and prompts", "interval"),
         Column("adjusted p", "adjusted_p", form=probability),
+        EXCLUDED,
     ]
     return columns_table(f"Training seeds of {run}" if run else "Training seeds", claims, columns, _SEEDS)
 
@@ -404,5 +407,6 @@ def paired_table(claims: Sequence[Claim]) -> Table:
         Column("95 % CI", "interval"),
         Column("p", form=probability),
         Column("adjusted p", "adjusted_p", form=probability),
+        EXCLUDED,
     ]
     return columns_table("Systems with the same baseline", claims, columns, _PAIRED)

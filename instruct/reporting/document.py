@@ -168,16 +168,19 @@ class Document:
 def document(report: ReportData) -> Document:
     """The document of a report."""
     ranked = {ranking.judge for ranking in report.ranked}
+    primary = [(line, ()) for line in sentences.primary_headlines(report)]
     opening: list[Block] = [
+        *([Listing("Primary outcome", primary, leads=True)] if primary else []),
         *system_tables(report),
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
-        lines = sentences.bench_headlines(of_family(report.claims, OBJECTIVES))
-        differences = [(line, ()) for line in lines]
+        others = [claim for claim in of_family(report.claims, OBJECTIVES) if not claim.primary]
+        differences = [(line, ()) for line in sentences.bench_headlines(others)]
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
-        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
+        shown = [spread for spread in report.seeds if not spread.primary]
+        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in shown]
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
         many = judge.name in ranked and len(judge.comparisons) > _MOST_DETAILED
@@ -195,6 +198,8 @@ def document(report: ReportData) -> Document:
 def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     """What the document says of a comparison."""
     figures, spread = comparison.leading_figures, comparison.spread
+    made = figures.claim
+    further = [sentences.rank(made).removesuffix(": "), comparison.leads, sentences.within_margin(made)]
     details = [
         sentences.evidence(comparison),
         sentences.length_control(comparison),
@@ -209,7 +214,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         baseline=name(comparison.baseline),
         headline=sentences.headline(judge, comparison),
         claim=sentences.claim(comparison),
-        leads=comparison.leads,
+        leads=". ".join(filter(None, further)) or None,
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.over_seeds(spread)}."
         if spread
@@ -269,6 +274,7 @@ def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     lost = sentences.baseline_first(figures.claim)
     words = sentences.rate_details(figures) or ["no interval"]
     words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
+    words += [excluded] if (excluded := sentences.excluded(figures.claim).removeprefix("; ")) else []
     return Fact(title, names[lost], f"{sentences.number(sentences.claimed_rate(figures))} %", "; ".join(words))
 
 

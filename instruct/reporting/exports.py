@@ -175,6 +175,11 @@ def _claim(of: ComparisonReport | Panel, policy: str, leads: bool, figures: Tall
         "p": claim.p if tested else None,
         "adjusted_p": claim.adjusted_p if tested else None,
         "claims": claim.claims if tested else None,
+        "excluded_beyond": claim.excluded,
+        "primary": claim.primary,
+        "margin": claim.equivalent and claim.equivalent.params["margin"],
+        "equivalent_p": claim.equivalent and claim.equivalent.adjusted_p,
+        "not_worse_p": claim.not_worse and claim.not_worse.adjusted_p,
     }
 
 

@@ -480,7 +480,8 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Sequential", "Panel", "ComparisonReport")),
     ):
-        part["required"] = [name for name in part["properties"] if name not in ("bench", "ranked", "judge_errors")]
+        absent = ("bench", "ranked", "judge_errors", "primary", "not_worse", "equivalent")
+        part["required"] = [name for name in part["properties"] if name not in absent]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -22,7 +22,7 @@ from instruct.reporting.model import SCHEMA_VERSION, ReportData
 from instruct.reporting.read import read_run
 from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
-from instruct.reporting.text import bench_headlines, headline, seeds_headline
+from instruct.reporting.text import bench_headlines, headline, primary_headlines, seeds_headline
 from instruct.run.directory import RunDirectory
 
 
@@ -108,11 +108,13 @@ class Report(ReportData):
 
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
-        return [
+        primary = primary_headlines(self)
+        others = [
             *bench_headlines(of_family(self.claims, OBJECTIVES)),
             *map(seeds_headline, self.seeds),
             *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
         ]
+        return list(dict.fromkeys([*primary, *others]))
 
     def warnings(self) -> list[str]:
         """What changes the claims that the headlines make: a sentence per warning, with what it is about."""

@@ -17,7 +17,15 @@ _SIDES = {"candidate": "baseline", "win": "loss", "candidate_mean": "baseline_me
 _SIDES |= {"sensitivity": "specificity", "sensitivity_interval": "specificity_interval"}
 _SIDES |= {theirs: ours for ours, theirs in _SIDES.items()}
 RATES = {"win_rate", "discrete_win_rate", "win_rates", "value", "labels_only", "judge_only", "score"}
-INTERVALS = {"interval", "bounds", "labels_only_interval", "score_interval", "interval_seeds", "interval_prompts"}
+INTERVALS = {
+    "interval",
+    "excluding",
+    "bounds",
+    "labels_only_interval",
+    "score_interval",
+    "interval_seeds",
+    "interval_prompts",
+}
 
 
 def mirrored(record: Kind) -> Kind:
@@ -26,6 +34,8 @@ def mirrored(record: Kind) -> Kind:
     changed = {_SIDES.get(name, name): value for name, value in values.items()}
     if isinstance(record, LengthBin):
         changed |= {"low": -record.high, "high": -record.low}
+    if isinstance(record, Claim):  # that the baseline is not worse was not tested
+        changed["not_worse"] = None
     seen = record.model_copy(update=changed)
     if isinstance(seen, ComparisonReport):
         seen.leads = leads(seen.leading_figures)

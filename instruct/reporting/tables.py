@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from instruct.reporting.text import number, span
+from instruct.reporting.text import excluded_beyond, number, span
 
 # Text, a count, a figure, an interval, or nothing.
 Value = str | int | float | Sequence[float] | None
@@ -65,6 +65,8 @@ class Column:
         return replace(self, value=value, form="")
 
 
+# Of claims; beside p, so that no difference is not read as equality.
+EXCLUDED = Column("excluded beyond ±", excluded_beyond, when="known")
 # Of rows with a win rate.
 RATE = (Column("win rate %", "win_rate"), Column("95 % CI", "interval"))
 

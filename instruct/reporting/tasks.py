@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import of_family
+from instruct.analysis.claims import make_claim, of_family
 from instruct.analysis.inference import mean_of_groups, paired_difference
-from instruct.analysis.results import Claim
-from instruct.reporting.tables import Column, Table, Value, columns_table, text_columns
+from instruct.analysis.results import OVER_TASKS, Claim
+from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability
 from instruct.run.measurements import Details, Measurement, Metrics
 
@@ -37,7 +37,8 @@ _VOTES = (
 )
 _DIFFERENCES = (
     "The first's accuracy minus the second's on the same rows, in points; p is that of McNemar's exact test, which the "
-    "interval agrees with; p (Holm) is corrected for all tests of this table. Other trainings are not covered."
+    "interval agrees with; p (Holm) is corrected for all tests of this table. Excluded beyond: larger differences, by "
+    "the 90 % interval. Other trainings are not covered."
 )
 _GRADED = (
     " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
@@ -103,18 +104,17 @@ def _claim(task: str, metric: str, candidate: str, baseline: str, scored: Mappin
     values = [score - theirs[place] for place, score in ours.items() if place in theirs]
     above, below = sum(value > 0 for value in values), sum(value < 0 for value in values)
     counted = set(values) <= {-1.0, 0.0, 1.0}
-    n, value, interval, p = paired_difference(ours, theirs)
-    return Claim(
+    difference = paired_difference(ours, theirs)
+    return make_claim(
+        difference.estimate,
         measure=metric,
         task=task,
         candidate=candidate,
         baseline=baseline,
         family=DIFFERENCES,
         test="McNemar" if counted else "permutation",
-        n=n,
-        value=value or 0.0,
-        interval=interval,
-        p=p,
+        n=difference.n,
+        value=difference.difference or 0.0,
         params={"candidate_above": above, "baseline_above": below},
     )
 
@@ -152,18 +152,16 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
     ]
     claims = []
     for place, system in enumerate(trained, start=1):
-        change, interval, p = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
+        change = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
         claims.append(
-            Claim(
-                measure="mean over tasks",
+            make_claim(
+                change.scaled(100),
+                measure=OVER_TASKS,
                 candidate=system,
                 baseline=base,
                 family=FORGETTING,
                 test="permutation",
                 n=n,
-                value=100 * change,
-                interval=interval and [100 * end for end in interval],
-                p=p,
             )
         )
     return measurements, claims
@@ -242,6 +240,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("only second right", lambda claim: claim.params["baseline_above"]),
         Column("p", form=probability),
         Column("p (Holm)", "adjusted_p", form=probability),
+        EXCLUDED,
     ]
     drawn = any(row.details.draws > 1 for row in harness)
     chats = any(row.details.chat for row in harness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from instruct.analysis import results
@@ -39,10 +40,48 @@ def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
 
 def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) -> str:
     """A claim with its figures, further sentences, and its p-value if it is one of several."""
-    said = ": ".join(filter(None, [by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
     made = claimed.leading_figures.claim
+    said = ": ".join(filter(None, [rank(made) + by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
     correction = adjusted(made) if made.claims > 1 and made.adjusted_p is not None else None
-    return ". ".join(filter(None, [said, *further, correction]))
+    return ". ".join(filter(None, [said, *further, correction, within_margin(made)]))
+
+
+def rank(made: Claim) -> str:
+    """What stands before a claim: whether it is about the primary outcome; empty where none was stated."""
+    return "" if made.primary is None else "Primary outcome: " if made.primary else "Secondary: "
+
+
+def excluded(made: Claim) -> str:
+    """What is excluded where no difference is shown, to stand at the end; else empty. Rounded up."""
+    beyond = excluded_beyond(made)
+    return f"; differences beyond ±{beyond}{' points' * made.in_points} are excluded (90 % CI)" if beyond else ""
+
+
+def excluded_beyond(made: Claim) -> str | None:
+    """The difference beyond which all are excluded, in the unit of the value."""
+    if made.excluded is None:
+        return None
+    digits = 1 if made.in_points else 4
+    return f"{math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits:,.{digits}f}"
+
+
+def within_margin(made: Claim) -> str | None:
+    """Whether the two are equivalent within the stated margin, or the candidate not worse; None without a margin."""
+    if made.equivalent is None:
+        return None
+    points = f"{(margin := made.equivalent.params['margin']):g} point{'s' * (margin != 1)}"
+    late = " (a margin set after verdicts existed)" * made.equivalent.params["late"]
+    says = {
+        "equivalent": f"Equivalent within {points}",
+        "not worse": f"{name(made.candidate)} is not worse by more than {points}",
+    }
+    tests = [test for test in (made.equivalent, made.not_worse) if test]
+    for finding in ("", "reversible"):
+        for test in tests:
+            if test.finding == (finding or test.test):
+                among = f" among the pairs judged; {could_reverse(made)}" if finding else f": {adjusted(test)}"
+                return f"{says[test.test]}{late}{among}"
+    return f"Not shown: equivalent within {points}, or not worse by more than that{late}"
 
 
 def adjusted(made: Claim) -> str:
@@ -92,6 +131,23 @@ def majority_headline(panel: Panel) -> str:
     return _headline(by, panel)
 
 
+def primary_headlines(report: ReportData) -> list[str]:
+    """What is said of the primary outcome."""
+    over_seeds = [claim for claim in report.seeds if claim.primary]
+    others = [claim for claim in report.claims if claim.primary and claim not in over_seeds]
+    return [
+        *map(seeds_headline, over_seeds),
+        *(
+            headline(judge, comparison)
+            for judge in report.judges
+            for comparison in judge.comparisons
+            if comparison.leading_figures.claim.primary
+        ),
+        *(majority_headline(panel) for panel in report.panels if panel.majority.claim.primary),
+        *bench_headlines(others),
+    ]
+
+
 def seeds_headline(claim: Claim) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
     candidate, baseline, seeds = name(claim.candidate), name(claim.baseline), claim.trainings
@@ -108,8 +164,9 @@ def seeds_headline(claim: Claim) -> str:
     if claim.value is None:
         said = f"no prompt has a verdict on {candidate} against {baseline} for every one of {seeds} training seeds"
         return f"{name(claim.judge)}: {said}"
-    text = f"{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}"
-    return text if claim.adjusted_p is None else f"{text}. {capital(adjusted(claim))}"
+    text = f"{rank(claim)}{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
+    corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
+    return ". ".join(filter(None, [text, corrected, within_margin(claim)]))
 
 
 def bench_headlines(claims: Sequence[Claim]) -> list[str]:
@@ -121,9 +178,10 @@ def bench_headlines(claims: Sequence[Claim]) -> list[str]:
         ends = f", 95 % CI {' to '.join(map(signed, claim.interval))}" if claim.interval else ""
         counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
         said = (
-            f"{name(claim.candidate)} against {name(claim.baseline)}, {one_line(claim.measure, 60)}: {finding(claim)}"
+            f"{rank(claim)}{name(claim.candidate)} against {name(claim.baseline)}, "
+            f"{one_line(claim.task or claim.measure, 60)}: {finding(claim)}"
         )
-        lines.append(f"{said} ({signed(claim.value)}{ends}; {counts})")
+        lines.append(f"{said} ({signed(claim.value)}{ends}; {counts}){excluded(claim)}")
     return lines
 
 
@@ -173,7 +231,7 @@ def paired_difference(claim: Claim) -> str:
     corrected = f"; {adjusted(claim)}" if claim.claims > 1 else ""
     return (
         f"{judge}: {first} minus {second}: {claim.value:+.1f} points ({interval}"
-        f"p {_equals(claim.p)}{corrected}) over {counted(claim.n, 'prompt')}, both against {through}"
+        f"p {_equals(claim.p)}{corrected}) over {counted(claim.n, 'prompt')}, both against {through}{excluded(claim)}"
     )
 
 
@@ -188,7 +246,7 @@ def forgetting(means: Sequence[Measurement], claims: Sequence[Claim]) -> str:
     for mean, claim in zip(trained, claims, strict=True):
         change = f"{claim.value:+.1f} points"
         if claim.interval:
-            change += f", 95 % CI {span(claim.interval)}, p (Holm) {_equals(claim.adjusted_p)}"
+            change += f", 95 % CI {span(claim.interval)}, p (Holm) {_equals(claim.adjusted_p)}{excluded(claim)}"
         parts.append(f"{name(mean.system)} {number(mean.value)} % ({change})")
     tasks = (base.details.model_extra or {})["tasks"]
     over = f"mean of {counted(len(tasks), 'task')}, {counted(base.n or 0, 'row')}"
@@ -235,7 +293,7 @@ def claim_figures(figures: TallyFigures) -> str:
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
     weighted += "early-stopped " * (figures.claim.test == EARLY)
-    return f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
+    return f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)}){excluded(figures.claim)}"
 
 
 def baseline_first(claim: Claim) -> bool:

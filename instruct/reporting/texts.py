@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import of_family
+from instruct.analysis.claims import make_claim, of_family
 from instruct.analysis.inference import Estimate, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
 from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.read import seeds_of
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import EXCLUDED, Column, Table, columns_table
 from instruct.reporting.text import probability
 from instruct.run.measurements import Details, Measurement, Metrics, by_system, metric_step
 from instruct.training.options import without_seed
@@ -39,7 +39,7 @@ _ABOUT_METRICS = (
 _ABOUT_TESTS = (
     "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
     "Permutation: the systems are swapped within each text. Jackknife: Student's t over 40 groups of texts and, "
-    "with several training seeds, over trainings."
+    "with several training seeds, over trainings. Excluded beyond: larger differences, by the 90 % interval."
 )
 
 
@@ -284,8 +284,9 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     compared = _compared(pairs) if pairs else None
     if compared is None:
         return None
-    (value, interval, p), test = compared
-    return Claim(
+    estimate, test = compared
+    return make_claim(
+        estimate,
         measure=metric,
         candidate=first.name,
         baseline=second.name,
@@ -294,9 +295,6 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
         better=METRICS[metric].better,
         n=len(pairs[0][0].by_text or ()),
         trainings=len(pairs),
-        value=value,
-        interval=interval,
-        p=p,
     )
 
 
@@ -306,9 +304,7 @@ def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, str] | 
         return None
     one, other = pairs[0]
     if len(pairs) == 1 and one.by_text and other.by_text:
-        points = paired_difference(one.by_text, other.by_text)
-        interval = points.interval and [end / 100 for end in points.interval]
-        return Estimate((points.difference or 0.0) / 100, interval, points.p), "permutation"
+        return paired_difference(one.by_text, other.by_text).estimate.scaled(0.01), "permutation"
     shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
     if len(shapes) > 1:
         return None
@@ -401,6 +397,7 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("95 % CI", "interval", form=lambda ends: " to ".join(map(decimal, ends))),
         Column("p", form=probability),
         Column("p (Holm)", "adjusted_p", form=probability),
+        EXCLUDED,
         Column("test", form=_TESTED.__getitem__),
         Column("trainings"),
     ]

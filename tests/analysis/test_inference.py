@@ -207,13 +207,13 @@ def test_wilson_equals_statsmodels(n, share):
 
 def test_the_mean_of_groups_weighs_each_group_the_same():
     few, many = np.array([1.0, 0.0]), np.array([-1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    mean, interval, p = mean_of_groups([few, many])
+    mean, interval, p, _ = mean_of_groups([few, many])
     assert mean == pytest.approx((1 / 2 - 1 / 6) / 2)
     variances = (np.var([1, 0, -1, 1]) / 2, np.var([-1, 0, 0, 0, 0, 0, -1, 1]) / 6)
     half = stats.norm.ppf(0.975) * math.sqrt(sum(variances)) / 2
     assert interval == pytest.approx([mean - half, min(mean + half, 1)])
     assert p == 1  # 1/2 - 1/6 is the smallest sum that flips of 1/2 and 1/6 give
-    assert mean_of_groups([np.zeros(3), np.zeros(2)]) == (0, None, None)
+    assert mean_of_groups([np.zeros(3), np.zeros(2)]) == (0, None, None, None)
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_the_interval_of_groups_covers_and_its_test_is_not_too_eager(rows, flip,
     truth, covered, claimed, runs = flip * (2 * lean - 1), 0, 0, 500
     for _ in range(runs):
         groups = [rng.choice([1.0, -1.0, 0.0], size=n, p=[flip * lean, flip * (1 - lean), 1 - flip]) for n in rows]
-        _, interval, p = mean_of_groups(groups)
+        _, interval, p, _ = mean_of_groups(groups)
         covered += interval is None or interval[0] <= truth <= interval[1]
         claimed += p is not None and p < 0.05
     assert covered / runs >= 0.925

@@ -69,7 +69,7 @@ def test_figures_of_a_common_judge_have_a_paired_difference(two):
     theirs = [1.0] * 10 + [0.0] * 9
     found = second.difference
     assert (found.n, found.difference) == (19, pytest.approx(100 * (14.5 - 10) / 19))
-    assert found == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert found[:4] == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))[:4]
     test = stats.permutation_test(
         ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6
     )

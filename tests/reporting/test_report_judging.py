@@ -413,7 +413,8 @@ def test_identical_answers_are_counted_apart(run, card, write_answers, judge_sho
     assert (figures.win, figures.tie, figures.identical, figures.loss, figures.win_rate) == (5, 4, 3, 1, 70.0)
     markdown, terminal = texts(run)
     assert "win rate 70.0 %" in terminal
-    assert "n = 10, 3 identical). 1 of 10 pairs: the judge called a tie" in terminal
+    excluded = "differences beyond ±37.2 points are excluded (90 % CI)"
+    assert f"n = 10, 3 identical); {excluded}. 1 of 10 pairs: the judge called a tie" in terminal
     assert "| policy | n | win | tie | identical | loss |" in markdown.replace("candidate | baseline | ", "")
     assert "the judge was not asked about" in markdown
     page = (run.report / "report.html").read_text(encoding="utf-8")

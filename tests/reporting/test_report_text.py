@@ -102,7 +102,8 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
         (Tally(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
         (Tally(win=30, loss=70), "j: mle beats emo: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
         (Tally(win=50, loss=50),
-         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100)"),
+         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100); differences "
+         "beyond ±8.7 points are excluded (90 % CI)"),
         (Tally(win=1), "j: too few pairs to compare emo with mle: win rate 100.0 % (95 % CI 2.5–100.0, n = 1)"),
         (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
         (Tally(win=420, loss=325, failed=60),
