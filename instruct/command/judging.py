@@ -45,6 +45,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when", "samples")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
+    flags.add_margin_flag(sub)
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
     text = "a judge: see `instruct list judges`; not needed with --replay"
@@ -80,7 +81,9 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.asking import Judge
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
+    from instruct.reporting.stated import check_margin, state
 
+    check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
     named = _named_judges(arguments.judge or ())
     if arguments.model and len(named) > 1:
@@ -104,6 +107,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     mode = call.named_mode(arguments)
     if mode.reparse and mode.retry_unparsed:
         raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
+    state(run, margin=arguments.margin)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)

@@ -46,6 +46,7 @@ def _add_report(verb: flags.AddVerb) -> None:
         choices=["pr", "slack"],
         help="print the claims, numbers and warnings as a comment for a pull request, or as a message for Slack",
     )
+    flags.add_margin_flag(sub)
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -105,8 +106,10 @@ def report(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.human_labels import keep_labels
     from instruct.reporting.judge_errors import keep_judge_errors
     from instruct.reporting.report import print_written, written_report
+    from instruct.reporting.stated import check_margin, state
     from instruct.run.directory import RunDirectory
 
+    check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
         call.refuse_without("--fail-under", arguments, "metric", "judge", "candidate", "allow_weak_judge")
@@ -120,6 +123,7 @@ def report(arguments: argparse.Namespace) -> Result:
             keep_labels(run, arguments.human)
         if arguments.judge_errors:
             keep_judge_errors(run, arguments.judge_errors)
+        state(run, margin=arguments.margin)
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
         from instruct.judging.interchange.exchange import importing
@@ -132,6 +136,7 @@ def report(arguments: argparse.Namespace) -> Result:
         with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
+            state(run, margin=arguments.margin)
             built = written_report(run.folder, difficulty)
         folder = Path(arguments.output)
     page = RunDirectory(folder).report / "report.html"

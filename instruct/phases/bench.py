@@ -59,7 +59,8 @@ class BenchOptions(Options):
 def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:
     """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
 
-    Rows are split into three sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
+    The primary outcome is the first judge's win rate, else ROUGE-L, if the config names none. Rows are split into three
+    sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
     NAME-OBJECTIVE-RATE); that of the lowest cross-entropy on the second set is taken, by the same rule for all. Then
     each is trained with the seeds 1, 2, ... (runs/NAME), answers the third set's prompts greedily and continues them
     by samples, beside MLE at the temperature that gives it the objective's entropy.
@@ -234,6 +235,7 @@ def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) ->
         "answers": None,
         "evaluation": None,
         "judges": [],
+        "primary": None,
     }
     return make_config(content, [], "bench")
 
@@ -248,6 +250,9 @@ def _final(
     config: ExperimentConfig, options: BenchOptions, folder: Path, tested: int, rates: Mapping[str, float]
 ) -> ExperimentConfig:
     """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
+    from instruct.judging.asking import Judge
+    from instruct.reporting.bench import ENTROPY, GREEDY, SAMPLED
+
     content = _with_rows(config, folder)
     answers = config.answers.model_dump(mode="json") if config.answers else {}
     generation = answers["generation"]
@@ -271,7 +276,11 @@ def _final(
         "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
         "comparisons": [(key, "mle") for key in config.trained if key != "mle"],
     }
-    return make_config(content, [], "bench")
+    final = make_config(content, [], "bench")
+    final._further_outcomes = [GREEDY, SAMPLED, ENTROPY]
+    if final.primary is None:
+        final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else GREEDY
+    return final
 
 
 def _tried_rates(config: ExperimentConfig, folder: Path, key: str, rates: Sequence[float]) -> dict[float, float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,11 @@ def run_phases(
 
     from instruct.phases.upload import upload
     from instruct.reporting.report import print_written, written_report
+    from instruct.reporting.stated import check_margin, check_primary
 
+    check_margin(config.margin)
+    if config.primary:
+        check_primary(config.primary, outcomes(config))
     config = settle_dtype(config)
     phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
     read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
@@ -99,6 +104,29 @@ def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[
     from instruct.phases.train import Training
 
     return [kind(config, mode or JudgingMode()) for kind in (Training, Answering, Evaluating, Judging)]
+
+
+def outcomes(config: ExperimentConfig) -> Iterator[str]:
+    """What an experiment may name as its primary outcome, as its report calls them."""
+    from instruct.judging.asking import Judge
+    from instruct.measuring.tasks.cards import read_task
+    from instruct.reporting.model import MAJORITY
+    from instruct.reporting.texts import METRICS
+
+    judges = [Judge(options).card.name for options in config.judges]
+    for name in (*judges, *[MAJORITY] * (len(judges) > 1)):
+        yield f"{name}/win_rate"
+    yield from config._further_outcomes
+    if (evaluation := config.evaluation) is None:
+        return
+    yield from METRICS if evaluation.texts else ()
+    tasks = evaluation.tasks
+    for name in [*tasks.cards, *tasks.lm_eval, *tasks.forgetting] if tasks else ():
+        with contextlib.suppress(InputError):  # one of lm-eval's own, or checked later
+            name = read_task(name, trusted=True).name
+        yield f"{name}/METRIC"
+    if tasks and tasks.forgetting:
+        yield "mean_over_tasks"
 
 
 def plan(config: ExperimentConfig, on: Machine) -> list[Cost]:
@@ -207,6 +235,7 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
             is not shared by all nodes of a training.
     """
     from instruct.phases.upload import configured_repositories, create_repositories
+    from instruct.reporting.stated import state
     from instruct.training.processes import from_main
 
     run = RunDirectory(run_folder(config))
@@ -215,6 +244,7 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
         # A token without write access is found out before training.
         create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
         start_or_continue(run, config, steps_of(config), redo)
+        state(run, margin=config.margin, primary=config.primary)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

@@ -31,6 +31,7 @@ from instruct.phases.remedies import judge_flags, renamed
 from instruct.phases.steps import Step
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
+from instruct.reporting.stated import check_margin, state
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def compare_answers(
     budget_usd: float | None = None,
     stop_when: str | None = None,
     samples: int | None = None,
+    margin: float | None = None,
     retry_failed: bool = False,
     common_prompts: bool = False,
     prompt_column: str | None = None,
@@ -169,6 +171,7 @@ def compare_answers(
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
         samples: how often to ask about each pair, to estimate judge noise; a pair's score is the mean. None: as the
             judge's card says, which is mostly once.
+        margin: within how many points of a win rate the two count as equivalent, stated before there are verdicts.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
@@ -188,6 +191,7 @@ def compare_answers(
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")
+    check_margin(margin)
     judges = [Judge(validated(JudgeOptions, {"card": str(name), **options}, "compare_answers")) for name in names]
     for one in judges:
         if output is None and one.costs_money:
@@ -200,6 +204,7 @@ def compare_answers(
             folder = Path(output).expanduser()
         form = AnswerForm(prompt_column, response_column, encoding, questions)
         run, pairs = run_of_answers(folder, [candidate], baseline, form, common_prompts)
+        state(run, margin=margin)
         report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
     if failure:
         raise failure
