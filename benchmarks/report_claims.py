@@ -56,8 +56,8 @@ Truth = Callable[[list[Node]], "float | None"]
 LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
 LEAST_RATIO = 0.9  # of a standard error to the error that is made
 # Names of values that state uncertainty, but for what `length.by_difference` calls the edges of a bin.
-STATES = re.compile(r"(.*_)?(interval|p)|adjusted_p|finding|standard_error|bounds")
-CLAIMED = ("candidate", "baseline")
+STATES = re.compile(r"(.*_)?(interval|p)|adjusted_p|finding|standard_error|bounds|excluding")
+CLAIMED, WITHIN = ("candidate", "baseline"), ("equivalent", "not worse")
 # Names of sentences that infer or warn, and what these are about: the truth that must not be a null hypothesis where
 # one is printed, or None for those that state what was counted.
 SAYS = ("text", "note", "leads")
@@ -71,6 +71,7 @@ SENTENCES = {
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
     r"the labels do not show that the judge |no win rate gives such verdicts|the judge's errors differ between ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
+    r"\S+ was made the primary outcome after |there is no claim about the primary outcome ": None,
 }
 
 # What each path is about: the name of a truth of the world. A path under `claims` or `measurements` is of their family
@@ -170,8 +171,8 @@ def _kind(element: Node) -> str:
 
 
 def target(path: str, name: str) -> str | None:
-    """The truth that a value is about; a claim's interval, p and finding are about the same."""
-    path = path.replace(".params", "").replace(".details", "")
+    """The truth that a value is about; a claim's interval, p, finding and claims with a margin are about the same."""
+    path = re.sub(r"\.(params|details|equivalent|not_worse)\b", "", path)
     return TARGETS.get(f"{path}.{name}", TARGETS.get(path))
 
 
@@ -231,8 +232,13 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         truth = truths[about](nodes)
         if truth is None:
             continue
-        place = f"{path}.{name}"
+        claim = next((node for node in reversed(nodes) if "test" in node), nodes[-1])
+        place = f"{path}.{name}" + " (primary)" * (claim.get("primary") is True)
         null = _null(about)
+        no_effect = _holds(claim, truth - null)
+        if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown
+            beyond = max((abs(end - null) for end in nodes[-1]["excluding"] or ()), default=math.inf)
+            results[f"{path}.excluding", "false"].append((abs(truth - null) > beyond + 1e-5, 0.0))
         if name.endswith("interval") or name == "bounds":
             low, high = value
             results[place, "covers"].append((low - 1e-5 <= truth <= high + 1e-5, high - low))
@@ -242,14 +248,23 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         elif name == "finding":
             better = truth - null if nodes[-1]["better"] == "higher" else null - truth
             wrong = value in CLAIMED and (better if value == "candidate" else -better) <= 1e-9
+            wrong |= value in WITHIN and no_effect
             false[place, "false"] = false.get((place, "false"), False) or wrong
-        elif abs(truth - null) < 1e-9 and name == "adjusted_p":
+        elif no_effect and name == "adjusted_p":
             false[place, "false"] = false.get((place, "false"), False) or value <= 0.05
-        elif abs(truth - null) < 1e-9:
+        elif no_effect and name != "excluding":
             results[place, "false"].append((value <= 0.05, 0.0))
     for key, wrong in false.items():
         results[key].append((wrong, 0.0))
     return results
+
+
+def _holds(claim: Node, effect: float) -> bool:
+    """Whether the null hypothesis of a claim's test is true."""
+    margin = (claim.get("params") or {}).get("margin")
+    if margin is None:
+        return abs(effect) < 1e-9
+    return (abs(effect) if claim["test"] == "equivalent" else -effect) >= margin - 1e-9
 
 
 def about_sentence(sentence: str) -> str | None:
@@ -451,10 +466,33 @@ def graded_world(rng: Rng, n: int, kind: str) -> World:
     return World(contents([comparison(scores)]), truths)
 
 
-def panel_world(rng: Rng, n: int, judges: int, tied: float) -> World:
+def panel_world(rng: Rng, n: int, judges: int, tied: float, **stated: Any) -> World:
     """Independent judges that toss coins."""
     drawn = [comparison(draw(rng, np.full(n, 0.5), tied), (f"judge{k}", "new", "base")) for k in range(judges)]
-    return World(contents(drawn), {"verdicts": constant(50.0), "all verdicts": constant(None)})
+    truths = {"verdicts": constant(50.0), "all verdicts": constant(None)}
+    return World(contents(drawn, steps=in_advance(**stated) if stated else None), truths)
+
+
+def in_advance(margin: float | None = None, primary: str | None = None) -> Node:
+    """The manifest's step of what was stated before there were results."""
+    return {"stated": {"status": "done", "inputs": {"margin": margin, "primary": primary}, "results": {"late": []}}}
+
+
+def margin_world(rng: Rng, n: int, kind: str, rate: float, margin: float) -> World:
+    """A margin that was stated, and a true rate within it, or at it; some verdicts are missing, all of them losses."""
+    scores = draw(rng, np.full(n, rate), 0.3 if kind == "ties" else 0.0)
+    if kind == "grades":
+        scores = rng.beta(4 * rate, 4 * (1 - rate), size=n)
+    known = scores.copy()
+    if kind == "missing":
+        known[rng.permutation(np.flatnonzero(scores == 0))[: n // 20]] = np.nan
+    turns = 2 * (kind == "conversations")
+    if turns:
+        known = scores = np.repeat(scores[: n // 2], 2)
+    truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean()))}
+    truths |= {"complete cases": constant(None)} if kind == "missing" else {}
+    truths["preferences"] = constant(None)
+    return World(contents([comparison(known, turns=turns)], steps=in_advance(margin=margin)), truths)
 
 
 def systems_world(rng: Rng, n: int, rates: tuple[float, ...], tied: float) -> World:
@@ -483,7 +521,7 @@ def _rate_of(nodes: list[Node], true: Mapping[str, float]) -> float | None:
     return 100 * true[names[-1]] if names else None
 
 
-def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float) -> World:
+def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float, **stated: Any) -> World:
     """Trainings with several seeds, whose true rates differ, and verdicts that are missing at random."""
     easy = rng.normal(0, 0.1, size=n)
     shift = rng.normal(0, deviation / 100, size=seeds)
@@ -504,7 +542,8 @@ def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, mis
         "all verdicts": constant(None),
         "difference of verdicts": constant(None),
     }
-    return World(contents(drawn, config={"systems": systems}), truths)
+    steps = in_advance(**stated) if stated else None
+    return World(contents(drawn, config={"systems": systems}, steps=steps), truths)
 
 
 def _candidate(nodes: list[Node]) -> str:
@@ -749,6 +788,31 @@ cell(
         for deviation in (0.0, 3.0)
         for rate, missing in ((0.5, 0.0), (0.5, 0.1), (0.6, 0.1))
     ],
+)
+cell(
+    "margin",
+    margin_world,
+    [
+        {"n": n, "kind": kind, "rate": rate, "margin": 5.0}
+        for n in (50, 200, 805)
+        for kind in ("wins", "ties", "grades", "missing", "conversations")
+        for rate in (0.45, 0.55, 0.5)
+    ],
+)
+cell(
+    "margin over seeds",
+    seeds_world,
+    [
+        {"n": 100, "seeds": seeds, "deviation": deviation, "rate": rate, "missing": missing, "margin": 10.0}
+        for seeds in (3, 5)
+        for deviation in (0.0, 3.0)
+        for rate, missing in ((0.4, 0.0), (0.6, 0.02), (0.5, 0.0))
+    ],
+)
+cell(
+    "primary",
+    panel_world,
+    [{"n": n, "judges": 3, "tied": 0.2, "primary": "judge0/win_rate", "margin": 5.0} for n in (50, 200)],
 )
 cell("conversations", conversations_world, [{"n": n, "rate": rate} for n in (40, 160) for rate in (0.5, 0.6)])
 cell("repeated prompts", repeated_world, [{"n": n, "times": times} for n in (20, 40) for times in (2, 5)])

@@ -1,0 +1,128 @@
+"""A margin and a primary outcome: stated before results exist, and said to be late where they were not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import report_claims as simulation
+from instruct.base.errors import InputError
+from instruct.config import ExperimentConfig
+from instruct.phases.experiment import outcomes
+from instruct.reporting.build import build
+from instruct.reporting.model import ReportData
+from instruct.reporting.render.page import render_page
+from instruct.reporting.report import Report, build_report
+from instruct.reporting.stated import check_primary, state, stated
+
+EQUAL = [("first", "second"), ("second", "first")] * 150
+
+
+@pytest.fixture
+def judge(card, write_answers, judge_pairs):
+    def ask(*names: str) -> None:
+        for system in ("emo", "mle"):
+            write_answers(system, len(EQUAL))
+        for name in names:
+            card(name)
+            judge_pairs(EQUAL, judge=name)
+
+    return ask
+
+
+def everywhere(report: Report, sentence: str) -> bool:
+    page = " ".join(render_page(report, {}, None).split())
+    return all(sentence in text for text in (report.to_markdown(), str(report), page, report.to_comment()))
+
+
+def test_a_margin_that_was_stated_before_the_verdicts_is_tested(run, judge):
+    state(run, margin=10.0)
+    judge("j")
+    report = build_report(run.folder)
+    claim = report.judges[0].comparisons[0].leading_figures.claim
+    assert (claim.equivalent.finding, claim.not_worse.finding) == ("equivalent", "not worse")
+    assert everywhere(report, "Equivalent within 10 points: p ")
+    assert "set after" not in report.to_markdown()
+    assert Report.model_validate_json(report.to_json()).to_json() == report.to_json()
+    assert report.rows()[0]["margin"] == 10.0
+    state(run, margin=10.0)
+    assert stated(run.manifest()).late == []
+    state(run, margin=None)  # what is not named stays
+    assert stated(run.manifest()).margin == 10.0
+
+
+def test_a_margin_that_is_set_after_verdicts_is_said_to_be(run, judge):
+    judge("j")
+    assert build_report(run.folder).judges[0].comparisons[0].leading_figures.claim.equivalent is None
+    state(run, margin=1.0)
+    report = build_report(run.folder)
+    late = "Not shown: equivalent within 1 point, or not worse by more than that (a margin set after verdicts existed)"
+    assert everywhere(report, late)
+    with pytest.raises(InputError, match=r"^margin 50: must be more than 0 and less than 50 points of a win rate$"):
+        state(run, margin=50.0)
+
+
+def test_the_primary_outcome_is_tested_alone_and_leads(run, judge):
+    state(run, primary="second/win_rate")
+    judge("first", "second", "third")
+    report = build_report(run.folder)
+    claims = {each.name: each.comparisons[0].leading_figures.claim for each in report.judges}
+    assert {name: (claim.primary, claim.claims) for name, claim in claims.items()} == {
+        "first": (False, 3),  # two judges and the majority
+        "second": (True, 1),
+        "third": (False, 3),
+    }
+    assert everywhere(report, "Primary outcome: second: no difference shown")
+    assert everywhere(report, "Secondary")
+    assert str(report).startswith("Primary outcome: second: ")
+    assert report.headlines()[0].startswith("Primary outcome: second: ")
+    assert report.config["primary outcome"] == "second/win_rate"
+
+
+def test_a_primary_outcome_that_is_set_after_results_is_none(run, judge):
+    judge("first", "second")
+    state(run, primary="second/win_rate")
+    report = build_report(run.folder)
+    assert [each.comparisons[0].leading_figures.claim.claims for each in report.judges] == [3, 3]
+    late = "second/win_rate was made the primary outcome after results existed: it is corrected like the others"
+    assert everywhere(report, late)
+
+
+def report_of(world: simulation.World, primary: str) -> ReportData:
+    world.contents.manifest["steps"] |= simulation.in_advance(primary=primary)
+    return build(world.contents)
+
+
+def test_a_metric_of_texts_and_one_of_a_task_may_be_primary():
+    rng = np.random.default_rng(0)
+    for world, primary in (
+        (simulation.texts_world(rng, 100, 3, 0.0, 0.05), "rougeL"),
+        (simulation.tasks_world(rng, 200, 0.6, 0.3), "toy/accuracy"),
+        (simulation.bench_world(rng, 100, 3, 0.0, 0.1), "cross-entropy"),
+    ):
+        report = Report.of(report_of(world, primary))
+        (claim,) = (claim for claim in report.claims if claim.primary)
+        assert (claim.outcome, claim.claims, claim.adjusted_p) == (primary, 1, claim.p)
+        assert all(claim.primary is False for claim in report.claims if claim.outcome != primary)
+        assert claim.finding is not None
+        assert str(report).startswith("Primary outcome: ")
+    nothing = report_of(simulation.texts_world(rng, 100, 1, 0.0, 0.0), "mauve")
+    assert "there is no claim about the primary outcome mauve yet" in map(str, nothing.cautions)
+
+
+def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
+    config = ExperimentConfig.model_validate(
+        {
+            "name": "run",
+            "model": {"name": "m"},
+            "systems": {"mle": {"objective": "mle"}},
+            "judges": ["autoj", "pandalm"],
+            "evaluation": {"tasks": {"cards": ["sst2"], "lm_eval": ["gsm8k"]}},
+        }
+    )
+    names = ["autoj/win_rate", "pandalm/win_rate", "majority/win_rate", "sst2/METRIC", "gsm8k/METRIC"]
+    assert list(outcomes(config)) == names
+    for name in ("autoj/win_rate", "majority/win_rate", "gsm8k/exact_match", "sst2-sum/accuracy"):
+        check_primary(name, names)
+    with pytest.raises(InputError, match=r"^primary: autoj is no outcome of this run; its outcomes: autoj/win_rate, "):
+        check_primary("autoj", names)
