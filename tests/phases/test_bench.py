@@ -16,7 +16,9 @@ from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
+from instruct.phases.experiment import outcomes
 from instruct.reporting.bench import GIB, OBJECTIVES
+from instruct.reporting.stated import check_primary
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,6 +116,11 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
     assert not final.evaluation.texts.matched_temperature
     assert final.evaluation.texts.metrics == ["perplexity", "entropy", "rouge", "diversity"]
     assert "base" in final.systems
+    assert final.primary == "smollm2_score/win_rate"
+    check_primary(final.primary, outcomes(final))
+    alone = benches._final(config_of(rows_file(tmp_path, 60)), BenchOptions(), folder, 12, rates)
+    assert alone.primary == "ROUGE-L"
+    check_primary("cross-entropy", outcomes(alone))
 
 
 @pytest.mark.slow
