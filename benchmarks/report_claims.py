@@ -236,7 +236,9 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         place = f"{path}.{name}" + " (primary)" * (claim.get("primary") is True)
         null = _null(about)
         no_effect = _holds(claim, truth - null)
-        if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown
+        if (
+            name == "p" and "excluding" in nodes[-1] and "margin" not in nodes[-1]["params"]
+        ):  # of all experiments: it is stated where no difference is shown
             beyond = max((abs(end - null) for end in nodes[-1]["excluding"] or ()), default=math.inf)
             results[f"{path}.excluding", "false"].append((abs(truth - null) > beyond + 1e-5, 0.0))
         if name.endswith("interval") or name == "bounds":

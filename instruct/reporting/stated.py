@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, add_margin
-from instruct.analysis.results import Claim
+from instruct.analysis.results import WIN_RATE, Claim
 from instruct.base.errors import InputError, one_line
 from instruct.judging.store import was_judged
 from instruct.reporting.comparison import SINGLE_SEEDS
@@ -79,7 +79,7 @@ def apply_stated(said: Stated, claims: Sequence[Claim]) -> list[ReportWarning]:
     A primary outcome that was set after results existed is none.
     """
     for claim in claims if said.margin else ():
-        if claim.is_rate and claim.family:
+        if claim.measure == WIN_RATE and claim.family:
             add_margin(claim, said.margin or 0.0, late="margin" in said.late)
     if said.primary is None:
         return []

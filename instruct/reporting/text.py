@@ -104,7 +104,8 @@ def leads(figures: TallyFigures) -> str | None:
     }.get(str(made.finding), name(leader))
     p = made.p if made.adjusted_p is None else made.adjusted_p
     corrected = f", corrected for {counted(made.claims, 'claim')}" if made.adjusted_p is not None else ""
-    return f"Preferred on more prompts: {who} ({wins} of {figures.win + figures.loss}; p {_equals(p)}{corrected})"
+    counts = f"{wins} of {figures.win + figures.loss}; p {_equals(p)}{corrected}"
+    return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
 
 
 def contradicted(comparison: ComparisonReport) -> bool:
