@@ -29,7 +29,9 @@ class Stated(NamedTuple):
 def stated(manifest: Mapping[str, Any]) -> Stated:
     """What a run's manifest has."""
     record = manifest["steps"].get(STEP)
-    return Stated(**record["inputs"], **record["results"]) if record else Stated()
+    if not record or record["status"] != "done":
+        return Stated()
+    return Stated(record["inputs"]["margin"], record["inputs"]["primary"], record["results"]["late"])
 
 
 def stated_words(said: Stated) -> dict[str, str]:
