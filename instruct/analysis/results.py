@@ -119,7 +119,7 @@ class Claim(Record):
         """Beyond which difference, in the unit of the value, all are excluded; None where none is."""
         most = max((abs(end - self.null) for end in self.excluding or ()), default=None)
         impossible = most is None or (self.in_points and most >= (50 if self.is_rate else 100))
-        return None if impossible else most
+        return None if impossible else rounded(most)
 
     @property
     def complete(self) -> Claim | CompleteCase:
