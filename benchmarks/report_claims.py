@@ -652,25 +652,37 @@ def judge_errors_world(rng: Rng, n: int, labels: int, rate: float, right: tuple[
     return World(contents([made], validations={"judge": validation}), truths)
 
 
-def tasks_world(rng: Rng, n: int, rate: float, differ: float) -> World:
-    """Two systems' answers to a task's rows, right or wrong, which differ in few; lm-eval's scores of the same."""
-    base = (rng.random(n) < rate).astype(float)
-    changed = rng.random(n) < differ
-    new = np.where(changed, (rng.random(n) < 0.5).astype(float), base)
-    base = np.where(changed, (rng.random(n) < 0.5).astype(float), base)
+def alike(rng: Rng, n: int, times: int) -> Scores:
+    """Uniform numbers of n clusters of rows, of which four in five have the same number."""
+    of_cluster, of_row = np.repeat(rng.random(n), times), rng.random(n * times)
+    return np.where(rng.random(n * times) < 0.8, of_cluster, of_row)
+
+
+def tasks_world(rng: Rng, n: int, rate: float, differ: float, times: int = 1) -> World:
+    """Two systems' answers to a task's rows, right or wrong, which differ in few; lm-eval's scores of the same.
+
+    Args:
+        times: n passages with so many rows each, whose answers are alike.
+    """
+    base = (alike(rng, n, times) < rate).astype(float)
+    changed = alike(rng, n, times) < differ
+    new = np.where(changed, (alike(rng, n, times) < 0.5).astype(float), base)
+    base = np.where(changed, (alike(rng, n, times) < 0.5).astype(float), base)
+    clusters = {"cluster": [str(row // times) for row in range(n * times)]} if times > 1 else {}
     measurements: list[Measurement] = []
     values: dict[str, dict[str, Any]] = {"tasks/toy": {}, "lm_eval/other": {}}
     when: Literal["before", "after"]
     for name, right, when in (("base", base, "before"), ("new", new, "after")):
-        error = float(right.std(ddof=1) / math.sqrt(n))
+        error = float(right.reshape(n, times).mean(axis=1).std(ddof=1) / math.sqrt(n))
         about = Details(task="other", standard_error=error, forgetting=when)
         measurements += [
             Measurement(system=name, part="tasks/toy", metric="accuracy", value=100 * float(right.mean()), n=n),
             Measurement(system=name, part="lm_eval/other", metric="acc", value=float(right.mean()), n=n, details=about),
         ]
         answers = ["a" if one else "b" for one in right]
-        values["tasks/toy"][name] = {"id": list(range(n)), "label": ["a"] * n, "answer": answers}
-        values["lm_eval/other"][name] = {"id": list(range(n)), "acc": right.tolist()}
+        ids = {"id": list(range(n * times)), **clusters}
+        values["tasks/toy"][name] = {**ids, "label": ["a"] * len(right), "answer": answers}
+        values["lm_eval/other"][name] = {**ids, "acc": right.tolist()}
     mean = rate * (1 - differ) + 0.5 * differ
     truths = {"tasks": constant(0.0), "forgetting": constant(0.0), "mean of a task": constant(mean)}
     return World(contents(measurements=measurements, values=values), truths)
@@ -839,6 +851,11 @@ cell(
     "tasks",
     tasks_world,
     [{"n": n, "rate": rate, "differ": d} for n in (20, 50, 200, 1000) for rate in (0.6, 0.95) for d in (0.05, 0.3)],
+)
+cell(
+    "tasks with passages",
+    tasks_world,
+    [{"n": n, "rate": 0.6, "differ": d, "times": 5} for n in (20, 40, 60) for d in (0.1, 0.3, 0.6)],
 )
 cell(
     "texts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -353,57 +353,166 @@ def agree(estimate: Estimate, null: float = 0.0) -> Estimate:
     return estimate._replace(interval=agreeing)
 
 
-def paired_difference(first: Mapping[Any, float | None], second: Mapping[Any, float | None]) -> Difference:
+def share(counts: NDArray[Any]) -> NDArray[np.float64]:
+    """The part of a whole; NaN if the whole is 0. `counts`: part and whole, shape (..., 2)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part: NDArray[np.float64] = counts[..., 0] / counts[..., 1]
+    return part
+
+
+def clustered_interval(
+    figure: Callable[[NDArray[Any]], NDArray[np.float64]],
+    counts: NDArray[Any],
+    clusters: NDArray[np.intp],
+    least: float = 0.0,
+) -> list[float] | None:
+    """The 95 % interval of a figure of summed counts, in percent, for pairs that are independent between clusters only.
+
+    `score_interval` of the figure's jackknife pseudo-values, one per cluster; with one pair in each, a share's are the
+    pairs themselves. With several pairs in some cluster, the quantile is Student's, with as many degrees of freedom as
+    clusters of equal size would leave (Kish). None with fewer than two clusters, or if the figure of some of the
+    clusters is not defined.
+
+    Args:
+        figure: from sums of counts, shape (..., *k), to values from `least` to 1.
+        counts: of each pair, shape (pairs, *k); pairs without any count are left out.
+        clusters: the cluster of each pair, from 0, shape (pairs,).
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Korn and Graubard, Survey
+    Methodology 24 (1998), for the degrees of freedom; Kish, Survey Sampling (1965).
+    """
+    used = counts.reshape(len(counts), -1).any(axis=1)
+    names, places = np.unique(clusters[used], return_inverse=True)
+    n = len(names)
+    if n < 2:
+        return None
+    sums = np.zeros((n, *counts.shape[1:]))
+    np.add.at(sums, places, counts[used])
+    total = sums.sum(axis=0)
+    values = n * figure(total) - (n - 1) * figure(total - sums)
+    if not np.isfinite(values).all():
+        return None
+    values += figure(total) - values.mean()
+    sizes, level = np.bincount(places), 0.95
+    if sizes.max() > 1:
+        from scipy.special import stdtrit  # takes half a second
+
+        level = min(2 * NormalDist().cdf(float(stdtrit(_freedom(sizes), 0.975))) - 1, 1 - 1e-12)
+    interval = score_interval((values - least) / (1 - least), level)
+    return interval and [100 * least + (1 - least) * end for end in interval]
+
+
+def _freedom(sizes: NDArray[Any]) -> float:
+    """Of so many pairs in each cluster: as many degrees of freedom as clusters of equal size would leave (Kish)."""
+    return max(1.0, float(sizes.sum() ** 2 / (sizes**2).sum()) - 1)
+
+
+def paired_test(differences: NDArray[Any], clusters: NDArray[np.intp]) -> float | None:
+    """The two-sided p-value of a mean difference of 0; None without any difference.
+
+    That of the clusters' sums: the sign test if all that are not 0 are of one size (McNemar's exact test, of rows that
+    are right or wrong and clusters of their own), else the paired permutation test.
+
+    Args:
+        differences: of each row, shape (rows,). clusters: the cluster of each, from 0, shape (rows,).
+    """
+    sums = np.bincount(clusters, differences).astype(np.float64)
+    if len(np.unique(np.abs(sums[sums != 0]))) < 2:
+        return sign_test(int((sums > 0).sum()), int((sums < 0).sum()))
+    return sign_flip_test(sums)[0]
+
+
+def _units(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
+    """What is drawn at random: a value for each cluster, whose mean is that of all rows and varies as it does (the
+    ratio estimator); rows that are clusters of their own are that themselves.
+
+    Source: Cochran, Sampling Techniques (1977), section 9.2.
+    """
+    sizes, mean = np.bincount(clusters), differences.mean()
+    if sizes.max() == 1:
+        return differences
+    values: NDArray[np.float64] = mean + (np.bincount(clusters, differences) - mean * sizes) / sizes.mean()
+    return values
+
+
+def clustered_error(scores: NDArray[np.float64], clusters: NDArray[np.intp]) -> float | None:
+    """The standard error of the mean of scores of rows that are independent between clusters only; None for one."""
+    values = _units(scores, clusters)
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def numbered(names: Iterable[Any]) -> NDArray[np.intp]:
+    """The number of each name, from 0, in the order in which they appear."""
+    places: dict[Any, int] = {}
+    return np.array([places.setdefault(name, len(places)) for name in names], dtype=np.intp)
+
+
+def paired_difference(
+    first: Mapping[Any, float | None], second: Mapping[Any, float | None], clusters: Mapping[Any, str] | None = None
+) -> Difference:
     """The difference of two systems in points, 100 times that of their scores, prompt by prompt.
 
     A prompt that is easy for one system is easy for the other too, so the difference of paired scores is more certain
-    than two separate intervals suggest. p is the sign test's if all differences are of one size (McNemar's exact test,
-    None without any difference), else the paired permutation test's. The interval agrees with it. It is Student's, or
+    than two separate intervals suggest. p is that of `paired_test`. The interval agrees with it. It is Student's, or
     None if all differences are the same. Where rows are right or wrong, or won, tied or lost, it is that of a win rate
     (`score_interval`), with each difference as the first system's win, tie or loss: Student's covers too little where
-    few rows differ (benchmarks/report_claims.py).
+    few rows differ (benchmarks/report_claims.py). Rows of a cluster are not independent: its sum is tested, and
+    intervals are of clusters (`clustered_interval`).
 
     Args:
         first, second: score by prompt, None without one.
+        clusters: by prompt; None: each is a cluster of its own.
     """
-    pairs = [(ours, second.get(prompt)) for prompt, ours in first.items()]
-    differences = np.array([ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None])
-    if not len(differences):
+    pairs = [(prompt, ours, second.get(prompt)) for prompt, ours in first.items()]
+    rows = {prompt: ours - theirs for prompt, ours, theirs in pairs if ours is not None and theirs is not None}
+    if not rows:
         return Difference()
-    n, mean = len(differences), float(differences.mean())
-    if len(np.unique(np.abs(differences[differences != 0]))) < 2:
-        p = sign_test(int((differences > 0).sum()), int((differences < 0).sum()))
-    else:
-        p = sign_flip_test(differences)[0]
-    error = float(differences.std(ddof=1)) / math.sqrt(n) if np.ptp(differences) else 0.0
-    estimate = student(100 * mean, 100 * error, n - 1)
+    differences, places = np.array(list(rows.values())), numbered(cluster_of(prompt, clusters) for prompt in rows)
+    mean, values, sizes = float(differences.mean()), _units(differences, places), np.bincount(places)
+    p = paired_test(differences, places)
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(values) else 0.0
+    estimate = student(100 * mean, 100 * error, _freedom(sizes))
     if error and np.isin(differences, _COUNTED).all():
-        interval = [2 * end - 100 for end in score_interval((1 + differences) / 2) or [0.0, 100.0]]
-        rate = mean_tests((1 + differences) / 2)
+        if sizes.max() > 1:
+            interval = clustered_interval(share, np.stack([differences, np.ones(len(rows))], axis=1), places, -1.0)
+        else:
+            interval = [2 * end - 100 for end in score_interval((1 + differences) / 2) or [0.0, 100.0]]
+        rate = mean_tests((1 + np.bincount(places, differences) / sizes) / 2, sizes.astype(np.float64))
         estimate = Estimate(100 * mean, interval, p, lambda null, sign: rate((null + 100) / 2, sign))
-    return Difference(n, *agree(estimate._replace(p=p)))
+    return Difference(len(rows), *agree(estimate._replace(p=p)))
 
 
-def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> Estimate:
+def cluster_of(row: Any, clusters: Mapping[Any, str] | None) -> Any:
+    """The cluster of a row; the row itself, if it belongs to none."""
+    return row if clusters is None else clusters.get(row, row)
+
+
+def mean_of_groups(
+    differences: Sequence[NDArray[np.float64]], clusters: Sequence[NDArray[np.intp]] | None = None
+) -> Estimate:
     """The mean of groups' means, such as tasks', each of paired differences in -1 to 1 of at least one row.
 
-    Rows are drawn within their group: the 95 % interval is the normal one, with the variance of each group after one
-    row more at each end of the scale, so that a group without differences does not count as certain. p is that of the
-    paired permutation test over all rows, each weighing what it weighs in the mean. Interval and p are None if no row
-    differs.
+    Rows, or clusters of rows, are drawn within their group: the 95 % interval is the normal one, with the variance of
+    each group after one more at each end of the scale, so that a group without differences does not count as certain.
+    p is that of the paired permutation test over all of them, each row weighing what it weighs in the mean. Interval
+    and p are None if no row differs.
+
+    Args:
+        clusters: of each group, the cluster of each row, from 0; None: each row is one of its own.
 
     Source: Cochran, Sampling Techniques (1977), section 5.4, for strata of equal weights; Agresti and Caffo, The
     American Statistician 54 (2000), for the added rows.
     """
+    clusters = clusters or [np.arange(len(own)) for own in differences]
     mean = float(np.mean([own.mean() for own in differences]))
     if not any(own.any() for own in differences):
         return Estimate(mean, None, None)
-    variances = [np.append(own, [-1.0, 1.0]).var() / len(own) for own in differences]
+    units = map(_units, differences, clusters)
+    variances = [np.append(values, [-1.0, 1.0]).var() / len(values) for values in units]
     error = NormalDist(0.0, math.sqrt(sum(variances)) / len(differences))
     half = error.inv_cdf(0.975)
-    weighted = np.concatenate([own / len(own) for own in differences])
-    interval = [max(mean - half, -1.0), min(mean + half, 1.0)]
-    p = sign_flip_test(weighted)[0]
+    sums = [np.bincount(of, own) / len(own) for own, of in zip(differences, clusters, strict=True)]
+    interval, p = [max(mean - half, -1.0), min(mean + half, 1.0)], sign_flip_test(np.concatenate(sums))[0]
     return agree(Estimate(mean, interval, p, lambda null, sign: error.cdf(sign * (null - mean))))
 
 

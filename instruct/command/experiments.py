@@ -84,6 +84,8 @@ def _add_evaluate(verb: flags.AddVerb) -> None:
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
     text = "draw demonstrations this often; scores are means over the draws"
     sub.add_argument("--seeds-of-demonstrations", metavar="N", help=text)
+    text = "rows or texts with the same value in this column are one cluster"
+    sub.add_argument("--cluster-column", metavar="NAME", help=text)
     text = "measure files of texts against these human ones, instead of a run: a text a row, paired by id or order"
     sub.add_argument("--texts", metavar="FILE", help=text)
     text = "with --texts: a system's texts; repeat it for several"
@@ -235,9 +237,9 @@ def evaluate(arguments: argparse.Namespace) -> Result:
     if arguments.tasks:
         overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
         overrides += ["--evaluation.tasks.lm_eval", "[]"]
-    for key in ("chat", "limit", "trust_task_code", "seeds_of_demonstrations"):
+    for key in ("chat", "limit", "trust_task_code", "seeds_of_demonstrations", "cluster_column"):
         if (value := getattr(arguments, key)) is not None:
-            overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
+            overrides += [f"--evaluation.tasks.{key}", value if isinstance(value, str) else str(value).lower()]
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)
     metrics = evaluate_run(config, run)
     return call.shown(metrics, metrics_text(metrics, run))

@@ -290,7 +290,7 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
             judged.scores(policy) if judged.key.baseline == through else mirrored_scores(judged.scores(policy))
             for judged in (one, other)
         ]
-        difference = paired_difference(*scores)
+        difference = paired_difference(scores[0], scores[1])
         claims.append(
             make_claim(
                 difference.estimate,

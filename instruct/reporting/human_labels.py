@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from instruct.analysis.agreement import clustered_interval, kappa, kappa_interval, share
+from instruct.analysis.agreement import kappa, kappa_interval
+from instruct.analysis.inference import clustered_interval, share
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE
 from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered

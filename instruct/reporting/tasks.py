@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.inference import mean_of_groups, paired_difference
+from instruct.analysis.inference import cluster_of, mean_of_groups, numbered, paired_difference
 from instruct.analysis.results import OVER_TASKS, Claim
 from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability
@@ -37,8 +37,9 @@ _VOTES = (
 )
 _DIFFERENCES = (
     "The first's accuracy minus the second's on the same rows, in points; p is that of McNemar's exact test, which the "
-    "interval agrees with; p (Holm) is corrected for all tests of this table. Excluded beyond: larger differences, by "
-    "the 90 % interval. Other trainings are not covered."
+    "interval agrees with; of rows in clusters (with one passage, or the same question) that of the paired permutation "
+    "test of clusters; p (Holm) is corrected for all tests of this table. Excluded beyond: larger differences, by the "
+    "90 % interval. Other trainings are not covered."
 )
 _GRADED = (
     " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
@@ -94,17 +95,31 @@ def task_claims(answers: AnswerColumns) -> list[Claim]:
     for part, systems in answers.items():
         metric, scored = scored_rows(part, systems)
         for first, second in itertools.combinations(scored, 2):
-            claims.append(_claim(part.partition("/")[2], metric, second, first, scored))
+            clusters = row_clusters(systems[first]) or row_clusters(systems[second])
+            claims.append(_claim(part.partition("/")[2], metric, (second, first), scored, clusters))
     return claims
 
 
-def _claim(task: str, metric: str, candidate: str, baseline: str, scored: Mapping[str, Mapping[Any, float]]) -> Claim:
+def row_clusters(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
+    """The cluster of each row; {}: each row is one of its own."""
+    return dict(zip(columns["id"], columns["cluster"], strict=True)) if "cluster" in columns else {}
+
+
+def _claim(
+    task: str,
+    metric: str,
+    names: tuple[str, str],
+    scored: Mapping[str, Mapping[Any, float]],
+    clusters: Mapping[Any, str],
+) -> Claim:
     """In points: 100 times the metric. McNemar's exact test is the sign test over rows on which one alone is right."""
+    candidate, baseline = names
     ours, theirs = scored[candidate], scored[baseline]
     values = [score - theirs[place] for place, score in ours.items() if place in theirs]
     above, below = sum(value > 0 for value in values), sum(value < 0 for value in values)
     counted = set(values) <= {-1.0, 0.0, 1.0}
-    difference = paired_difference(ours, theirs)
+    difference = paired_difference(ours, theirs, clusters)
+    n, units = difference.n, len({cluster_of(row, clusters) for row in ours if row in theirs})
     return make_claim(
         difference.estimate,
         measure=metric,
@@ -112,10 +127,10 @@ def _claim(task: str, metric: str, candidate: str, baseline: str, scored: Mappin
         candidate=candidate,
         baseline=baseline,
         family=DIFFERENCES,
-        test="McNemar" if counted else "permutation",
-        n=difference.n,
+        test="McNemar" if counted and units == n else "permutation",
+        n=n,
         value=difference.difference or 0.0,
-        params={"candidate_above": above, "baseline_above": below},
+        params={"candidate_above": above, "baseline_above": below, **({"clusters": units} if units < n else {})},
     )
 
 
@@ -132,6 +147,7 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
     if base is None or not trained:
         return [], []
     tasks: dict[str, NDArray[np.float64]] = {}  # (rows, systems), the base first
+    clusters: list[NDArray[np.intp]] = []
     for part in dict.fromkeys(part for part, _ in asked):
         columns = answers.get(part, {})
         if not {base, *trained} <= columns.keys():
@@ -141,6 +157,8 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
         values = np.array([[scores[name][row] for name in (base, *trained)] for row in common])
         if values.size and values.min() >= 0 and values.max() <= 1:
             tasks[part.partition("/")[2]] = values
+            of_rows = row_clusters(columns[base])
+            clusters.append(numbered(cluster_of(row, of_rows) for row in common))
     if not tasks:
         return [], []
     n = sum(map(len, tasks.values()))
@@ -152,7 +170,7 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
     ]
     claims = []
     for place, system in enumerate(trained, start=1):
-        change = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
+        change = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()], clusters)
         claims.append(
             make_claim(
                 change.scaled(100),
@@ -175,7 +193,7 @@ def scored_rows(
         return ACCURACY, {name: _row_scores(columns, ACCURACY) for name, columns in systems.items()}
     theirs = part.startswith("lm_eval/")
     values = {system: columns for system, columns in systems.items() if theirs and len(columns) > 1}
-    names = [name for columns in values.values() for name in columns if name != "id"]
+    names = [name for columns in values.values() for name in columns if name not in ("id", "cluster")]
     whole = (name for name in names if all(None not in columns.get(name, [None]) for columns in values.values()))
     metric = next(whole, names[0] if names else ACCURACY)
     return metric, {name: _row_scores(columns, metric) for name, columns in values.items()}
@@ -210,6 +228,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         *text_columns("task", "system"),
         Column("rule", "details.rule", text=True),
         Column("rows", lambda row: f"{row.n or 0} of {row.details.of}", text=True),
+        Column("clusters", "details.clusters", when="known"),
         Column("shots", lambda row: row.details.shots or 0),
         Column("accuracy %", "value"),
         Column("95 % CI", lambda row: row.interval or [0.0, 100.0]),
@@ -234,6 +253,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("second", "baseline", text=True),
         Column("metric", "measure", text=True, when=other_metrics),
         Column("rows", "n"),
+        Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
         Column("difference", "value", form="+.1f"),
         Column("95 % CI", "interval"),
         Column("only first right", lambda claim: claim.params["candidate_above"]),
@@ -248,6 +268,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         *text_columns("task", "system", "metric"),
         Column("shots", "details.shots"),
         Column("rows", "n"),
+        Column("clusters", "details.clusters", when="known"),
         Column("value", form=".4f"),
         Column("std. error", "details.standard_error", form=".4f"),
         Column("prompts", lambda row: "chat" if row.details.chat else "text", when=chats),

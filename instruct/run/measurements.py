@@ -65,6 +65,7 @@ class Details(BaseModel):
     most_frequent: float = 0.0
     in_training: int = 0
     shortened: int = 0
+    clusters: int | None = None
     standard_error: float | None = None
     chat: bool = False
     draws: int = 1
@@ -345,6 +346,7 @@ class _Values(BaseModel):
     __pydantic_extra__: dict[str, list[_Number | None]]
 
     id: list[StrictStr | StrictInt]
+    cluster: list[str] | None = None
     label: list[str] | None = None
     answer: list[str] | None = None
     vote: list[str | None] | None = None

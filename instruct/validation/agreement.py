@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.agreement import clustered_interval, kappa, kappa_interval, macro, paired_test, share
+from instruct.analysis.agreement import kappa, kappa_interval, macro
 from instruct.analysis.claims import agreeing_interval, enough_decided, settle
+from instruct.analysis.inference import clustered_interval, paired_test, share
 from instruct.analysis.outcomes import EXCHANGED, strict
 from instruct.analysis.results import Claim, rounded
 from instruct.run.measurements import Details, Measurement

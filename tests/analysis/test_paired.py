@@ -66,3 +66,24 @@ def test_graded_differences_have_students_interval():
     low, high = stats.t.interval(0.95, 39, differences.mean(), stats.sem(differences))
     assert found.interval == pytest.approx([min(low, 0), max(high, 0)])
     assert found.p > 0.05
+
+
+def test_rows_of_a_cluster_are_not_independent():
+    """40 clusters of 5 rows that differ alike: the test of rows found a difference in 3 of 10 equal systems."""
+    rng = np.random.default_rng(0)
+    clusters = {row: str(row // 5) for row in range(200)}
+    covered = claimed = 0
+    for kind in ("right or wrong", "graded"):
+        for _ in range(60):
+            signs = np.repeat(rng.choice([-1.0, 0.0, 1.0], size=40, p=[0.15, 0.7, 0.15]), 5)
+            differences = signs if kind == "right or wrong" else signs + rng.normal(0, 0.1, size=200)
+            found = paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0), clusters)
+            assert (found.n, found.difference) == (200, pytest.approx(100 * differences.mean()))
+            covered += found.interval[0] <= 0 <= found.interval[1]
+            claimed += found.p <= 0.05
+    assert (covered, claimed) == (120 - claimed, claimed)  # they agree
+    assert claimed <= 0.05 * 120 + 3 * np.sqrt(0.05 * 0.95 * 120)
+    alone = paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0))
+    assert found.interval[1] - found.interval[0] > 1.8 * (alone.interval[1] - alone.interval[0])
+    once = {row: row for row in range(200)}
+    assert paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0), once) == alone

@@ -15,11 +15,11 @@ import numpy as np
 from lm_eval.api.task import ConfigurableTask
 from pydantic import Field
 
-from instruct.analysis.inference import wilson_interval
+from instruct.analysis.inference import clustered_interval, numbered, share, wilson_interval
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.rows import LocalRows, RowOptions, TaskRowReader
+from instruct.measuring.tasks.rows import LocalRows, RowOptions, TaskRowReader, row_clusters
 from instruct.run.measurements import PartResult, numbers
 
 TFIDF = "tfidf"
@@ -43,6 +43,8 @@ class About(RowOptions):
     """Demonstrations are the rows with the most similar text in this column, most similar first."""
     group: str | None = None
     """Demonstrations come from rows with the same value in this column."""
+    cluster_column: str | None = None
+    """Rows with the same value in this column are a cluster (default: those with the same passage or question)."""
     share: float = Field(default=1.0, gt=0, le=1)
     """Only this share of the demonstrations' split, from its beginning."""
     macro_f1: bool = False
@@ -169,14 +171,14 @@ class FewShot(ConfigurableTask):
         return sum(words(row) in known for row in docs)
 
     def result(self, samples: Sequence[Mapping[str, Any]]) -> PartResult:
-        """The accuracy; by row its place in the split, label, answer, scores, shots, and the vote of the
-        demonstrations' labels. Rates are percentages.
+        """The accuracy; by row its place in the split, label, answer, scores, shots, the vote of the demonstrations'
+        labels, and where rows are clusters the first row of each one's. Rates are percentages.
 
         The details: `right` of the test rows, of which `of` exist; `floor`: the accuracy of the vote, None for fixed
         demonstrations; `most_frequent`: of always answering the test rows' most frequent label; `in_training`: test
         rows that are among the demonstrations' split, word for word; `shortened`: rows whose prompt did not fit the
         context with all demonstrations, `dropped` demonstrations in all; `answers`: how often each label was the
-        answer.
+        answer; `clusters` of rows, if there are fewer than rows.
 
         Args:
             samples: lm-eval's, in order.
@@ -196,6 +198,8 @@ class FewShot(ConfigurableTask):
 
             labels = list(range(len(names)))
             figures["macro_f1"] = 100 * float(f1_score(gold, answers, labels=labels, average="macro", zero_division=0))
+        docs = {sample["doc_id"]: sample["doc"] for sample in samples}
+        clusters = row_clusters(docs, {id: self.doc_to_text(doc) for id, doc in docs.items()}, about.cluster_column)
         accuracy, *others = numbers(
             figures,
             count,
@@ -214,8 +218,12 @@ class FewShot(ConfigurableTask):
             shortened=sum(number < wanted for number in shots),
             dropped=sum(wanted - number for number in shots),
             answers={name: answers.count(place) for place, name in enumerate(names)},
+            **({"clusters": len(set(clusters.values()))} if clusters else {}),
         )
         accuracy.interval = wilson_interval(right, count)
+        if clusters:
+            counts = np.array([[answer == label, 1] for answer, label in zip(answers, gold, strict=True)], dtype=float)
+            accuracy.interval = clustered_interval(share, counts, numbered(clusters.values()))
         columns: dict[str, Sequence[Any]] = {
             "id": [sample["doc_id"] for sample in samples],
             "label": [names[label] for label in gold],
@@ -224,6 +232,8 @@ class FewShot(ConfigurableTask):
             "shots": shots,
             "vote": [None if label is None else names[label] for label in votes],
         }
+        if clusters:
+            columns["cluster"] = [str(clusters[id]) for id in columns["id"]]
         return PartResult([accuracy, *others], columns)
 
 

@@ -15,11 +15,13 @@ from unittest import mock
 
 import numpy as np
 
+from instruct.analysis.inference import clustered_error, numbered
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.measuring.tasks.cards import Rule, TaskFile, read_task
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.rows import row_clusters
 from instruct.run.measurements import Details, Number, PartResult
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class Harness:
                 self.forgetting.add(part)
         theirs = [task for task in self.parts.values() if isinstance(task, str)]
         about = {"folder": options.folder, "variant": options.variant}
-        about |= options.model_dump(include={"rule", "retriever"}, exclude_defaults=True)
+        about |= options.model_dump(include={"rule", "retriever", "cluster_column"}, exclude_defaults=True)
         self._manager = TaskManager(
             include_defaults=bool(theirs), metadata={key: value for key, value in about.items() if value}
         )
@@ -91,6 +93,7 @@ class Harness:
         options, task = self._options, self.parts[part]
         inputs: dict[str, Any] = {"lm_eval": self.version, "shots": options.shots, "limit": options.limit}
         inputs |= {"engine": self._engine} if self._engine else {}
+        inputs |= {"cluster_column": options.cluster_column} if options.cluster_column else {}
         if options.seeds_of_demonstrations > 1 and not (isinstance(task, TaskFile) and task.few_shot):
             inputs["draws"] = options.seeds_of_demonstrations
         inputs |= {"chat": self._rendering.identity() or True} if options.chat else {}
@@ -150,7 +153,8 @@ class Harness:
                     del draws[1]
                     break
             shortened = self._count_shortened(lm, draws[0])
-            result = _mean_of_draws(draws, shortened=shortened, chat=self._options.chat)
+            clusters = _clusters(draws[0]["samples"], draws[0]["tasks"])
+            result = _mean_of_draws(draws, clusters, shortened=shortened, chat=self._options.chat)
         if when:
             for number in result.numbers:
                 number.details = number.details.model_copy(update={"forgetting": when})
@@ -179,13 +183,27 @@ class Harness:
         return count
 
     def _asked(self, lm: Any, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
-        """lm-eval's results with a draw of demonstrations; the first draw is lm-eval's own."""
+        """lm-eval's results with a draw of demonstrations, and its tasks; the first draw is lm-eval's own."""
         from lm_eval import simple_evaluate
         from lm_eval.defaults import DEFAULT_OTHER_SEED
 
         # It would run pip, git and others to describe the environment, for seconds; nothing reads that.
         undescribed = mock.patch("lm_eval.evaluator.add_env_info")
-        with refusing(part.partition("/")[2]), undescribed:
+        tasks: dict[str, Any] = {}
+        read = self._manager.load
+
+        def load(names: Any) -> Any:
+            loaded = read(names)
+            for task in loaded["tasks"].values():
+                _check_column(task)
+            tasks.update(loaded["tasks"])
+            return loaded
+
+        with (
+            refusing(part.partition("/")[2]),
+            undescribed,
+            mock.patch.object(self._manager, "load", load),
+        ):
             results = simple_evaluate(
                 lm,
                 tasks=[spec],
@@ -198,7 +216,7 @@ class Harness:
                 fewshot_random_seed=DEFAULT_OTHER_SEED + draw,
             )
         assert results
-        return dict(results)
+        return {**results, "tasks": tasks}
 
 
 @contextlib.contextmanager
@@ -230,26 +248,62 @@ def _prompts(result: Mapping[str, Any]) -> list[str]:
     return [sample["prompt_hash"] for samples in result["samples"].values() for sample in samples]
 
 
-def _mean_of_draws(draws: Sequence[Mapping[str, Any]], **about: Any) -> PartResult:
+def _column(task: Any) -> str | None:
+    """The column that a task's clusters are named in."""
+    return (task.config.metadata or {}).get("cluster_column")
+
+
+def _check_column(task: Any) -> None:
+    """Refuse a column that the task's first row does not have."""
+    column, row = _column(task), next(iter(task.eval_docs))
+    if column not in (None, "doc_id", *row):
+        known = ", ".join(one_line(name, 40) for name in row)
+        raise InputError(
+            f"task {task.config.task}: has no column {one_line(column, 60)!r} (columns: {known}); correct "
+            "cluster_column"
+        )
+
+
+def _clusters(samples: Mapping[str, Sequence[Mapping[str, Any]]], tasks: Mapping[str, Any]) -> dict[str, str]:
+    """The cluster of each row of a task, or of a group of tasks; see `row_clusters`."""
+    docs, questions = {}, {}
+    for name, own in samples.items():
+        for sample in own:
+            row = f"{name}/{sample['doc_id']}"
+            docs[row] = {"doc_id": sample["doc_id"], **sample["doc"]}
+            questions[row] = tasks[name].doc_to_text(sample["doc"])
+    columns = {_column(task) for task in tasks.values()}
+    return row_clusters(docs, questions, columns.pop() if len(columns) == 1 else None)
+
+
+def _mean_of_draws(draws: Sequence[Mapping[str, Any]], clusters: Mapping[str, str], **about: Any) -> PartResult:
     """lm-eval's results as rows whose values are means over draws of demonstrations, also those of each test row.
 
-    The standard error of several draws is that of the test rows, of metrics that are means over them.
+    The standard error of several draws, and of rows that are clusters, is that of the test rows, of metrics that are
+    means over them.
     """
     numbers, *others = (read_results(draw, about) for draw in draws)
     of_rows = sum(_row_values(draw["samples"]) for draw in draws) / len(draws)
-    tasks = of_rows.index.str.rpartition("/").get_level_values(0) if others else None
-    for place, number in enumerate(numbers if others else ()):
+    tasks = of_rows.index.str.rpartition("/").get_level_values(0)
+    of_cluster = [clusters.get(row, row) for row in of_rows.index]
+    for place, number in enumerate(numbers if others or clusters else ()):
         values = [number.value or 0.0, *(other[place].value or 0.0 for other in others)]
         mean, error = float(np.mean(values)), None
+        within = (tasks == number.details.task) | (number.details.task not in tasks)  # of a group: all
         if number.metric in of_rows:
-            own = of_rows[number.metric][tasks == number.details.task].dropna()
+            own = of_rows[number.metric][within & of_rows[number.metric].notna()]
             if len(own) > 1 and math.isclose(own.mean(), mean, abs_tol=1e-9):  # the metric is a mean over rows
-                error = float(own.sem())
-        spread = {"draws": len(draws), "lowest": min(values), "highest": max(values)}
-        details = number.details.model_copy(update={"standard_error": error, **spread})
+                error = clustered_error(own.to_numpy(), numbered(clusters.get(row, row) for row in own.index))
+        more: dict[str, Any] = {"standard_error": error}
+        if others:
+            more |= {"draws": len(draws), "lowest": min(values), "highest": max(values)}
+        if clusters:
+            more["clusters"] = len(set(itertools.compress(of_cluster, within)))
+        details = number.details.model_copy(update=more)
         numbers[place] = number.model_copy(update={"value": mean, "details": details})
     columns = of_rows.astype(object).where(of_rows.notna(), None)
-    return PartResult(numbers, {"id": list(of_rows.index), **{name: list(columns[name]) for name in columns}})
+    by_name: dict[str, list[Any]] = {"id": list(of_rows.index), **{name: list(columns[name]) for name in columns}}
+    return PartResult(numbers, by_name | ({"cluster": of_cluster} if clusters else {}))
 
 
 def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> pd.DataFrame:

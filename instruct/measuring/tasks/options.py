@@ -25,6 +25,9 @@ class TaskOptions(Options):
     the most probable label, as lm-eval's `acc`."""
     shots: int | None = Field(default=None, ge=0)
     """The number of demonstrations (default: the task's)."""
+    cluster_column: str | None = None
+    """Rows with the same value in this column are one cluster (default: those with the same passage or question);
+    `doc_id`: rows with the same place in their splits, of tasks that ask the same in several languages."""
     seeds_of_demonstrations: int = Field(default=1, ge=1)
     """How often each row is asked, with other demonstrations drawn each time; scores are means over the draws."""
     variant: str | None = None

@@ -15,6 +15,9 @@ from instruct.base.options import Options, Texts
 from instruct.base.output import say
 from instruct.data.sources import check_names, read_file, read_texts
 
+# Columns with a text that several rows may ask about.
+_PASSAGES = ("passage", "article", "context", "paragraph", "story", "premise")
+
 
 class RowOptions(Options):
     """What rows are made of, beyond what `datasets` reads."""
@@ -33,6 +36,29 @@ class RowOptions(Options):
     """A column with what matched the `*` in the name of a row's CSV file, such as `zip://*_dev.csv::ARCHIVE`."""
     each_label: dict[str, tuple[int, int]] = {}
     """By split, of each label only the rows from the first number (counted from 0) to before the second."""
+
+
+def row_clusters(
+    docs: Mapping[Any, Mapping[str, Any]], questions: Mapping[Any, Any], column: str | None
+) -> dict[Any, Any]:
+    """The cluster of each row, which depend on each other: the id of its first row; {} if each row is one of its own.
+
+    Rows with the same value in the named column, else with the same passage, else with the same question.
+
+    Args:
+        docs, questions: by id, the row and what it asks without demonstrations.
+        column: see `cluster_column` in the options.
+    """
+    firsts: dict[str, Any] = {}
+    clusters = {}
+    for id, doc in docs.items():
+        passages = (doc.get(name) for name in _PASSAGES)
+        passage = next((text for text in passages if isinstance(text, str) and text.strip()), questions[id])
+        named = passage if column is None else doc.get(column)
+        blank = named is None or not str(named).strip() or (column is None and not isinstance(named, str))
+        clusters[id] = id if blank else firsts.setdefault(str(named).strip(), id)
+    count = len(set(clusters.values()))
+    return {} if count == len(docs) or (count == 1 and column is None) else clusters
 
 
 class LocalRows(RowOptions):

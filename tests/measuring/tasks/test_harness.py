@@ -85,12 +85,14 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
     assert code == 0, err
     assert "emo: lm-eval mood_choice acc" in out
     columns = {system: read_values(two_systems, "lm_eval/mood_choice", system) for system in ("base", "emo")}
-    assert list(columns["base"]) == ["id", "acc", "acc_norm"]
+    assert sorted(columns["base"]) == ["acc", "acc_norm", "cluster", "id"]
     assert columns["base"]["id"] == [f"mood_choice/{place}" for place in range(8)]
+    assert columns["base"]["cluster"] == [f"mood_choice/{place % 4}" for place in range(8)]  # each text is there twice
     rows = read_metrics(two_systems).measurements
     for system in columns:
         (acc,) = (row.value for row in rows if (row.system, row.task, row.metric) == (system, "mood_choice", "acc"))
         assert 8 * acc == sum(columns[system]["acc"])
+    assert {row.details.clusters for row in rows} == {4}
     assert instruct("report", two_systems.folder)[0] == 0
     choice, reply = json.loads((two_systems.report / "report.json").read_text())["claims"]
     names = ("task", "measure", "candidate", "baseline")
@@ -102,7 +104,9 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
     own = {system: read_values(two_systems, "lm_eval/mood_reply", system)["bleu_like"] for system in columns}
     values = np.subtract(own["emo"], own["base"])
     assert reply["value"] == pytest.approx(100 * values.mean())
-    assert reply["p"] == sign_flip_test(values)[0]
+    assert reply["p"] == sign_flip_test(values.reshape(2, 4).sum(axis=0))[0]
+    assert (reply["test"], reply["params"]["clusters"]) == ("permutation", 4)
+    assert "| rows | clusters |" in (two_systems.report / "report.md").read_text()
     before = two_systems.manifest()["steps"]
     assert instruct("evaluate", two_systems.folder, *flags)[0] == 0
     assert two_systems.manifest()["steps"] == before
@@ -112,6 +116,10 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
     assert {(row.n, row.details.chat) for row in found} == {(3, True)}
     assert instruct("report", two_systems.folder)[0] == 0
     assert "| mood_choice | base | acc | 1 | 3 |" in (two_systems.report / "report.md").read_text()
+    code, _, err = instruct("evaluate", two_systems.folder, *flags, "--cluster-column", "author")
+    assert (code, "task mood_choice: has no column 'author' (columns: text, label)" in err) == (2, True)
+    assert instruct("evaluate", two_systems.folder, *flags, "--cluster-column", "label")[0] == 0
+    assert {row.details.clusters for row in read_metrics(two_systems).measurements} == {2}
 
 
 @pytest.mark.slow
@@ -207,7 +215,8 @@ def test_draws_of_demonstrations_are_averaged_row_by_row(two_systems, instruct):
     assert (row.details.draws, row.details.lowest, row.details.highest) == (3, min(values), max(values))
     by_row = np.mean([[sample["acc"] for sample in found["samples"]["drawn"]] for found in theirs], axis=0)
     assert read_values(two_systems, "lm_eval/drawn", "base")["acc"] == pytest.approx(by_row)
-    assert row.details.standard_error == pytest.approx(by_row.std(ddof=1) / np.sqrt(len(by_row)))
+    by_text = by_row.reshape(2, 4).mean(axis=0)  # each text is there twice
+    assert row.details.standard_error == pytest.approx(by_text.std(ddof=1) / 2)
     assert rows["mood_choice", "acc"].details.draws == 1
     assert instruct("report", two_systems.folder)[0] == 0
     assert "A value of several draws" in (two_systems.report / "report.md").read_text()

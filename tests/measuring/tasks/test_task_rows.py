@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.measuring.tasks.rows import RowOptions, TaskRowReader
+from instruct.measuring.tasks.rows import RowOptions, TaskRowReader, row_clusters
 
 few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
 
@@ -221,3 +221,22 @@ def test_more_shots_than_rows_are_refused(monkeypatch):
 def test_an_encoder_that_cannot_be_loaded_is_refused_in_one_line():
     with pytest.raises(InputError, match=r"^retriever no/encoder: "):
         few_shot.nearest_of(["word here"], retriever="no/encoder")
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "expected"),
+    [
+        ([("P", "a"), ("P", "b"), ("Q", "a")], None, {0: 0, 1: 0, 2: 2}),  # a passage before the question
+        ([("", "a"), ("", "b"), ("", "a ")], None, {0: 0, 1: 1, 2: 0}),
+        ([("P", "a"), ("P", "b"), ("Q", "a")], "subject", {0: 0, 1: 1, 2: 0}),
+        ([("P", "a"), ("Q", "b")], None, {}),
+        ([("P", "a"), ("P", "b")], None, {}),  # a text that every row has tells none apart
+        ([("", 0), ("", 0), ("", 1)], None, {}),  # a number of a choice is no question
+    ],
+)
+def test_rows_about_one_passage_or_with_one_question_are_a_cluster(rows, column, expected):
+    docs = {
+        place: {"passage": passage, "subject": "AB"[place % 2], "question": question}
+        for place, (passage, question) in enumerate(rows)
+    }
+    assert row_clusters(docs, {place: doc["question"] for place, doc in docs.items()}, column) == expected
