@@ -688,10 +688,16 @@ def tasks_world(rng: Rng, n: int, rate: float, differ: float, times: int = 1) ->
     return World(contents(measurements=measurements, values=values), truths)
 
 
-def texts_world(rng: Rng, n: int, seeds: int, deviation: float, effect: float) -> World:
-    """Two systems' scores of each text, over trainings that differ, and nats of its tokens."""
-    text = rng.normal(0, 0.1, size=n)
-    lengths = rng.integers(5, 60, size=n)
+def texts_world(rng: Rng, n: int, seeds: int, deviation: float, effect: float, times: int = 1) -> World:
+    """Two systems' scores of each text, over trainings that differ, and nats of its tokens.
+
+    Args:
+        times: n prefixes with so many texts each, of which one system continues some better, the other the others.
+    """
+    text = np.repeat(rng.normal(0, 0.1, size=n), times)
+    lengths = rng.integers(5, 60, size=n * times)
+    clusters = {"cluster": [str(place // times) for place in range(n * times)]} if times > 1 else {}
+    ids = {"id": [f"{place:04}" for place in range(n * times)], **clusters}
     measurements: list[Measurement] = []
     values: dict[str, dict[str, Any]] = {"rouge": {}, "perplexity": {}}
     systems = {}
@@ -700,15 +706,15 @@ def texts_world(rng: Rng, n: int, seeds: int, deviation: float, effect: float) -
             name = f"{kind}-seed{k}"
             systems[name] = {"objective": kind, "seed": k}
             mean = 0.3 + shift + rng.normal(0, deviation)
-            scores = mean + text + rng.normal(0, 0.1, size=n)
-            nats = lengths * (2.0 - shift + rng.normal(0, deviation) + text + rng.normal(0, 0.1, size=n))
+            scores = mean + text + apart(rng, n, times)
+            nats = lengths * (2.0 - shift + rng.normal(0, deviation) + text + apart(rng, n, times))
             perplexity = math.exp(float(nats.sum() / lengths.sum()))
             measurements += [
                 Measurement(system=name, part="rouge", metric="rougeL", value=float(scores.mean()), n=n),
                 Measurement(system=name, part="perplexity", metric="perplexity", value=perplexity, n=n),
             ]
-            values["rouge"][name] = {"id": list(range(n)), "rougeL": scores.tolist()}
-            values["perplexity"][name] = {"id": list(range(n)), "nats": nats.tolist(), "tokens": lengths.tolist()}
+            values["rouge"][name] = {**ids, "rougeL": scores.tolist()}
+            values["perplexity"][name] = {**ids, "nats": nats.tolist(), "tokens": lengths.tolist()}
 
     def mean_of(nodes: list[Node]) -> float | None:
         shift = effect if nodes[-1]["system"] == "emo" else 0.0
@@ -720,6 +726,12 @@ def texts_world(rng: Rng, n: int, seeds: int, deviation: float, effect: float) -
 
     truths = {"mean of texts": mean_of, "texts": between}
     return World(contents(config={"systems": systems}, measurements=measurements, values=values), truths)
+
+
+def apart(rng: Rng, n: int, times: int) -> Scores:
+    """What a training makes of n prefixes with so many texts each, apart from how easy they are."""
+    of_text = rng.normal(0, 0.1, size=n * times)
+    return of_text if times == 1 else np.repeat(rng.normal(0, 0.1, size=n), times) + 0.3 * of_text
 
 
 def bench_world(rng: Rng, n: int, seeds: int, deviation: float, effect: float) -> World:
@@ -864,6 +876,16 @@ cell(
         {"n": 100, "seeds": seeds, "deviation": deviation, "effect": effect}
         for seeds in (1, 2, 3, 5)
         for deviation in ((0.0,) if seeds == 1 else (0.0, 0.02))  # figures of one training say nothing of others
+        for effect in (0.0, 0.05)
+    ],
+)
+cell(
+    "texts after the same prefix",
+    texts_world,
+    [
+        {"n": n, "seeds": seeds, "deviation": 0.0 if seeds == 1 else 0.02, "effect": effect, "times": 5}
+        for n in (20, 60)
+        for seeds in (1, 3)
         for effect in (0.0, 0.05)
     ],
 )

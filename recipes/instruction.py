@@ -114,8 +114,8 @@ def cut(text: str, words: int | None) -> str:
 
 def compared(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The mean difference of two systems' scores, (seeds, prompts) each, with its interval over seeds and prompts."""
-    named = ([{str(place): score for place, score in enumerate(row)} for row in rows] for rows in (first, second))
-    result = score_difference(*named)
+    ours, theirs = ([dict(enumerate(row)) for row in rows] for rows in (first, second))
+    result = score_difference(ours, theirs)
     low, high = result.interval or (None, None)
     return {"difference": result.difference, "low": low, "high": high, "p": result.p}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ _COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 # By a number and a sign: the p-value of the hypothesis that the true value is at most that number (1), at least (-1).
 OneSided = Callable[[float, int], float]
+Id = TypeVar("Id", bound=Hashable)
 
 
 class Estimate(NamedTuple):
@@ -422,7 +423,7 @@ def paired_test(differences: NDArray[Any], clusters: NDArray[np.intp]) -> float 
     return sign_flip_test(sums)[0]
 
 
-def _units(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
+def unit_values(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
     """What is drawn at random: a value for each cluster, whose mean is that of all rows and varies as it does (the
     ratio estimator); rows that are clusters of their own are that themselves.
 
@@ -437,8 +438,24 @@ def _units(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDAr
 
 def clustered_error(scores: NDArray[np.float64], clusters: NDArray[np.intp]) -> float | None:
     """The standard error of the mean of scores of rows that are independent between clusters only; None for one."""
-    values = _units(scores, clusters)
+    values = unit_values(scores, clusters)
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def repeats(names: Mapping[Id, Any], chosen: bool = False) -> dict[Id, Id]:
+    """The cluster of each row or text: the first one with the same name; {}: each is one of its own.
+
+    Args:
+        names: by row; one that is empty or blank names no cluster.
+        chosen: by a user; otherwise a name that all rows have, such as a prefix, tells none apart.
+    """
+    firsts: dict[str, Id] = {}
+    clusters = {
+        row: firsts.setdefault(text, row) if (text := str("" if name is None else name).strip()) else row
+        for row, name in names.items()
+    }
+    count = len(set(clusters.values()))
+    return {} if count == len(names) or (count == 1 and not chosen) else clusters
 
 
 def numbered(names: Iterable[Any]) -> NDArray[np.intp]:
@@ -468,7 +485,7 @@ def paired_difference(
     if not rows:
         return Difference()
     differences, places = np.array(list(rows.values())), numbered(cluster_of(prompt, clusters) for prompt in rows)
-    mean, values, sizes = float(differences.mean()), _units(differences, places), np.bincount(places)
+    mean, values, sizes = float(differences.mean()), unit_values(differences, places), np.bincount(places)
     p = paired_test(differences, places)
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(values) else 0.0
     estimate = student(100 * mean, 100 * error, _freedom(sizes))
@@ -507,7 +524,7 @@ def mean_of_groups(
     mean = float(np.mean([own.mean() for own in differences]))
     if not any(own.any() for own in differences):
         return Estimate(mean, None, None)
-    units = map(_units, differences, clusters)
+    units = map(unit_values, differences, clusters)
     variances = [np.append(values, [-1.0, 1.0]).var() / len(values) for values in units]
     error = NormalDist(0.0, math.sqrt(sum(variances)) / len(differences))
     half = error.inv_cdf(0.975)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,26 +27,34 @@ class Sample:
     value: of all texts. without: of all texts but one group, shape (GROUPS,); None: not known.
     other_variance: of `value`, for other reasons than the texts, such as a clustering's random start.
     by_text: of a figure that is a mean over texts, its value for each text, by id; None: it is no such mean.
+    clusters: the cluster of each text that is not one of its own, by id.
     """
 
     value: float
     without: NDArray[np.float64] | None = None
     other_variance: float = 0.0
     by_text: Mapping[str, float] | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
-@cache
-def groups(n: int) -> NDArray[np.intp]:
-    """The group of each of n texts, 0 to GROUPS - 1, at random but always the same, and equally large up to one.
+def groups(clusters: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The group of each text, 0 to GROUPS - 1, at random but always the same; up to one, all have as many clusters.
 
-    Texts about the same prefix that stand at the same position in two samples are left out together.
+    Texts about the same prefix that stand at the same position in two samples are left out together, and so are those
+    of one cluster.
+
+    Args:
+        clusters: the cluster of each text, from 0; `np.arange(n)` if each is one of its own.
     """
-    return np.random.default_rng(n).permutation(n) % min(GROUPS, n)
+    n = int(clusters.max()) + 1
+    numbers: NDArray[np.intp] = np.random.default_rng(n).permutation(n) % min(GROUPS, n)
+    return numbers[clusters]
 
 
-def kept(n: int) -> NDArray[np.bool_]:
-    """Which of n texts are left when each group is left out: shape (min(GROUPS, n), n)."""
-    return np.arange(min(GROUPS, n))[:, None] != groups(n)
+def kept(clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which texts are left when each group is left out: shape (groups, texts)."""
+    group = groups(clusters)
+    return np.arange(group.max() + 1)[:, None] != group
 
 
 def text_variance(without: NDArray[np.float64]) -> float:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, student
+from instruct.analysis.inference import (
+    Difference,
+    Estimate,
+    OneSided,
+    cluster_of,
+    crossed,
+    numbered,
+    student,
+    unit_values,
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,9 @@ def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
 
 
 def score_difference(
-    first: Sequence[Mapping[str, float | None]], second: Sequence[Mapping[str, float | None]]
+    first: Sequence[Mapping[Any, float | None]],
+    second: Sequence[Mapping[Any, float | None]],
+    clusters: Mapping[Any, str] | None = None,
 ) -> Difference:
     """Compare two systems, seed with seed and prompt with prompt, by the two-way analysis of `seed_spread`.
 
@@ -78,6 +90,7 @@ def score_difference(
 
     Args:
         first, second: of each seed in the same order: score by prompt, None without one.
+        clusters: of prompts that are not clusters of their own.
 
     Raises:
         ValueError: different numbers of seeds.
@@ -87,5 +100,6 @@ def score_difference(
     if not shared:
         return Difference()
     both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
-    scores = both[:, 0] - both[:, 1]
+    places = numbered(cluster_of(key, clusters) for key in shared)
+    scores = np.array([unit_values(training, places) for training in both[:, 0] - both[:, 1]])
     return Difference(len(shared), *(crossed(scores) if min(scores.shape) > 1 else (float(scores.mean()), None, None)))

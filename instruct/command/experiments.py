@@ -253,7 +253,8 @@ def _evaluate_texts(arguments: argparse.Namespace) -> Result:
     if arguments.run or arguments.tasks or not arguments.candidate:
         raise InputError("--texts: requires --candidate FILE, and takes neither RUN nor --tasks")
     options = make_config({"name": "texts"}, arguments.overrides, "command line").text_metrics
-    run = evaluate_texts(arguments.texts, arguments.candidate, arguments.output or "runs/texts", options)
+    folder = arguments.output or "runs/texts"
+    run = evaluate_texts(arguments.texts, arguments.candidate, folder, options, arguments.cluster_column)
     report = written_report(run.folder)
     print_written(report, run.folder)
     return call.reported(report)

@@ -138,6 +138,8 @@ def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
     for flag, field in (("--prompt-column", "instruction"), ("--response-column", "output")):
         text = f"the column of a file of answers that stands for `{field}`, in the files that have it"
         sub.add_argument(flag, metavar="NAME", help=text)
+    text = "a column with the same value in rows that depend on each other (default: `cluster`, else the prompt's text)"
+    sub.add_argument("--cluster-column", metavar="NAME", help=text)
     text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
     sub.add_argument("--encoding", metavar="NAME", help=text)
     text = "MT-Bench's or Arena-Hard's question.jsonl, for files of answers that have only the questions' ids"

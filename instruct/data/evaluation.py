@@ -16,8 +16,18 @@ from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.replies import parted_inline
 from instruct.data.bad_rows import LISTED
 from instruct.data.cards import DatasetCard, Source, check_purpose, load_dataset_card
-from instruct.data.formats import text_field
-from instruct.data.prompts import EvalPrompt, as_prompt, id_of, pair_ids, read_prompt, say_unread, turn_text
+from instruct.data.formats import text_field, with_cluster
+from instruct.data.prompts import (
+    EvalPrompt,
+    as_prompt,
+    id_of,
+    identity,
+    pair_ids,
+    read_prompt,
+    say_unread,
+    turn_of,
+    turn_text,
+)
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
 # The evaluation set with other references than MT-Bench's wrong ones.
@@ -44,8 +54,33 @@ class EvalSet:
     @property
     def sha256(self) -> str:
         """Of the prompts and their subsets; independent of the file that they came from."""
-        prompts = [[prompt.instruction, prompt.dataset, *prompt.identity[2:]] for prompt in self.prompts]
+        prompts = [
+            [prompt.instruction, prompt.dataset, *prompt.identity[2:], *filter(None, [prompt.cluster])]
+            for prompt in self.prompts
+        ]
         return hashlib.sha256(json.dumps(prompts, ensure_ascii=False).encode()).hexdigest()
+
+    def repeated(self, samples: int) -> EvalSet:
+        """The set with each prompt so often, as a cluster of rows with ids; the baseline's answers are repeated."""
+        if samples == 1:
+            return self
+        prompts = [
+            replace(prompt, id=_sample(prompt.id or prompt.request, number), cluster=prompt.cluster or prompt.whole)
+            for number in range(1, samples + 1)
+            for prompt in self.prompts
+        ]
+        baseline = [
+            row | {"id": _sample(identity(row), number)}
+            for number in range(1, samples + 1)
+            for row in self.baseline or ()
+        ]
+        return EvalSet(self.name, prompts, baseline or None)
+
+
+def _sample(id: str, number: int) -> str:
+    """What identifies one of several answers, or a turn of it."""
+    conversation, turn = turn_of(id) or (id, None)
+    return f"{conversation}, answer {number}" + (f", turn {turn}" if turn else "")
 
 
 def named_sets(names: str, limit: int | None) -> list[tuple[str, int | None]]:
@@ -56,7 +91,9 @@ def named_sets(names: str, limit: int | None) -> list[tuple[str, int | None]]:
     return [(part[1], int(part[2]) if part[2] else limit) for part in parts if part]
 
 
-def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
+def load_eval_sets(
+    names: str, files: Sequence[str] | None = None, limit: int | None = None, cluster_column: str | None = None
+) -> EvalSet:
     """The evaluation sets of `named_sets` as one.
 
     The subsets of several are called SET/SUBSET, so that judges can be asked about one of the sets.
@@ -64,7 +101,7 @@ def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | 
     Raises:
         InputError: as load_eval_set, or two sets have the same instruction.
     """
-    sets = [load_eval_set(name, files, number) for name, number in named_sets(names, limit)]
+    sets = [load_eval_set(name, files, number, cluster_column) for name, number in named_sets(names, limit)]
     if len(sets) == 1:
         return sets[0]
     prompts: list[EvalPrompt] = []
@@ -87,7 +124,9 @@ def _within(of: EvalSet, dataset: str) -> str:
     return dataset if dataset == of.name else f"{of.name}/{dataset}"
 
 
-def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
+def load_eval_set(
+    name: str, files: Sequence[str] | None = None, limit: int | None = None, cluster_column: str | None = None
+) -> EvalSet:
     """An evaluation set by its card, cut to its first `limit` prompts.
 
     The baseline's answers are those of the card's `baseline` file, or else the `output` values of the prompts' rows.
@@ -111,11 +150,11 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
                 raw.append(RawRow(row.origin, row.row, {"instruction": row.fields["text"]}))
     if files:
         name = "+".join(Path(file).stem for file in files)
-        say_unread(raw, "prompt")
+        say_unread(raw, "prompt", cluster_column)
     else:
         raw += read_source(card.source, card.folder, section="answers")
         name = card.name
-    raw = [as_prompt(row) for row in raw]
+    raw = [with_cluster(as_prompt(row), cluster_column) for row in raw]
     prompts = [read_prompt(row, name) for row in raw]
     seen: dict[str, RawRow] = {}
     for row, prompt in zip(raw, prompts, strict=True):
@@ -174,14 +213,16 @@ def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
 class AnswerForm:
     """How answers from elsewhere are written.
 
-    `prompt` and `response` name columns, in the files that have them, for `instruction` and `output`; `encoding` is
-    that of files that are not UTF-8. `questions` is the benchmark's file of questions, for its files of answers.
+    `prompt` and `response` name columns, in the files that have them, for `instruction` and `output`, and `cluster` one
+    with the same value in rows that depend on each other; `encoding` is that of files that are not UTF-8. `questions`
+    is the benchmark's file of questions, for its files of answers.
     """
 
     prompt: str | None = None
     response: str | None = None
     encoding: str | None = None
     questions: str | None = None
+    cluster: str | None = None
 
     def rows_of(self, path: Path) -> list[RawRow]:
         """The rows of a file; raises as `read_file`."""
@@ -208,6 +249,9 @@ class AnswerForm:
                         f"or name it with {flag}"
                     )
         problems.refuse()
+        if self.cluster and not any(self.cluster in row.fields for rows in files for row in rows):
+            with_cluster(files[0][0], self.cluster)
+        names["cluster"] = self.cluster
         renamed: list[list[RawRow]] = []
         for rows in files:
             renamed.append([])

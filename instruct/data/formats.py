@@ -6,6 +6,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
@@ -184,6 +185,30 @@ def text_field(raw: RawRow, name: str, *, optional: bool = False) -> str:
     if value is None and optional:
         return ""
     return _text(value, raw, name)
+
+
+def word_field(row: RawRow, name: str) -> str:
+    """A name or a number; empty if there is none."""
+    value = row.fields.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return text_field(row, name, optional=True)
+
+
+def with_cluster(row: RawRow, column: str | None) -> RawRow:
+    """The row, whose `cluster` is what it has in the named column.
+
+    Raises:
+        InputError: it has no such column.
+    """
+    if column is None:
+        return row
+    if column not in row.fields:
+        raise InputError(
+            f"{row.place}: no column {one_line(column, 60)!r} (columns: {row.columns}); correct the name of the column "
+            "with clusters"
+        )
+    return replace(row, fields=row.fields | {"cluster": row.fields[column]})
 
 
 def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:

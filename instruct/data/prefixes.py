@@ -15,7 +15,7 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
-from instruct.data.formats import to_row
+from instruct.data.formats import to_row, with_cluster, word_field
 from instruct.data.rows import RowReader
 from instruct.data.sources import RawRow, is_text_file
 
@@ -31,12 +31,14 @@ class Prefix:
         text: may begin with white space, but never ends with it if it is cut after words.
         reference: what follows, to the letter; None if the corpus has no length for it.
         place: the file or data set and the row, for error messages.
+        cluster: of prefixes that depend on each other, if the corpus names it.
     """
 
     id: str
     text: str
     reference: str | None
     place: str
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class PrefixSet:
     @property
     def sha256(self) -> str:
         """Of the prefixes, their references and ids; independent of the file that they came from."""
-        content = [[prefix.id, prefix.text, prefix.reference] for prefix in self.prefixes]
+        content = [
+            [prefix.id, prefix.text, prefix.reference, *filter(None, [prefix.cluster])] for prefix in self.prefixes
+        ]
         return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -66,6 +70,7 @@ def load_prefixes(
     documents: Documents | None = None,
     encoding: str | None = None,
     column: str | None = None,
+    cluster_column: str | None = None,
     limit: int | None = None,
     tokenizer: Any = None,
 ) -> PrefixSet:
@@ -77,6 +82,7 @@ def load_prefixes(
             `prefix` and `reference` needs no cut.
         documents, encoding: of text files, instead of the card's.
         column: with the texts of a table, instead of the card's (default: `text`).
+        cluster_column: in which rows have the same value if they depend on each other (default: `cluster`).
         limit: the first prefixes only.
         tokenizer: for lengths in tokens.
 
@@ -96,7 +102,7 @@ def load_prefixes(
     reader = RowReader(card, files, documents=documents, encoding=encoding, section="continuations")
     if cut.prefix is None and files and column is None:
         reader = RowReader(card, files, section="continuations")
-        return _already_cut(itertools.islice(reader.raw_rows(), limit), files, cut)
+        return _already_cut(itertools.islice(reader.raw_rows(), limit), files, cut, cluster_column)
     if cut.prefix is None:
         raise InputError(f"continuations: {_NO_LENGTH}")
     for length in (cut.prefix, cut.continuation):
@@ -107,15 +113,16 @@ def load_prefixes(
             )
     counts: Counter[str] = Counter(read=0)
     prefixes: list[Prefix] = []
-    texts = _texts(reader.raw_rows(), cut, column or "text", counts)
+    rows = (with_cluster(row, cluster_column) for row in reader.raw_rows())
+    texts = _texts(rows, cut, column or "text", counts)
     if cut.windows and (listed := list(texts)):  # all as one, whose place is that of the first
-        texts = iter([("window", listed[0][1], "\n".join(text for _, _, text in listed))])
-    for name, place, text in texts:
+        texts = iter([("window", listed[0][1], "\n".join(text for _, _, text, _ in listed), "")])
+    for name, place, text, cluster in texts:
         most = None if limit is None else limit - len(prefixes)
         pieces = [*itertools.islice(_pieces(text, cut, tokenizer), most)]
         counts["kept" if pieces else "too short to cut"] += 1
         names = [f"{name}:{number}" for number in range(1, len(pieces) + 1)] if cut.windows else [name]
-        prefixes += [Prefix(id, *piece, place) for id, piece in zip(names, pieces, strict=False)]
+        prefixes += [Prefix(id, *piece, place, cluster) for id, piece in zip(names, pieces, strict=False)]
         if len(prefixes) == limit:
             break
     corpus = "+".join(_name(file) for file in files) if files else card.name if card else ""
@@ -139,7 +146,7 @@ def load_prefixes(
 _NO_LENGTH = "has no length for prefixes; set continuations.prefix, such as 20 words"
 
 
-def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut) -> PrefixSet:
+def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_column: str | None) -> PrefixSet:
     """The rows of a table with the columns `prefix` and `reference`."""
     prefixes = []
     for raw in rows:
@@ -148,13 +155,14 @@ def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut) -> PrefixSe
             raise InputError(
                 f"{raw.place}: continuations: {_NO_LENGTH}, or give rows with the texts `prefix` and `reference`"
             )
-        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", text, reference, raw.place))
+        cluster = word_field(with_cluster(raw, cluster_column), "cluster")
+        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", text, reference, raw.place, cluster))
     counts = {"read": len(prefixes), "kept": len(prefixes)}
     return PrefixSet("+".join(map(_name, files)), prefixes, counts, cut)
 
 
-def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str]]:
-    """Each text that the filters leave, with an id and its place; the others are counted."""
+def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Each text that the filters leave, with an id, its place and its cluster; the others are counted."""
     names: dict[str, str] = {}
     for raw in itertools.islice(rows, cut.rows):
         counts["read"] += 1
@@ -178,7 +186,7 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
         if raw.origin not in names:
             name = _name(raw.origin)
             names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
-        yield f"{names[raw.origin]}:{raw.row}", raw.place, text
+        yield f"{names[raw.origin]}:{raw.row}", raw.place, text, word_field(raw, "cluster")
 
 
 def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | None]]:

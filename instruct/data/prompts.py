@@ -13,7 +13,16 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.output import say
 from instruct.base.replies import parted_inline
 from instruct.data.cards import Template
-from instruct.data.formats import Message, Prompt, alpaca_prompt, text_field, turns_before, unread_columns, unread_note
+from instruct.data.formats import (
+    Message,
+    Prompt,
+    alpaca_prompt,
+    text_field,
+    turns_before,
+    unread_columns,
+    unread_note,
+    word_field,
+)
 from instruct.data.sources import RawRow
 
 # What a judge may be shown of a row, as a placeholder of this name: texts, or lists of texts.
@@ -140,7 +149,7 @@ def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
             guides.append((name, texts[0] if isinstance(row.fields[name], str) else listed))
     return EvalPrompt(
         instruction,
-        text_field(row, "dataset", optional=True) or _word(row, "category") or dataset,
+        text_field(row, "dataset", optional=True) or word_field(row, "category") or dataset,
         later=_texts(row, "later"),
         reference=_texts(row, "reference"),
         id=id_of(row),
@@ -148,7 +157,7 @@ def read_prompt(row: RawRow, dataset: str) -> EvalPrompt:
         guides=tuple(guides),
         input=context,
         system=system,
-        cluster=_word(row, "cluster"),
+        cluster=word_field(row, "cluster"),
     )
 
 
@@ -170,14 +179,6 @@ def _texts(row: RawRow, name: str) -> tuple[str, ...]:
         raise InputError(f"{row.place}: {name}: must be text or a list of texts (given: {shown}); write a string")
     read = tuple(text_field(replace(row, fields={name: text}), name) for text in texts)
     return read if any(text.strip() for text in read) else ()
-
-
-def _word(row: RawRow, name: str) -> str:
-    """A name or a number; empty if there is none."""
-    value = row.fields.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return text_field(row, name, optional=True)
 
 
 def id_of(row: RawRow) -> str | None:
@@ -213,7 +214,7 @@ def pair_ids(raw: Sequence[RawRow], prompts: Sequence[EvalPrompt]) -> list[str |
         elif row.fields.get("id") is None:
             ids.append(prompt.whole if wholes[prompt.whole] == 1 else None)
         else:
-            text = _word(row, "id")
+            text = word_field(row, "id")
             ids.append(text)
             if not text.strip():
                 raise InputError(f"{row.place}: id: is empty; write one, or remove the key")
@@ -257,11 +258,12 @@ def turn_of(pair: str) -> tuple[str, int] | None:
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The conversations of rows of answers that are turns of one, or their clusters, by what identifies each's pair.
 
-    Rows with the same request are a cluster: their verdicts are not independent.
+    Rows with the same request are a cluster: their verdicts are not independent. One row that names a pair's cluster
+    is enough.
     """
     firsts: dict[str, str] = {}
     by_pair: dict[str, str] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: bool(row.get("cluster"))):
         pair = identity(row)
         if row.get("cluster"):
             by_pair[pair] = f"cluster {row['cluster']}"

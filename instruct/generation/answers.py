@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,12 @@ def evaluation_set(answers: AnswerOptions) -> EvalSet:
     Raises:
         InputError: no such set, or prompts that cannot be read.
     """
-    return load_eval_sets(answers.eval_set, files=answers.files, limit=answers.limit)
+    return load_eval_sets(answers.eval_set, answers.files, answers.limit, answers.cluster_column)
+
+
+def asked_set(answers: AnswerOptions) -> EvalSet:
+    """The same with each prompt as often as it is answered."""
+    return evaluation_set(answers).repeated(answers.samples)
 
 
 def generate_answers(
@@ -112,9 +118,11 @@ def answer_work(
     """What a system is asked for its answers; `numbers` draw the samples, by default those of the prompts."""
     temperatures = sampled_at(prompts, config)
     identities = []
+    times: Counter[str] = Counter()
     for prompt, temperature in zip(prompts, temperatures, strict=True):
-        beside = [prompt.earlier, temperature, prompt.input, prompt.system and [prompt.system]]
+        beside = [prompt.earlier, temperature, prompt.input, prompt.system and [prompt.system], times[prompt.whole]]
         identities.append([prompt.dataset, prompt.instruction, *filter(None, beside)])
+        times[prompt.whole] += 1
     return AskedPrompts(
         what="answers",
         prompts=[prompt.render(template) for prompt in prompts],

@@ -37,6 +37,7 @@ class Continuation:
         sample, seed: which sample of the prefix this is, from 0, and the seed of the config that it was drawn with.
         tokens: of the continuation, without an end token; None: a server did not count them.
         finish_reason: `length` or `stop`.
+        cluster: of prefixes that depend on each other, such as those of one document, if they are named.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Continuation:
     seed: int
     tokens: NonNegativeInt | None
     finish_reason: str
+    cluster: str = ""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -74,6 +76,7 @@ def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> Prefix
         documents=options.documents,
         encoding=options.encoding,
         column=options.column,
+        cluster_column=options.cluster_column,
         limit=options.limit,
         tokenizer=tokenizer,
     )
@@ -200,9 +203,10 @@ def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:
                 seed=draw.seed,
                 tokens=reply.completion_tokens,
                 finish_reason=str(reply.finish_reason),
+                cluster=draw.prefix.cluster,
             )
 
-    write_rows(folder / f"{kept.system}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
+    write_rows(folder / f"{kept.system}.json", lambda: map(_content, rows()), indent=1)
 
 
 _FILE = TypeAdapter(list[Continuation])
@@ -243,4 +247,9 @@ def read_continuations(path: str | Path) -> list[Continuation]:
 
 def as_json(rows: Iterable[Continuation]) -> str:
     """The content of the file of a system's continuations."""
-    return b"".join(json_list(map(dataclasses.asdict, rows), indent=1)).decode()
+    return b"".join(json_list(map(_content, rows), indent=1)).decode()
+
+
+def _content(row: Continuation) -> dict[str, Any]:
+    """A row as the file has it."""
+    return {name: value for name, value in dataclasses.asdict(row).items() if value or name != "cluster"}

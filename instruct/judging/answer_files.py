@@ -94,7 +94,7 @@ def _sides(systems: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]
     ]
     renamed = form.renamed(raw)
     for rows in renamed:
-        say_unread(rows, form.prompt, form.response)
+        say_unread(rows, form.prompt, form.response, form.cluster)
     return [
         _Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label))
         for path, label, rows in zip(paths, systems, renamed, strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
-from instruct.data.prompts import GUIDES, identity, missing_prompts, request_of
+from instruct.data.prompts import GUIDES, conversations, identity, missing_prompts, request_of
 from instruct.engines.base import Engine, Message, Prompt, Request, likely_tokens
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
@@ -153,7 +153,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
         parts = ", ".join(f"{name} ({count} of {counted(pair + 1, 'pair')})" for name, count in hidden.items())
         plan.notes.append(f"judge {card.name} is not shown what the rows have as {parts}")
     if judge.options.stop_when:
-        if any(row.get("earlier") or row.get("cluster") for row in candidate.rows):
+        if conversations([*candidate.rows, *baseline.rows]):
             raise InputError(
                 f"--stop-when {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
                 "conversations or rows of clusters, which are not independent; judge all of them, without --stop-when"

@@ -137,7 +137,9 @@ class Predictors:
         values = {
             name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
         }
-        return PartResult(numbers, {"id": self.human.ids, **values})
+        ids, clusters = self.human.ids, self.human.clusters
+        about = {"id": ids, "cluster": [clusters[id] for id in ids]} if clusters else {"id": ids}
+        return PartResult(numbers, {**about, **values})
 
 
 class Matched(BaseModel):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from instruct.analysis.inference import cluster_of, numbered, repeats
 from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
@@ -127,6 +129,9 @@ def _measure_systems(
             rows = read_continuations(path)
             ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
             result = measured(rows)
+            clusters = text_clusters(rows)
+            if clusters:
+                ids["cluster"] = [clusters[row.id] for row in rows]
             return PartResult(result.numbers, {**ids, **result.values}, result.without)
 
         measure(run, part, system, {"continuations": sha256_of(path), **inputs}, compute, **about)
@@ -147,6 +152,19 @@ def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
             missing = min(ids - {row.id for row in draw})
             raise InputError(f"continuations: draw {name} (seed/sample) lacks prefix {missing!r}; generate them again")
     return by_draw
+
+
+def text_clusters(rows: Iterable[Continuation]) -> dict[str, str]:
+    """The cluster of each prefix by its id: the first id with the same text, or of the same named cluster; {}: no two
+    depend on each other."""
+    names = {row.id: row.cluster or row.prefix for row in rows}
+    return repeats(names, chosen=any(row.cluster for row in rows))
+
+
+def _units(rows: Sequence[Continuation]) -> NDArray[np.intp]:
+    """The number of the cluster of each row of a draw."""
+    clusters = text_clusters(rows)
+    return numbered(cluster_of(row.id, clusters) for row in rows)
 
 
 def human_texts(rows: Sequence[Continuation]) -> list[str]:
@@ -240,7 +258,7 @@ def mauve_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
     for name, draw in draws(rows).items():
         human = [row.prefix + text for row, text in zip(draw, human_texts(draw), strict=True)]
         own = [row.prefix + row.continuation for row in draw]
-        by_draw[name] = mauve(reader.states(human, human=True), reader.states(own))
+        by_draw[name] = mauve(reader.states(human, human=True), reader.states(own), dependent=_units(draw))
     return mauve_measured(by_draw, reader.options.name, reader.max_length)
 
 
@@ -305,7 +323,7 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     """Diversity of continuations, and of the human ones for comparison."""
     values = {name: [of_text(row.continuation) for row in rows] for name, of_text in _OF_A_TEXT.items()}
     by_draw = list(draws(rows).values())
-    of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
+    of_draws = [_diversity([row.continuation for row in draw], _units(draw)) for draw in by_draw]
     first = [row.reference for row in by_draw[0] if row.reference is not None]
     human: dict[str, float] = {}
     if len(first) == len(by_draw[0]):
@@ -321,10 +339,10 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     return PartResult([*measured.numbers, *means], values, measured.without)
 
 
-def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:
+def _diversity(texts: Sequence[str], clusters: NDArray[np.intp]) -> dict[str, Sample | None]:
     """The figures of one draw; None: not defined."""
     corpus = [tokens(text) for text in texts]
-    whole, left = diversity(corpus), diversity(corpus, kept(len(corpus)))
+    whole, left = diversity(corpus), diversity(corpus, kept(clusters))
     return {
         name: None
         if np.isnan(value).any()

@@ -21,7 +21,7 @@ from instruct.data.options import template_of
 from instruct.data.prefixes import PrefixSet
 from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
-from instruct.generation.answers import evaluation_set
+from instruct.generation.answers import asked_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.remedies import generation_flags
@@ -60,7 +60,7 @@ class Answering(Step):
                 _check_engine(config)
         if config.answers and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.answers.files else contextlib.suppress(InputError):
-                prompts = evaluation_set(config.answers)
+                prompts = asked_set(config.answers)
         if config.continuations and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.continuations.files else contextlib.suppress(InputError):
                 prefixes = config_prefixes(config.model, config.continuations)
@@ -172,7 +172,7 @@ def answer_prompts(
     systems = system_folders(config, run)
     engine = options.generation.engine
     weights = {name: weights_identity(config, run, folder, engine) for name, folder in systems.items()}
-    evaluation = evaluation or evaluation_set(options)
+    evaluation = evaluation or asked_set(options)
     template = answer_template(config)
     inputs: dict[str, Any] = {
         "options": config.answered_with(),

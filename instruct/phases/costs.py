@@ -223,10 +223,10 @@ def prompts_of(config: ExperimentConfig) -> int:
     if answers.files:
         from instruct.generation.answers import evaluation_set
 
-        return len(evaluation_set(answers).prompts)
+        return answers.samples * len(evaluation_set(answers).prompts)
     sets = [(load_dataset_card(name), limit) for name, limit in named_sets(answers.eval_set, answers.limit)]
     rows = [(card.rows or sum(1 for _ in RowReader(card).raw_rows()), limit) for card, limit in sets]
-    return sum(min(number, limit or number) for number, limit in rows)
+    return answers.samples * sum(min(number, limit or number) for number, limit in rows)
 
 
 def length_tokens(length: str | None) -> int:

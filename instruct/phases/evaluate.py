@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from instruct.analysis.inference import repeats
 from instruct.base.errors import InputError, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
@@ -226,11 +227,18 @@ def human_text(config: ExperimentConfig) -> HeldOut | None:
     if config.continuations is None:
         return None
     prefixes = config_prefixes(config.model, config.continuations)
-    known = [(prefix.id, prefix.text, prefix.reference) for prefix in prefixes.prefixes if prefix.reference]
+    known = [prefix for prefix in prefixes.prefixes if prefix.reference]
     if not known:
         return None
-    ids, texts, references = (list(column) for column in zip(*known, strict=True))
-    return HeldOut(ids, texts, references, whole=False)
+    return HeldOut(
+        [prefix.id for prefix in known],
+        [prefix.text for prefix in known],
+        [prefix.reference or "" for prefix in known],
+        whole=False,
+        clusters=repeats(
+            {prefix.id: prefix.cluster or prefix.text for prefix in known}, any(prefix.cluster for prefix in known)
+        ),
+    )
 
 
 def predictors(config: ExperimentConfig, run: RunDirectory, human: HeldOut) -> Predictors:

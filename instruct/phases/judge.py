@@ -148,6 +148,7 @@ def compare_answers(
     common_prompts: bool = False,
     prompt_column: str | None = None,
     response_column: str | None = None,
+    cluster_column: str | None = None,
     encoding: str | None = None,
     questions: str | None = None,
 ) -> Report:
@@ -175,6 +176,8 @@ def compare_answers(
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
+        cluster_column: has the same value in rows that depend on each other; by default `cluster`, else those with the
+            same prompt do.
         encoding: of files that are not UTF-8, such as cp1252.
         questions: a benchmark's file of questions, for its files of answers that have only their ids.
 
@@ -202,7 +205,7 @@ def compare_answers(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "comparison")
         else:
             folder = Path(output).expanduser()
-        form = AnswerForm(prompt_column, response_column, encoding, questions)
+        form = AnswerForm(prompt_column, response_column, encoding, questions, cluster_column)
         run, pairs = run_of_answers(folder, [candidate], baseline, form, common_prompts)
         state(run, margin=margin)
         report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))

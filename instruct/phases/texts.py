@@ -9,7 +9,7 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
-from instruct.data.formats import text_field
+from instruct.data.formats import text_field, with_cluster, word_field
 from instruct.data.sources import RawRow, is_text_file, read_file, read_texts
 from instruct.engines.local import load_tokenizer
 from instruct.generation.continuations import Continuation, as_json
@@ -33,14 +33,19 @@ _NAMES = ("text", "output", "continuation")
 LEAST_TEXTS, LEAST_WORDS = 2, 100
 
 
-def evaluate_texts(human: str, candidates: Sequence[str], folder: str, options: TextMetricOptions) -> RunDirectory:
+def evaluate_texts(
+    human: str, candidates: Sequence[str], folder: str, options: TextMetricOptions, cluster_column: str | None = None
+) -> RunDirectory:
     """Measure files of texts against a file of human ones, in a run of their own; what is done is not done again.
+
+    Args:
+        cluster_column: of the human texts, in which those that depend on each other have the same value.
 
     Raises:
         InputError: texts that cannot be read, that are not about the same ids, or that name another reference; a folder
             with texts of other systems; a metric is named that needs more texts.
     """
-    references = _texts(Path(human).expanduser())
+    references = {id: with_cluster(row, cluster_column) for id, row in _texts(Path(human).expanduser()).items()}
     files = {Path(path).name.split(".")[0]: _texts(Path(path).expanduser()) for path in candidates}
     if len(files) < len(candidates):
         raise InputError("--candidate: two files have the same name, which is their system's; rename one of them")
@@ -127,7 +132,8 @@ def _paired(human: Mapping[str, RawRow], texts: Mapping[str, RawRow]) -> list[Co
                     "the human ones that they were written beside"
                 )
         prefix = text_field(reference, "prefix", optional=True)
-        rows.append(Continuation(id, prefix, _text(row), known, 0, 0, None, "stop"))
+        cluster = word_field(reference, "cluster")
+        rows.append(Continuation(id, prefix, _text(row), known, 0, 0, None, "stop", cluster))
     return rows
 
 

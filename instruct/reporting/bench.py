@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
@@ -19,7 +19,7 @@ from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding, signed
-from instruct.run.measurements import Details, Measurement, by_system
+from instruct.run.measurements import Details, Measurement, by_system, clusters_of
 from instruct.training.options import without_seed
 
 # Score by prompt.
@@ -31,11 +31,13 @@ _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "d
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of each training: `names` by objective and seed, `scores` by measure and system."""
+    """What was measured of each training: `names` by objective and seed, `scores` by measure and system; by measure
+    `clusters` of rows."""
 
     contents: RunContents
     names: Mapping[str, Mapping[int, str]]
     scores: Mapping[str, Mapping[str, Scores]]
+    clusters: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
 
     def of(self, measure: str, names: Sequence[str]) -> list[Scores]:
         """The scores of some systems; [] if one has none."""
@@ -71,7 +73,7 @@ def bench_results(contents: RunContents) -> BenchResults | None:
     names: dict[str, dict[int, str]] = {}
     for name, seed in seeds_of(contents.config).items():
         names.setdefault(without_seed(name, seed), {})[seed] = name
-    measured = _Measured(contents, names, _scores(contents))
+    measured = _Measured(contents, names, *_scores(contents))
     measurements: list[Measurement] = []
     for key, by_seed in names.items():
         figures, about = _figures(measured, key, list(by_seed.values()), rates.get(key, {}))
@@ -90,8 +92,9 @@ def _at_entropy(key: str) -> str:
     return f"MLE at the entropy of {key}"
 
 
-def _scores(contents: RunContents) -> dict[str, Mapping[str, Scores]]:
-    values = contents.values
+def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
+    """Scores and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
+    values, clusters = contents.values, {}
     likelihoods = {
         name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
         for name, columns in values.get("perplexity", {}).items()
@@ -101,8 +104,9 @@ def _scores(contents: RunContents) -> dict[str, Mapping[str, Scores]]:
     for part, systems in values.items():
         if part.startswith(("tasks/", "lm_eval/")):
             metric, scored = scored_rows(part, systems)
-            scores[f"{part.partition('/')[2]} ({metric})"] = scored
-    return {measure: systems for measure, systems in scores.items() if systems}
+            measure = f"{part.partition('/')[2]} ({metric})"
+            scores[measure], clusters[measure] = scored, clusters_of(next(iter(systems.values())))
+    return {measure: systems for measure, systems in scores.items() if systems}, clusters
 
 
 def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
@@ -176,7 +180,7 @@ def _claims(measured: _Measured) -> list[Claim]:
             for baseline, theirs in (standard | controls).items():
                 scores = measured.of(measure, ours), measured.of(measure, theirs)
                 if all(scores):
-                    difference = score_difference(*scores)
+                    difference = score_difference(*scores, measured.clusters.get(measure))
                     claims.append(
                         make_claim(
                             difference.estimate,

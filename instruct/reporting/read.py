@@ -257,7 +257,7 @@ def _judged(
             {pair: str(row["output"]) for pair, row in side.by_pair.items()} if side else {} for side in (ours, theirs)
         ]
         samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
-    rows = ours.rows if ours else []
+    rows = [row for side in (ours, theirs) if side for row in side.rows]
     return Judged(
         key=key,
         judgments=judgments,

@@ -14,7 +14,7 @@ from instruct.analysis.inference import cluster_of, mean_of_groups, numbered, pa
 from instruct.analysis.results import OVER_TASKS, Claim
 from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability
-from instruct.run.measurements import Details, Measurement, Metrics
+from instruct.run.measurements import Details, Measurement, Metrics, clusters_of
 
 # Columns of the answers to each row by part (`tasks/KEY`) and system, as `instruct evaluate` keeps them.
 AnswerColumns = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
@@ -95,14 +95,9 @@ def task_claims(answers: AnswerColumns) -> list[Claim]:
     for part, systems in answers.items():
         metric, scored = scored_rows(part, systems)
         for first, second in itertools.combinations(scored, 2):
-            clusters = row_clusters(systems[first]) or row_clusters(systems[second])
+            clusters = clusters_of(systems[first]) or clusters_of(systems[second])
             claims.append(_claim(part.partition("/")[2], metric, (second, first), scored, clusters))
     return claims
-
-
-def row_clusters(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
-    """The cluster of each row; {}: each row is one of its own."""
-    return dict(zip(columns["id"], columns["cluster"], strict=True)) if "cluster" in columns else {}
 
 
 def _claim(
@@ -157,7 +152,7 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
         values = np.array([[scores[name][row] for name in (base, *trained)] for row in common])
         if values.size and values.min() >= 0 and values.max() <= 1:
             tasks[part.partition("/")[2]] = values
-            of_rows = row_clusters(columns[base])
+            of_rows = clusters_of(columns[base])
             clusters.append(numbered(cluster_of(row, of_rows) for row in common))
     if not tasks:
         return [], []

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.inference import Estimate, paired_difference
+from instruct.analysis.inference import Estimate, cluster_of, numbered, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
 from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
@@ -20,7 +20,7 @@ from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import EXCLUDED, Column, Table, columns_table
 from instruct.reporting.text import probability
-from instruct.run.measurements import Details, Measurement, Metrics, by_system, metric_step
+from instruct.run.measurements import Details, Measurement, Metrics, by_system, clusters_of, metric_step
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
@@ -38,8 +38,9 @@ _ABOUT_METRICS = (
 )
 _ABOUT_TESTS = (
     "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
-    "Permutation: the systems are swapped within each text. Jackknife: Student's t over 40 groups of texts and, "
-    "with several training seeds, over trainings. Excluded beyond: larger differences, by the 90 % interval."
+    "Permutation: the systems are swapped within each text, or each cluster of texts with the same prefix. Jackknife: "
+    "Student's t over 40 groups of texts (of whole clusters) and, with several training seeds, over trainings. "
+    "Excluded beyond: larger differences, by the 90 % interval."
 )
 
 
@@ -177,23 +178,27 @@ def text_sample(row: Measurement, columns: Mapping[str, Any]) -> Sample | None:
     without = (columns.get("without") or {}).get(row.metric)
     if without is not None:
         return Sample(row.value, np.array(without), row.details.other_variance)
+    clusters = {str(id): cluster for id, cluster in clusters_of(columns).items()}
     if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:
-        return Sample(row.value, _without_groups(means, dict.fromkeys(means, 1.0)), by_text=means)
+        without = _without_groups(means, dict.fromkeys(means, 1.0), clusters)
+        return Sample(row.value, without, by_text=means, clusters=clusters)
     nats, tokens = (
         {key: float(np.sum(values)) for key, values in _by_id(columns, name).items()} for name in ("nats", "tokens")
     )
-    rates = _without_groups(nats, tokens)
+    rates = _without_groups(nats, tokens, clusters)
     if rates is not None and row.metric != "entropy":
         rates = np.exp(rates)
     return Sample(row.value, rates, row.details.other_variance)
 
 
-def _without_groups(sums: Mapping[str, float], counts: Mapping[str, float]) -> NDArray[np.float64] | None:
+def _without_groups(
+    sums: Mapping[str, float], counts: Mapping[str, float], clusters: Mapping[str, str]
+) -> NDArray[np.float64] | None:
     """Sums over texts by counts over texts, without each group; None: without one there is nothing to count."""
     ids = sorted(sums)
     if not ids:
         return None
-    left = kept(len(ids))
+    left = kept(numbered(cluster_of(key, clusters) for key in ids))
     above, below = (left @ np.array([column[key] for key in ids]) for column in (sums, counts))
     return above / below if below.all() else None
 
@@ -285,6 +290,8 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     if compared is None:
         return None
     estimate, test = compared
+    texts, clusters = pairs[0][0].by_text or (), pairs[0][0].clusters
+    units = len({cluster_of(text, clusters) for text in texts})
     return make_claim(
         estimate,
         measure=metric,
@@ -293,8 +300,9 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
         family=TEXTS,
         test=test,
         better=METRICS[metric].better,
-        n=len(pairs[0][0].by_text or ()),
+        n=len(texts),
         trainings=len(pairs),
+        params={"clusters": units} if units < len(texts) else {},
     )
 
 
@@ -304,7 +312,7 @@ def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, str] | 
         return None
     one, other = pairs[0]
     if len(pairs) == 1 and one.by_text and other.by_text:
-        return paired_difference(one.by_text, other.by_text).estimate.scaled(0.01), "permutation"
+        return paired_difference(one.by_text, other.by_text, one.clusters).estimate.scaled(0.01), "permutation"
     shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
     if len(shapes) > 1:
         return None
@@ -400,6 +408,8 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         EXCLUDED,
         Column("test", form=_TESTED.__getitem__),
         Column("trainings"),
+        Column("texts", lambda claim: claim.n if "clusters" in claim.params else None, when="known"),
+        Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
     ]
     rows = of_family(claims, TEXTS)
     tables = [

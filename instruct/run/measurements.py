@@ -334,6 +334,11 @@ def read_values(run: RunDirectory, part: str, system: str, needed: Sequence[str]
     return columns
 
 
+def clusters_of(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
+    """The cluster of each row or text by its id, of what `read_values` read; {}: each is one of its own."""
+    return dict(zip(columns["id"], columns["cluster"], strict=True)) if "cluster" in columns else {}
+
+
 # Finite, and small enough to be added up.
 _Number = Annotated[float, Field(strict=True, ge=-1e15, le=1e15)]
 _MOST_NATS = 700  # per token: exp() of more overflows

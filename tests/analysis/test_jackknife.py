@@ -12,17 +12,26 @@ from instruct.analysis.jackknife import GROUPS, Sample, difference, estimate, gr
 
 
 def measured_mean(values: np.ndarray, other: float = 0.0) -> Sample:
-    left = kept(len(values))
+    left = kept(np.arange(len(values)))
     return Sample(float(values.mean()), left @ values / left.sum(axis=1), other)
 
 
 @pytest.mark.parametrize("n", [1, 7, 40, 203])
 def test_groups_are_fixed_and_equally_large(n):
-    sizes = np.bincount(groups(n))
+    alone = np.arange(n)
+    sizes = np.bincount(groups(alone))
     assert len(sizes) == min(n, GROUPS)
     assert np.ptp(sizes) <= 1
-    assert (groups(n) == groups(n)).all()
-    assert (kept(n).sum(axis=0) == min(n, GROUPS) - 1).all()
+    assert (groups(alone) == groups(alone)).all()
+    assert (kept(alone).sum(axis=0) == min(n, GROUPS) - 1).all()
+
+
+def test_clusters_are_left_out_whole():
+    clusters = np.repeat(np.arange(50), np.random.default_rng(0).integers(1, 6, size=50))
+    left = kept(clusters)
+    assert len(left) == GROUPS
+    assert all(len({tuple(column) for column in left[:, clusters == cluster].T}) == 1 for cluster in range(50))
+    assert (left.sum(axis=0) == GROUPS - 1).all()
 
 
 def test_with_a_text_a_group_it_is_the_formula_of_a_mean():
@@ -85,7 +94,7 @@ def test_the_interval_of_a_ratio_covers_it():
     hits = 0
     for _ in range(300):
         nats, tokens = rng.gamma(2, 50, size=120), rng.integers(20, 60, size=120)
-        left = kept(120)
+        left = kept(np.arange(120))
         found = estimate([Sample(float(nats.sum() / tokens.sum()), (left @ nats) / (left @ tokens))])
         hits += found.interval[0] < 100 / 39.5 < found.interval[1]
     assert 0.91 < hits / 300 < 0.985

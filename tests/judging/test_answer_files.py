@@ -13,6 +13,7 @@ from _pytest.monkeypatch import MonkeyPatch
 
 from instruct.base.errors import InputError
 from instruct.data.evaluation import AnswerForm, load_answers
+from instruct.data.prompts import conversations
 from instruct.judging.answer_files import run_of_answers
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
@@ -151,20 +152,26 @@ def table(path: Path, rows: list[dict[str, str]], encoding: str, delimiter: str 
 
 
 def test_columns_and_encodings_of_other_tools_are_named():
-    rows = [{"prompt": f"Größe {n}?", "response": f"„so“ {n} €"} for n in range(2)]
+    rows = [{"prompt": f"Größe {n}?", "response": f"„so“ {n} €", "topic": "sizes"} for n in range(2)]
     excel = table(Path("excel.csv"), rows, "cp1252")
     wide = table(Path("wide.csv"), rows, "utf-16", "\t")
     ours = answers(Path("ours.json"), ["a", "b"], question="Größe")
     with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* it is probably cp1252: set --encoding cp"):
         run_of_answers("runs/x", [excel], ours)
-    with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response\); re"):
+    with pytest.raises(
+        InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response, topic\); re"
+    ):
         run_of_answers("runs/x", [wide], ours)
     with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'output' .*name it with --response-column$"):
         run_of_answers("runs/x", [wide], ours, AnswerForm(prompt="prompt"))
     with pytest.raises(InputError, match=r"ours.json, row 1: no column 'prmpt' \(columns: instruction, output, gen"):
         run_of_answers("runs/x", [ours], ours, AnswerForm(prompt="prmpt"))
+    with pytest.raises(
+        InputError, match=r"excel.csv, row 1: no column 'text' \(columns: prompt, response, topic\); co"
+    ):
+        run_of_answers("runs/x", [excel, wide], ours, AnswerForm("prompt", "response", "cp1252", cluster="text"))
     assert not Path("runs").exists()
-    form = AnswerForm("prompt", "response", "cp1252")
+    form = AnswerForm("prompt", "response", "cp1252", cluster="topic")
     run, pairs = run_of_answers("runs/x", [excel, wide], ours, form)
     assert pairs == [("excel", "ours"), ("wide", "ours")]
     for name in ("excel", "wide"):
@@ -172,6 +179,10 @@ def test_columns_and_encodings_of_other_tools_are_named():
         assert [(row["instruction"], row["output"], row["generator"]) for row in kept] == [
             ("Größe 0?", "„so“ 0 €", name), ("Größe 1?", "„so“ 1 €", name),
         ]  # fmt: skip
+        assert {row["cluster"] for row in kept} == {"sizes"}
+        without = load_answers(run.outputs / "ours.json")
+        for both in ([*kept, *without], [*without, *kept]):  # one side that names it is enough
+            assert set(conversations(both).values()) == {"cluster sizes"}
 
 
 @pytest.fixture

@@ -115,11 +115,16 @@ def test_looking_at_the_verdicts_takes_time_in_proportion_to_the_pairs(run, inst
     assert sum(looked) < 51 * 2 * PAIRS
 
 
-def test_turns_of_conversations_are_not_stopped_early(run: RunDirectory, instruct) -> None:
+@pytest.mark.parametrize("alike", [False, True])
+def test_turns_of_conversations_and_repeated_prompts_are_not_stopped_early(run: RunDirectory, instruct, alike) -> None:
     earlier = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello."}]
     for path in run.outputs.glob("*.json"):
         rows = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps([row | {"earlier": earlier} for row in rows]), encoding="utf-8")
+        changes = [
+            {"instruction": "The same?", "id": str(n)} if alike else {"earlier": earlier} for n in range(len(rows))
+        ]
+        changed = [row | change for row, change in zip(rows, changes, strict=True)]
+        path.write_text(json.dumps(changed), encoding="utf-8")
     code, _, err = instruct(*CALL, "--base-url", "http://127.0.0.1:9/v1", "--stop-when", "decided")
     assert code == 2
     assert "turns of conversations or rows of clusters, which are not independent; judge all of them" in err

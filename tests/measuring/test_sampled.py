@@ -11,7 +11,7 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.generation.continuations import Continuation
-from instruct.measuring.sampled import TextReader, diversity_of, draws, mauve_of, rouge_of
+from instruct.measuring.sampled import TextReader, diversity_of, draws, mauve_of, rouge_of, text_clusters
 from instruct.measuring.texts.mauve import mauve
 from instruct.measuring.texts.rouge import rouge
 from instruct.run.measurements import Number, PartResult
@@ -115,3 +115,15 @@ def test_unknown_human_texts_are_refused_with_a_remedy():
 def test_a_draw_that_lacks_a_prefix_is_refused():
     with pytest.raises(InputError, match=r"draw 1/0 \(seed/sample\) lacks prefix 't:002'; generate them again"):
         draws(continuations(3)[:-1])
+
+
+def test_texts_after_the_same_prefix_are_left_out_together():
+    rows = continuations(100, seeds=1)  # 50 prefixes, each of two texts
+    clusters = text_clusters(rows)
+    assert {id: int(id[2:]) % 50 for id in clusters} == {id: int(first[2:]) for id, first in clusters.items()}
+    together, alone = diversity_of(rows), diversity_of([replace(row, prefix=row.id) for row in rows])
+    values = [by_metric(measured)["distinct_2"] for measured in (together, alone)]
+    assert values[0].value == values[1].value
+    assert together.without["distinct_2"] != alone.without["distinct_2"]
+    assert text_clusters([replace(row, prefix="The same") for row in rows]) == {}  # tells none apart
+    assert len(set(text_clusters([replace(row, cluster=f"of {row.id[-1]}") for row in rows]).values())) == 10

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.inference import repeats
 from instruct.base.errors import InputError, one_line
 from instruct.base.options import Options, Texts
 from instruct.base.output import say
@@ -49,16 +50,12 @@ def row_clusters(
         docs, questions: by id, the row and what it asks without demonstrations.
         column: see `cluster_column` in the options.
     """
-    firsts: dict[str, Any] = {}
-    clusters = {}
+    names = {}
     for id, doc in docs.items():
-        passages = (doc.get(name) for name in _PASSAGES)
-        passage = next((text for text in passages if isinstance(text, str) and text.strip()), questions[id])
-        named = passage if column is None else doc.get(column)
-        blank = named is None or not str(named).strip() or (column is None and not isinstance(named, str))
-        clusters[id] = id if blank else firsts.setdefault(str(named).strip(), id)
-    count = len(set(clusters.values()))
-    return {} if count == len(docs) or (count == 1 and column is None) else clusters
+        texts = (doc.get(name) for name in _PASSAGES) if column is None else ()
+        passage = next((text for text in texts if isinstance(text, str) and text.strip()), questions[id])
+        names[id] = doc.get(column) if column else passage if isinstance(passage, str) else None
+    return repeats(names, chosen=column is not None)
 
 
 class LocalRows(RowOptions):

@@ -70,7 +70,12 @@ class Mauve:
         return max(0.0, low), min(1.0, high)
 
 
-def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KMEANS_SEEDS) -> Mauve:
+def mauve(
+    reference: Features,
+    texts: Features,
+    kmeans_seeds: Sequence[int] = KMEANS_SEEDS,
+    dependent: NDArray[np.intp] | None = None,
+) -> Mauve:
     """MAUVE of features.
 
     Args:
@@ -78,6 +83,8 @@ def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KM
         texts: (n, width), one row per text of the system. If the numbers of rows are equal, rows at the same position
             are about the same prefix.
         kmeans_seeds: at least one.
+        dependent: of as many texts as human ones, numbers from 0 that are equal where texts depend on each other, such
+            as those with the same prefix; None: no two do.
 
     Raises:
         InputError: fewer than 200 texts on a side, another width, or a feature that is not finite.
@@ -93,9 +100,11 @@ def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KM
             p, q = histogram(counts_p), histogram(counts_q)
             curves.append(divergence_curve(p, q))
             values.append(float(area(curves[-1])))
-            withouts.append(
-                area(divergence_curve(_without_groups(labels_p, clusters), _without_groups(labels_q, clusters)))
+            left_p, left_q = (
+                _without_groups(labels, clusters, np.arange(len(labels)) if dependent is None else dependent)
+                for labels in (labels_p, labels_q)
             )
+            withouts.append(area(divergence_curve(left_p, left_q)))
             stars.append(mauve_of(histogram(counts_p, smooth=True), histogram(counts_q, smooth=True)))
             integrals.append(float(frontier_integral(p, q)))
             done(1)
@@ -231,8 +240,8 @@ def _kl(p: NDArray[np.float64], r: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(positive, p * np.log(np.where(positive, p / np.where(r > 0, r, 1.0), 1.0)), 0.0).sum(axis=-1)
 
 
-def _without_groups(labels: NDArray[np.intp], clusters: int) -> NDArray[np.float64]:
+def _without_groups(labels: NDArray[np.intp], clusters: int, dependent: NDArray[np.intp]) -> NDArray[np.float64]:
     """The histograms without each group of texts, shape (groups, clusters)."""
     members = np.zeros((len(labels), clusters))
     members[np.arange(len(labels)), labels] = 1
-    return histogram(kept(len(labels)) @ members)
+    return histogram(kept(dependent) @ members)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from instruct.analysis.inference import repeats
 from instruct.base.errors import InputError, InstructError, counted
 from instruct.base.output import progress
 from instruct.data.cards import load_dataset_card
@@ -46,17 +47,20 @@ class HeldOut:
         prefixes: what is read before each text and not scored; "" if there is nothing.
         texts: what is scored.
         whole: whether each text is a whole document, which an end token ends.
+        clusters: of texts that depend on each other, by id; see `repeats`.
     """
 
     ids: list[str]
     prefixes: list[str]
     texts: list[str]
     whole: bool
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
         """Of everything that the numbers depend on."""
-        return hashlib.sha256(json.dumps([self.prefixes, self.texts, self.whole]).encode()).hexdigest()
+        content = [self.prefixes, self.texts, self.whole, *filter(None, [self.clusters])]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def read_held_out(options: HeldOutOptions) -> HeldOut:
@@ -80,7 +84,8 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
     if not rows.plain_text:
         raise InputError(f"evaluation.texts.held_out: {name} has prompts and answers; give plain texts")
     texts = [row["text"] for row in rows.rows]
-    return HeldOut(list(rows.sources), [""] * len(texts), texts, whole=True)
+    clusters = repeats(dict(zip(rows.sources, texts, strict=True)))
+    return HeldOut(list(rows.sources), [""] * len(texts), texts, whole=True, clusters=clusters)
 
 
 @dataclass(frozen=True)

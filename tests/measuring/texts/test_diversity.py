@@ -71,7 +71,7 @@ def test_nothing_has_no_diversity():
 def test_a_selection_has_the_figures_of_its_texts_alone(seed):
     rng = np.random.default_rng(seed)
     texts = [[f"w{word}" for word in rng.zipf(1.5, size=rng.integers(0, 30)) % 50] for _ in range(50)]
-    chosen = kept(len(texts))
+    chosen = kept(np.arange(len(texts)))
     together = diversity(texts, chosen)
     for place in (0, 7, 39):
         alone = diversity([text for text, keep in zip(texts, chosen[place], strict=True) if keep])
