@@ -109,15 +109,8 @@ def _mean(pairs: Sequence[PairResult], smoothing: float) -> PairResult:
     return PairResult(first.instruction, first.dataset, outcome, score, tie, weights / len(read))
 
 
-def judge_noise(samples: Sequence[Sequence[PairResult]], smoothing: float = 0.0) -> JudgeNoise | None:
-    """How much a judge's verdicts vary when it is asked again; None without pairs that have two verdicts or more.
-
-    The win rate is a mean over prompts of means over samples, with `smoothing` as in `mean_of_samples`. Of the
-    variance of the prompts' means, the mean of s² / k is the judge's, with s² the variance of a pair's k scores: a
-    nested design with prompts as the unit.
-
-    Source: Cochran, Sampling Techniques (1977), section 10.3 (two-stage sampling).
-    """
+def judge_noise(samples: Sequence[Sequence[PairResult]]) -> JudgeNoise | None:
+    """How much a judge's verdicts vary when it is asked again; None without pairs that have two verdicts or more."""
     scores: dict[str, list[float]] = {}
     for one in samples:
         for pair in one:
@@ -127,15 +120,10 @@ def judge_noise(samples: Sequence[Sequence[PairResult]], smoothing: float = 0.0)
     if len(several) < 2:
         return None
     within = np.array([values.var(ddof=1) for values in several])
-    of_means = float(np.mean(within / [len(values) for values in several]))
-    total = float(np.var([values.mean() for values in several], ddof=1))
-    shrunk = len(samples) / (len(samples) + 2 * smoothing)
     return JudgeNoise(
         samples=len(samples),
         n=len(several),
         changed=int(sum(len(np.unique(values)) > 1 for values in several)),
         missing=sum(pair.score is None for one in samples for pair in one),
         standard_deviation=round(100 * math.sqrt(float(within.mean())), 6),
-        half_width=round(196 * math.sqrt(of_means / len(several)) * shrunk, 6),
-        share=round(min(100.0, 100 * of_means / total), 6) if total else None,
     )

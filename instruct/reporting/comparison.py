@@ -13,6 +13,7 @@ import numpy as np
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
+from instruct.analysis.error_sources import error_sources
 from instruct.analysis.inference import paired_difference
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
@@ -90,6 +91,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         sequential=looked,
         with_labels=people,
         noise=judged.noise,
+        error=error_sources([judged.samples_of_pairs], judged.smoothing, judged.repeats_prompts),
         requests=len({key for one in (judgments, *judged.samples) for judgment in one for key in judgment.key.split()}),
         notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
         warnings=[*map(claim_warning, doubts), *identical_warnings(judged), *map(claim_warning, cautions)],
@@ -206,6 +208,7 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
         seeds: by system, see `seeds_of`.
     """
     groups: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
+    members: dict[tuple[str, ...], list[Judged]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
         by_pair = judged.scores()
@@ -216,6 +219,7 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
             if (judge, judged.leading, *reversed(systems)) in groups:
                 by_pair, systems = mirrored_scores(by_pair), systems[::-1]
             groups.setdefault((judge, judged.leading, *systems), {})[seed] = by_pair
+            members.setdefault((judge, judged.leading, *systems), []).append(judged)
     claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
@@ -234,6 +238,12 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
             estimate = bounded(spread.estimate, lost.estimate, won.estimate)
         complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
         complete._one_sided = spread.one_sided
+        of_seeds = members[judge, policy, candidate, baseline]
+        error = error_sources(
+            [judged.samples_of_pairs for judged in of_seeds],
+            of_seeds[0].smoothing,
+            all(judged.repeats_prompts for judged in of_seeds),
+        )
         claims.append(
             make_claim(
                 estimate,
@@ -257,6 +267,7 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
                     "standard_deviation": results.rounded(spread.standard_deviation),
                     "interval_seeds": results.rounded(spread.interval_seeds),
                     "interval_prompts": results.rounded(spread.interval_prompts),
+                    "error": error.model_dump() if error else None,
                 },
             )
         )

@@ -7,9 +7,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import Claim, EqualStyle
+from instruct.analysis.results import Claim, EqualStyle, ErrorSources
 from instruct.analysis.style import STYLE_TERMS
-from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel, Ratings, ReportData, TallyFigures
 from instruct.reporting.tables import EXCLUDED, RATE, Column, Table, columns_table, text_columns
 from instruct.reporting.text import POLICIES, number, probability
 
@@ -27,6 +27,13 @@ _PAIRED = (
     "The first's win rate minus the second's, in points, over the prompts judged for both, with its 95 % "
     "interval and the p-value of the paired test; these two are of one difference alone. "
     "Adjusted: by Holm's method for all of these differences."
+)
+
+_ERRORS = (
+    "The parts of a win rate's squared error, with what each alone adds to the interval. Number: of prompts (or "
+    "clusters), answers to each, verdicts of the judge on each, seeds. What is not repeated is part of what it is in: "
+    "with one answer to each prompt, the answers' noise is in that of the prompts. More prompts lower every part but "
+    "that of the seeds."
 )
 
 # A row of a table: a comparison, and what of it the row is about.
@@ -55,7 +62,6 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _lengths,
         _length_bins,
         _style,
-        _noise,
         _reasons,
     )
     return [table for table in (make(comparisons, named) for make in makers) if table.rows]
@@ -332,24 +338,6 @@ def _coefficient(name: str, style: EqualStyle) -> str | None:
     return None
 
 
-def _noise(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    columns = [
-        *(Column(key) for key in ("samples", "changed")),
-        Column("of pairs", "n"),
-        Column("missing"),
-        Column("std. deviation", "standard_deviation"),
-        Column("± points", "half_width"),
-        Column("% of the variance", "share"),
-    ]
-    note = (
-        "The judge was asked several times about each pair, whose score is the mean. Changed: pairs whose verdicts "
-        "differ. Standard deviation: of one verdict's score within a pair, in points. Then what this noise alone adds "
-        "to the win rate's interval, and its part of the variance; prompts are the rest, which more samples do not "
-        "lower."
-    )
-    return _table("The judge's own noise", _parts_of(comparisons, "noise"), columns, named, note)
-
-
 def _reasons(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [Column("verdict", text=True), Column("reason", text=True), Column("verdicts", "n")]
     note = "Verdicts as shown: a pair judged in both orders has two."
@@ -393,6 +381,38 @@ def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
         EXCLUDED,
     ]
     return columns_table(f"Training seeds of {run}" if run else "Training seeds", claims, columns, _SEEDS)
+
+
+def errors_table(report: ReportData) -> Table:
+    """Where the errors of win rates come from: of each comparison, over all seeds if it was made with several."""
+    rows = [
+        ((judge.name, comparison.candidate, comparison.baseline), comparison.error)
+        for judge in report.judges
+        for comparison in judge.comparisons
+        if comparison.error and not comparison.one_seed
+    ]
+    rows += [
+        ((str(claim.judge), claim.candidate, claim.baseline), ErrorSources.model_validate(claim.params["error"]))
+        for claim in report.seeds
+        if claim.params["error"]
+    ]
+    columns = [
+        *(
+            Column(title, partial(_named, place), text=True)
+            for place, title in enumerate(("judge", "candidate", "baseline"))
+        ),
+        Column("source", lambda row: row[1].source, text=True),
+        Column("number", lambda row: row[1].n, form="g"),
+        Column("± points", lambda row: row[1].half_width),
+        Column("% of the squared error", lambda row: row[1].share),
+    ]
+    said = [f"{names[1]} against {names[2]}, {names[0]}: {error.text}." for names, error in rows]
+    lines = [(names, source) for names, error in rows for source in error.sources]
+    return columns_table("Where the error comes from", lines, columns, " ".join([_ERRORS, *said]))
+
+
+def _named(place: int, row: tuple[tuple[str, str, str], Any]) -> str:
+    return row[0][place]
 
 
 def paired_table(claims: Sequence[Claim]) -> Table:

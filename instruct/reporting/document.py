@@ -18,6 +18,7 @@ from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import (
     brief_table,
     comparison_tables,
+    errors_table,
     paired_table,
     panel_tables,
     seeds_table,
@@ -206,6 +207,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         sentences.style(comparison),
         *sentences.judge_errors(comparison),
         sentences.noise(comparison),
+        comparison.error.text if comparison.error and not comparison.one_seed else None,
     ]
     return Verdict(
         judge=name(judge.name),
@@ -363,6 +365,7 @@ def _numbers(report: ReportData) -> list[Block]:
         blocks += tables(report.measurements, report.claims)
     for table in (
         seeds_table(report.seeds),
+        errors_table(report),
         paired_table(report.paired),
         answers_table(report),
         trainings_table(report),

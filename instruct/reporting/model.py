@@ -185,11 +185,12 @@ class ComparisonReport(Record):
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
     labeled some pairs (`report --human`); `judge_errors`: the win rate if the judge errs as elsewhere; `noise`: it was
-    asked several times. `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by
-    one has no position figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's
-    rate does not apply. `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one
-    of several; no claim rests on it alone. `leads`: who is preferred on more prompts by a weighted judge, whose win
-    rate is the mean of its grades.
+    asked several times; `error`: where the win rate's error comes from, where answers or verdicts are repeated.
+    `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
+    figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
+    `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one of several; no claim
+    rests on it alone. `leads`: who is preferred on more prompts by a weighted judge, whose win rate is the mean of its
+    grades.
     """
 
     candidate: str
@@ -217,6 +218,7 @@ class ComparisonReport(Record):
     with_labels: results.PredictionPowered | None
     judge_errors: list[results.CorrectedRate] = Field(default=[], exclude_if=lambda rates: not rates)
     noise: results.JudgeNoise | None = None
+    error: results.ErrorSources | None = None
     leads: str | None = None
     requests: int
     notes: list[str]

@@ -16,7 +16,7 @@ from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers, of_sets
-from instruct.data.prompts import conversations, identity
+from instruct.data.prompts import conversations, identity, request_of
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
@@ -102,7 +102,7 @@ class Judged:
         """The pairs' results under each policy, over all samples."""
         return {
             policy: in_conversations(
-                mean_of_samples(every, self._smoothing) if self.samples else every[0], self.conversations
+                mean_of_samples(every, self.smoothing) if self.samples else every[0], self.conversations
             )
             for policy, every in self._of_samples.items()
         }
@@ -120,10 +120,24 @@ class Judged:
     @property
     def noise(self) -> JudgeNoise | None:
         """How much the verdicts vary by themselves; None if the judge was asked once."""
-        return judge_noise(self._of_samples[self.leading], self._smoothing) if self.samples else None
+        return judge_noise(self._of_samples[self.leading]) if self.samples else None
 
     @property
-    def _smoothing(self) -> float:
+    def samples_of_pairs(self) -> list[list[PairResult]]:
+        """The results under the leading policy in each sample of the judge."""
+        return [in_conversations(pairs, self.conversations) for pairs in self._of_samples[self.leading]]
+
+    @cached_property
+    def repeats_prompts(self) -> bool:
+        """Whether the rows of a cluster are answers to one prompt."""
+        asked: dict[str, set[str]] = {}
+        for side in filter(None, self.sides):
+            for pair, row in side.by_pair.items():
+                asked.setdefault(self.conversations.get(pair, pair), set()).add(request_of(row))
+        return bool(asked) and all(len(requests) == 1 for requests in asked.values())
+
+    @property
+    def smoothing(self) -> float:
         return self.card.verdict.smoothing if self.card else 0.0
 
     def scores(self, policy: Policy | None = None) -> dict[str, float | None]:

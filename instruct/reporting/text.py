@@ -434,11 +434,10 @@ def noise(comparison: ComparisonReport) -> str | None:
     figures = comparison.noise
     if figures is None:
         return None
-    part = "" if figures.share is None else f", {figures.share:.0f} % of the win rate's variance"
     missing = f"; {counted(figures.missing, 'verdict')} missing" if figures.missing else ""
     return (
-        f"asked {figures.samples} times: {figures.changed} of {counted(figures.n, 'pair')} changed; the judge's own "
-        f"noise is ±{figures.half_width:.1f} points{part}{missing}"
+        f"asked {figures.samples} times: {figures.changed} of {counted(figures.n, 'pair')} changed; the standard "
+        f"deviation of a verdict is {figures.standard_deviation:.1f} points{missing}"
     )
 
 

@@ -38,10 +38,14 @@ def test_further_samples_are_asked_once_and_averaged(judge, run, fake_server):  
     found = comparison(run.folder)
     noise = found["noise"]
     assert (noise["samples"], noise["n"], noise["changed"], noise["missing"]) == (3, 64, 8, 1)
-    assert noise["half_width"] > 0
+    prompts, judged = found["error"]["sources"]
+    assert (prompts["source"], prompts["n"], judged["source"]) == ("prompts", 64, "judge")
+    assert judged["half_width"] > 0
+    assert prompts["share"] + judged["share"] == pytest.approx(100)
     assert found["requests"] == 3 * 64
     assert found["policies"]["single"]["kind"] == "weighted"
-    assert "Asked 3 times: 8 of 64 pairs changed; the judge's own noise is" in " ".join(output.split())
+    assert "Asked 3 times: 8 of 64 pairs changed; the standard deviation of a verdict is" in " ".join(output.split())
+    assert f"squared error: prompts, {prompts['share']:.0f} %; more prompts would lower it" in " ".join(output.split())
 
 
 def test_what_has_nothing_to_measure_is_refused(judge, instruct, run, fake_server):  # noqa: F811
@@ -75,8 +79,6 @@ def test_alpaca_eval_2_without_log_probabilities_is_the_smoothed_share_of_sample
     ninths = figures["win_rate"] / 100 * 64 * 9 - 64 / 2
     assert round(ninths, 4) % 8 in (1, 7)
     assert round(figures["discrete_win_rate"] / 100 * 64, 4) == round(ninths / 8)
-    assert f"Asked 8 times: 1 of 64 pairs changed; the judge's own noise is ±{noise['half_width']:.1f}" in " ".join(
-        output.split()
-    )
+    assert "Asked 8 times: 1 of 64 pairs changed; the standard deviation" in " ".join(output.split())
     assert instruct(*call, "--base-url", url, "--samples", "2")[0] == 0  # a call's number counts
     assert (len(requests()), comparison(run.folder)["noise"]["samples"]) == (8 * 64, 2)
