@@ -116,6 +116,8 @@ def outcomes(config: ExperimentConfig) -> Iterator[str]:
     judges = [Judge(options).card.name for options in config.judges]
     for name in (*judges, *[MAJORITY] * (len(judges) > 1)):
         yield f"{name}/win_rate"
+    for name in judges:
+        yield f"{name}/win_rate_with_labels"
     yield from config._further_outcomes
     if (evaluation := config.evaluation) is None:
         return

@@ -144,9 +144,28 @@ def primary_headlines(report: ReportData) -> list[str]:
             for comparison in judge.comparisons
             if comparison.leading_figures.claim.primary
         ),
+        *(
+            labels_headline(judge, comparison.with_labels)
+            for judge in report.judges
+            for comparison in judge.comparisons
+            if comparison.with_labels and comparison.with_labels.claim.primary
+        ),
         *(majority_headline(panel) for panel in report.panels if panel.majority.claim.primary),
         *bench_headlines(others),
     ]
+
+
+def labels_headline(judge: JudgeReport, people: results.PredictionPowered) -> str:
+    """What people's labels and a judge's verdicts say together."""
+    made, ours, theirs = people.claim, name(people.claim.candidate), name(people.claim.baseline)
+    said = {
+        "candidate": f"{ours} beats {theirs}",
+        "baseline": f"{theirs} beats {ours}",
+        "no difference": f"no difference shown between {ours} and {theirs}",
+        "too few": f"too few labels to compare {ours} with {theirs}",
+    }[str(made.finding)]
+    by = f"{rank(made)}{name(judge.name)} with people's labels on {people.labels} of {counted(people.pairs, 'pair')}"
+    return f"{by}: {said}: win rate of {ours} {rate_and_interval(people)}, {adjusted(made)}"
 
 
 def seeds_headline(claim: Claim) -> str:

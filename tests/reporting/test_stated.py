@@ -106,6 +106,11 @@ def test_a_metric_of_texts_and_one_of_a_task_may_be_primary():
         assert all(claim.primary is False for claim in report.claims if claim.outcome != primary)
         assert claim.finding is not None
         assert str(report).startswith("Primary outcome: ")
+    labeled = simulation.labels_world(rng, 200, 100, 0.8, 0.9)
+    corrected = Report.of(report_of(labeled, f"{labeled.contents.judged[0].key.judge}/win_rate_with_labels"))
+    claim = corrected.judges[0].comparisons[0].with_labels.claim
+    assert (claim.primary, claim.finding, claim.adjusted_p) == (True, "candidate", claim.p)
+    assert everywhere(corrected, " labels on 100 of 200 pairs: new beats base: win rate of new ")
     nothing = report_of(simulation.texts_world(rng, 100, 1, 0.0, 0.0), "mauve")
     assert "there is no claim about the primary outcome mauve yet" in map(str, nothing.cautions)
 
@@ -120,7 +125,8 @@ def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
             "evaluation": {"tasks": {"cards": ["sst2"], "lm_eval": ["gsm8k"]}},
         }
     )
-    names = ["autoj/win_rate", "pandalm/win_rate", "majority/win_rate", "sst2/METRIC", "gsm8k/METRIC"]
+    names = [f"{judge}/win_rate" for judge in ("autoj", "pandalm", "majority")]
+    names += ["autoj/win_rate_with_labels", "pandalm/win_rate_with_labels", "sst2/METRIC", "gsm8k/METRIC"]
     assert list(outcomes(config)) == names
     for name in ("autoj/win_rate", "majority/win_rate", "gsm8k/exact_match", "sst2-sum/accuracy"):
         check_primary(name, names)
