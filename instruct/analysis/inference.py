@@ -302,8 +302,8 @@ def sign_test(wins: int, losses: int) -> float | None:
     return min(1.0, 2 * total * (math.comb(n, fewer) / 2**n))
 
 
-def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]:
-    """The paired permutation test of mean(differences) = 0: its two-sided p-value, and the resamples it rests on.
+def sign_flip_test(differences: NDArray[np.float64]) -> float | None:
+    """The two-sided p-value of the paired permutation test of mean(differences) = 0; None without any.
 
     Within each pair the two sides are swapped, which flips the sign of the difference: all 2 ** n ways if these are
     fewer than 10,000, else 10,000 drawn with a fixed seed and p = (1 + as extreme) / (1 + 10,000), so that p is
@@ -314,13 +314,13 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
     permutation_type="samples" gives the same up to the draw.
     """
     if not len(differences):
-        return None, 0
+        return None
     sizes = np.abs(differences[differences != 0])  # flipping a zero changes nothing
     # Sums in another order differ in their last digits; an equally extreme sum must not be missed for that.
     observed = abs(float(differences.sum())) - 1e-9 * float(sizes.sum())
     if len(sizes) <= _ALL_FLIPS:
         ways = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
-        return float(np.mean(np.abs((2 * ways - 1) @ sizes) >= observed)), len(ways)
+        return float(np.mean(np.abs((2 * ways - 1) @ sizes) >= observed))
     rng = np.random.default_rng(SEED)
     distinct, counts = np.unique(sizes, return_counts=True)
     extreme = 0
@@ -332,7 +332,7 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
             bits = np.unpackbits(rng.integers(256, size=(rows, -(-len(sizes) // 8)), dtype=np.uint8), axis=1)
             sums = 2 * (bits[:, : len(sizes)] @ sizes) - sizes.sum()
         extreme += int((np.abs(sums) >= observed).sum())
-    return (1 + extreme) / (1 + RESAMPLES), RESAMPLES
+    return (1 + extreme) / (1 + RESAMPLES)
 
 
 def agree(estimate: Estimate, null: float = 0.0) -> Estimate:
@@ -420,7 +420,7 @@ def paired_test(differences: NDArray[Any], clusters: NDArray[np.intp]) -> float 
     sums = np.bincount(clusters, differences).astype(np.float64)
     if len(np.unique(np.abs(sums[sums != 0]))) < 2:
         return sign_test(int((sums > 0).sum()), int((sums < 0).sum()))
-    return sign_flip_test(sums)[0]
+    return sign_flip_test(sums)
 
 
 def unit_values(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -529,7 +529,7 @@ def mean_of_groups(
     error = NormalDist(0.0, math.sqrt(sum(variances)) / len(differences))
     half = error.inv_cdf(0.975)
     sums = [np.bincount(of, own) / len(own) for own, of in zip(differences, clusters, strict=True)]
-    interval, p = [max(mean - half, -1.0), min(mean + half, 1.0)], sign_flip_test(np.concatenate(sums))[0]
+    interval, p = [max(mean - half, -1.0), min(mean + half, 1.0)], sign_flip_test(np.concatenate(sums))
     return agree(Estimate(mean, interval, p, lambda null, sign: error.cdf(sign * (null - mean))))
 
 

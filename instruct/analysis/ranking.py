@@ -115,7 +115,7 @@ def _compared(matrix: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[n
     for difference in differences:
         squares = float((difference**2).sum())
         bound = 2 * math.exp(-(float(difference.sum()) ** 2) / (2 * squares)) if squares else 1.0
-        p = bound if bound < 1 / (1 + RESAMPLES) else sign_flip_test(difference)[0]
+        p = bound if bound < 1 / (1 + RESAMPLES) else sign_flip_test(difference)
         p_values.append(None if p is None else min(p, bound))
     for (i, j), difference, p in zip(pairs, differences, holm(p_values), strict=True):
         if p is not None:

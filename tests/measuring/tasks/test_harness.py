@@ -104,7 +104,7 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
     own = {system: read_values(two_systems, "lm_eval/mood_reply", system)["bleu_like"] for system in columns}
     values = np.subtract(own["emo"], own["base"])
     assert reply["value"] == pytest.approx(100 * values.mean())
-    assert reply["p"] == sign_flip_test(values.reshape(2, 4).sum(axis=0))[0]
+    assert reply["p"] == sign_flip_test(values.reshape(2, 4).sum(axis=0))
     assert (reply["test"], reply["params"]["clusters"]) == ("permutation", 4)
     assert "| rows | clusters |" in (two_systems.report / "report.md").read_text()
     before = two_systems.manifest()["steps"]
