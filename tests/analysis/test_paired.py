@@ -86,4 +86,4 @@ def test_rows_of_a_cluster_are_not_independent():
     alone = paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0))
     assert found.interval[1] - found.interval[0] > 1.8 * (alone.interval[1] - alone.interval[0])
     once = {row: row for row in range(200)}
-    assert paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0), once) == alone
+    assert paired_difference(dict(enumerate(differences)), dict.fromkeys(range(200), 0.0), once)[:4] == alone[:4]
