@@ -79,6 +79,14 @@ def test_the_primary_outcome_is_tested_alone_and_leads(run, judge):
     assert report.config["primary outcome"] == "second/win_rate"
 
 
+def test_a_primary_outcome_that_leads_anyway_is_said_once(run, judge):
+    state(run, primary="first/win_rate")
+    judge("first", "second")
+    report = build_report(run.folder)
+    assert str(report).count("Primary outcome") == 1
+    assert str(report).startswith("Primary outcome: first: ")
+
+
 def test_a_primary_outcome_that_is_set_after_results_is_none(run, judge):
     judge("first", "second")
     state(run, primary="second/win_rate")
