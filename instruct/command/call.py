@@ -87,6 +87,14 @@ def named_form(arguments: argparse.Namespace) -> AnswerForm:
     return AnswerForm(*(getattr(arguments, name) for name in FORM))
 
 
+def named_verdicts_form(arguments: argparse.Namespace) -> AnswerForm:
+    """The same of verdicts, which may come without files of answers."""
+    if not (arguments.outputs or arguments.reference):
+        needed = "--outputs or --reference, files of answers"
+        refuse_without(needed, arguments, "prompt_column", "response_column", "questions")
+    return named_form(arguments)
+
+
 def named_mode(arguments: argparse.Namespace) -> JudgingMode:
     """What the call lets judges be asked again, or does without."""
     from instruct.judging.work import JudgingMode

@@ -132,7 +132,8 @@ def report(arguments: argparse.Namespace) -> Result:
             raise InputError("--judge-errors requires a RUN whose judge is known; leave --annotations out")
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
-        answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": call.named_form(arguments)}
+        form = call.named_verdicts_form(arguments)
+        answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": form}
         with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
@@ -204,6 +205,6 @@ def import_verdicts(arguments: argparse.Namespace) -> Result:
     from instruct.judging.interchange.exchange import import_into_run
 
     names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
-    run = import_into_run(arguments.file, arguments.output, **names, form=call.named_form(arguments))
+    run = import_into_run(arguments.file, arguments.output, **names, form=call.named_verdicts_form(arguments))
     after = f"{run.folder}: imported; write its report with `instruct report {run.folder}`"
     return Result({"run": run.folder}, str(run.folder), after)

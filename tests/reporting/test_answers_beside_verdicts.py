@@ -86,3 +86,32 @@ def test_a_wrong_call_is_refused_in_one_line(instruct, files, flags, message):
     code, _, stderr = instruct("report", *flags)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
+
+
+@pytest.mark.parametrize("holder", ["annotations", "ours"])
+def test_a_column_of_clusters_counts_in_verdicts_and_in_answers(instruct, files, holder):
+    rows = json.loads((files / f"{holder}.json").read_text())
+    rows = [row | {"doc": number // 2} for number, row in enumerate(rows)]
+    write_atomically(files / f"{holder}.json", json.dumps(rows))
+    flags = ["--cluster-column", "doc", "--outputs", files / "ours.json"]
+    (judge,) = report_of(instruct, files, *flags)["judges"]
+    assert judge["comparisons"][0]["policies"]["single"]["conversations"] == 2
+
+
+def test_clusters_without_answers_are_refused(instruct, files):
+    rows = json.loads((files / "annotations.json").read_text())
+    write_atomically(files / "annotations.json", json.dumps([row | {"cluster": "one"} for row in rows]))
+    code, _, stderr = instruct("import", files / "annotations.json", "--output", files / "run")
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert "annotations.json: has clusters but no answers, which hold them in a run; give those of a side" in stderr
+
+
+def test_columns_that_no_file_has_are_refused(instruct, files):
+    call = ["report", "--annotations", files / "annotations.json", "--output", files / "run"]
+    code, _, stderr = instruct(*call, "--cluster-column", "doc")
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert "annotations.json, row 1: no column 'doc'" in stderr
+    for flag in ("--prompt-column", "--response-column", "--questions"):
+        code, _, stderr = instruct(*call, flag, "q")
+        assert code == 2
+        assert stderr.startswith(f"instruct: {flag} requires --outputs or --reference, files of answers;")

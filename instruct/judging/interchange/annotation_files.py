@@ -13,7 +13,7 @@ from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOW
 from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion, parted_inline
 from instruct.data.evaluation import AnswerForm, load_answers
-from instruct.data.formats import check_storable, text_field
+from instruct.data.formats import check_storable, text_field, with_cluster
 from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_ids, read_prompt
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
@@ -74,11 +74,13 @@ def read_annotations(
 
     Raises:
         InputError: an invalid row (file, row and field), several judges or systems in one file, an instruction that
-            repeats without ids, prompts that only the file or only the answers have, answers that differ from the
-            file's, or one name for two systems.
+            repeats without ids, no column with clusters, clusters without answers, prompts that only the file or only
+            the answers have, answers that differ from the file's, or one name for two systems.
     """
     path = Path(path).expanduser()
     rows = form.rows_of(path) if form else list(read_file(path))
+    if form and (not (outputs or reference) or any(form.cluster in row.fields for row in rows)):
+        rows, form = [with_cluster(row, form.cluster) for row in rows], replace(form, cluster=None)
     prompts = [read_prompt(row, "unknown") for row in rows]
     annotations = [
         Annotation(
@@ -95,6 +97,8 @@ def read_annotations(
         annotations = _with_answers(path, annotations, "output_1", Path(reference), form)
     if outputs is not None:
         annotations = _with_answers(path, annotations, "output_2", Path(outputs), form)
+    if not any(row.output_1 or row.output_2 for row in annotations) and any(row.prompt.cluster for row in annotations):
+        raise InputError(f"{path}: has clusters but no answers, which hold them in a run; give those of a side, too")
     comparison = ComparisonKey(
         judge=judge or _one_name(rows, "annotator", "--judge"),
         candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
@@ -119,7 +123,9 @@ def _with_answers(
     path: Path, annotations: list[Annotation], field: str, file: Path, form: AnswerForm | None
 ) -> list[Annotation]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
-    answers = {identity(row): row["output"] for row in load_answers(file, form)}
+    rows = load_answers(file, form)
+    answers = {identity(row): row["output"] for row in rows}
+    clusters = {identity(row): row.get("cluster", "") for row in rows}
     prompts = [row.identity for row in annotations]
     for place, ours, theirs in ((file, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
         if missing := [prompt for prompt in ours if prompt not in theirs]:
@@ -131,7 +137,11 @@ def _with_answers(
                 f"{path}: {field}: the answer to {one_line(row.prompt.request, 60)!r} differs from the one in {file}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
-    return [replace(row, **{field: answers[row.identity]}) for row in annotations]
+    joined = []
+    for row in annotations:
+        prompt = replace(row.prompt, cluster=row.prompt.cluster or clusters[row.identity])
+        joined.append(replace(row, prompt=prompt, **{field: answers[row.identity]}))
+    return joined
 
 
 def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
