@@ -69,7 +69,7 @@ SENTENCES = {
     r"[\d.]+ % power, |all verdicts are the same|not estimable: |too few pairs differ in |extrapolated: ": None,
     r"the length difference separates |the regression does not converge|fewer than \d+ |every pair |no pair ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
-    r"\d+ prompts are too few to say which part of the win rate's squared error is the largest": None,
+    r"\d+ (prompts|clusters) are too few to say which part of the win rate's squared error is the largest": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
     r"the labels do not show that the judge |no win rate gives such verdicts|the judge's errors differ between ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,

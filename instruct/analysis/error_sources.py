@@ -97,7 +97,8 @@ def error_sources(
 def _advice(sources: Sequence[ErrorSource], units: int, trainings: int) -> str:
     """Which source to buy more of."""
     if units < _LEAST_UNITS:
-        return f"{units} prompts are too few to say which part of the win rate's squared error is the largest"
+        kind = "clusters" if any(one.source == "rows of clusters" for one in sources) else "prompts"
+        return f"{units} {kind} are too few to say which part of the win rate's squared error is the largest"
     largest = max(sources, key=lambda one: one.share)
     text = f"Largest part of the win rate's squared error: {largest.source}, {largest.share:.0f} %; "
     text += f"{_REMEDIES[largest.source]} would lower it"

@@ -71,6 +71,8 @@ def test_the_parts_are_those_that_the_scores_were_drawn_with(seeds):
     for source, variance in true.items():
         assert np.mean(parts[source]) == pytest.approx(variance, rel=0.3), source
     assert found.text == "15 prompts are too few to say which part of the win rate's squared error is the largest"
+    others = error_sources(trainings, repeated=False)
+    assert others.text == found.text.replace("prompts", "clusters")
 
 
 def test_one_source_alone_has_no_share():
