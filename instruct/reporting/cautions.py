@@ -86,9 +86,11 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     figures, texts = comparison.leading_figures, []
     if figures.claim.finding == "too few":
         decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
+        needed = "decided pairs"
         if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
             decided += f", all of them in {counted(figures.conversations, 'cluster')}"
-        texts.append(f"too few: {decided}; a finding needs at least {LEAST_DECIDED} decided pairs")
+            needed = "clusters"
+        texts.append(f"too few: {decided}; a finding needs at least {LEAST_DECIDED} {needed}")
     if (people := comparison.with_labels) and contradicted(comparison):
         texts.append(
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "

@@ -517,7 +517,7 @@ def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card,
         )
     (warning,) = [text for text in texts(run)[1].splitlines() if "too few: " in text]
     decided = "8 pairs with a winner of 8 judged, all of them in 4 clusters"
-    assert f"{decided}; a finding needs at least 6 decided pairs" in warning
+    assert f"{decided}; a finding needs at least 6 clusters" in warning
 
 
 @pytest.mark.parametrize("shown", [True, False])
