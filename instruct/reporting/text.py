@@ -81,7 +81,7 @@ def within_margin(made: Claim) -> str | None:
             if test.finding == (finding or test.test):
                 among = f" among the pairs judged; {could_reverse(made)}" if finding else f": {adjusted(test)}"
                 return f"{says[test.test]}{late}{among}"
-    return f"Not shown: equivalent within {points}, or not worse by more than that{late}"
+    return f"Not shown: equivalent within {points}, or {name(made.candidate)} not worse by more than that{late}"
 
 
 def adjusted(made: Claim) -> str:

@@ -56,7 +56,9 @@ def test_a_margin_that_is_set_after_verdicts_is_said_to_be(run, judge):
     assert build_report(run.folder).judges[0].comparisons[0].leading_figures.claim.equivalent is None
     state(run, margin=1.0)
     report = build_report(run.folder)
-    late = "Not shown: equivalent within 1 point, or not worse by more than that (a margin set after verdicts existed)"
+    late = (
+        "Not shown: equivalent within 1 point, or emo not worse by more than that (a margin set after verdicts existed)"
+    )
     assert everywhere(report, late)
     with pytest.raises(InputError, match=r"^margin 50: must be more than 0 and less than 50 points of a win rate$"):
         state(run, margin=50.0)
