@@ -55,7 +55,10 @@ def check_primary(primary: str | None, names: Iterable[str]) -> None:
     of_tasks = [name.removesuffix("/METRIC") for name in names if name.endswith("/METRIC")]
     if primary not in (None, *names) and not any(task == name or task.startswith(f"{name}-") for name in of_tasks):
         known = ", ".join(map(one_line, names)) or "none: the config has no judges, text metrics or tasks"
-        raise InputError(f"primary: {one_line(primary, 60)} is no outcome of this run; its outcomes: {known}")
+        raise InputError(
+            f"primary: {one_line(primary, 60)} is not an outcome of this run (its outcomes: {known}); "
+            "name one of them, or null for none"
+        )
 
 
 def state(run: RunDirectory, **changes: Any) -> None:

@@ -140,5 +140,7 @@ def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
     assert list(outcomes(config)) == names
     for name in ("autoj/win_rate", "majority/win_rate", "gsm8k/exact_match", "sst2-sum/accuracy"):
         check_primary(name, names)
-    with pytest.raises(InputError, match=r"^primary: autoj is no outcome of this run; its outcomes: autoj/win_rate, "):
+    with pytest.raises(
+        InputError, match=r"^primary: autoj is not an outcome of this run \(its outcomes: autoj/win_rate, "
+    ):
         check_primary("autoj", names)
