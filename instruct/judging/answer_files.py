@@ -40,8 +40,8 @@ def run_of_answers(
         common_prompts: compare on the prompts that all systems answered, and leave out the others.
 
     Raises:
-        InputError: unreadable answers, different prompts, systems that cannot be told apart, a folder that cannot be
-            created, or one that has other answers under these names.
+        InputError: unreadable answers, different prompts or clusters, systems that cannot be told apart, a folder that
+            cannot be created, or one that has other answers under these names.
     """
     form = form or AnswerForm()
     given = [*candidates, *([] if baseline is None else [baseline])]
@@ -154,3 +154,13 @@ def _check_prompts(sides: Sequence[_Side], names: Sequence[str]) -> None:
         if len({frozenset(map(identity, side.rows)) for side in sides}) == 1:
             raise
         raise InputError(f"{error}, or compare on those that all have: --common-prompts") from None
+    clusters: dict[str, tuple[str, str]] = {}  # of prompts, with the side that has it
+    for side in sides:
+        for row in side.rows:
+            if cluster := row.get("cluster"):
+                said, whose = clusters.setdefault(identity(row), (cluster, side.label))
+                if said != cluster:
+                    raise InputError(
+                        f"{side.label}: {one_line(identity(row), 60)!r} is in the cluster {one_line(cluster, 60)!r}, "
+                        f"and in {one_line(said, 60)!r} in {whose}; correct one of them"
+                    )

@@ -324,3 +324,14 @@ def test_columns_that_nobody_reads_are_named(printed):
     assert printed.readouterr().out == (
         "ours.json: columns with text that no model or judge is shown: context (50% of the rows)\n"
     )
+
+
+def test_files_that_put_a_prompt_in_different_clusters_are_refused():
+    rows = [
+        {"instruction": f"Question {n}?", "output": "a", "generator": "x", "cluster": str(n // 2)} for n in range(4)
+    ]
+    others = [row | {"output": "b", "cluster": ["0", "", "1", "2"][n]} for n, row in enumerate(rows)]
+    problem = r"^baseline: 'Question 3\?' is in the cluster '2', and in '1' in candidate; correct one of them$"
+    with pytest.raises(InputError, match=problem):
+        run_of_answers("runs/x", [rows], others)
+    run_of_answers("runs/x", [rows], [*others[:3], others[3] | {"cluster": ""}])
