@@ -537,24 +537,28 @@ def mean_of_groups(
 _FOR_POWER = NormalDist().inv_cdf(0.8)
 
 
-def smallest_difference(error: float | None, n: int, claims: int = 1) -> float | None:
+def smallest_difference(error: float | None, n: int, claims: int = 1, half_width: float | None = None) -> float | None:
     """The minimum detectable difference of a win rate from 50, in points: found in four of five cases by a two-sided
     test at 5 % / `claims`, so whatever the other claims of the family are.
 
     With z the normal quantiles of the test and of 80 % it is (z + 0.842) standard errors, which the observed scores
-    give; it does not depend on the difference that was found.
+    give; it does not depend on the difference that was found. A test whose interval is wider than the normal one finds
+    less: then z standard errors are those of its interval.
 
     Args:
         error: the win rate's standard error, in points.
         n: number of independent pairs.
+        half_width: of the test's own 95 % interval, in points; None: the normal one's.
 
     Returns:
-        None where the scores hardly differ, and where no win rate differs that much from 50: too few pairs.
+        None where the scores hardly differ, where no win rate differs that much from 50, and with an interval of the
+        test's own for fewer than 20 pairs, whose width says too little: too few pairs.
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2, in the normal
     approximation; statsmodels.stats.power.zt_ind_solve_power with ratio=0 gives the same.
     """
-    if error is None:
+    if error is None or (half_width is not None and n < _FEW_PAIRS):
         return None
-    smallest = (NormalDist().inv_cdf(1 - _LEVEL / 2 / max(1, claims)) + _FOR_POWER) * error
+    z = NormalDist().inv_cdf(1 - _LEVEL / 2 / max(1, claims))
+    smallest = z * max(error, (half_width or 0.0) / _Z) + _FOR_POWER * error
     return smallest if 50 / n <= smallest < 50 else None  # below the least that one tie more or less changes

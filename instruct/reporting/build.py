@@ -92,7 +92,10 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         made = figures_of_pairs.claim
         if made.finding not in ("candidate", "baseline"):
             units = figures_of_pairs.conversations or figures_of_pairs.n_judged
-            smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims)
+            of_test = None  # the sign test is as powerful as the normal one
+            if made.test == "mean" and made.complete.interval and made.value is not None:
+                of_test = max(abs(end - made.value) for end in made.complete.interval)
+            smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims, of_test)
             comparison.smallest_difference = rounded(smallest)
         if validation := contents.validations.get(judged.key.judge):
             comparison.judge_errors = corrected_rates(comparison, validation, judged.step)
