@@ -249,13 +249,13 @@ class AnswerForm:
                         f"or name it with {flag}"
                     )
         problems.refuse()
-        if self.cluster and not any(self.cluster in row.fields for rows in files for row in rows):
-            with_cluster(files[0][0], self.cluster)
-        names["cluster"] = self.cluster
+        clustered = [any(self.cluster in row.fields for row in rows) for rows in files]
         renamed: list[list[RawRow]] = []
-        for rows in files:
+        for rows, has_clusters in zip(files, clustered, strict=True):
             renamed.append([])
+            cluster = self.cluster if has_clusters or not any(clustered) else None
             for row in rows:
+                row = with_cluster(row, cluster)
                 taken = {field: row.fields[name] for field, name in names.items() if name and name in row.fields}
                 renamed[-1].append(RawRow(row.origin, row.row, row.fields | taken) if taken else row)
         return renamed

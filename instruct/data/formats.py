@@ -199,7 +199,7 @@ def with_cluster(row: RawRow, column: str | None) -> RawRow:
     """The row, whose `cluster` is what it has in the named column.
 
     Raises:
-        InputError: it has no such column.
+        InputError: it has no such column, or nothing or no word there.
     """
     if column is None:
         return row
@@ -208,7 +208,9 @@ def with_cluster(row: RawRow, column: str | None) -> RawRow:
             f"{row.place}: no column {one_line(column, 60)!r} (columns: {row.columns}); correct the name of the column "
             "with clusters"
         )
-    return replace(row, fields=row.fields | {"cluster": row.fields[column]})
+    if not (cluster := word_field(row, column)):
+        raise InputError(f"{row.place}: {column!r} is empty; give each row a cluster, of its own if it depends on none")
+    return replace(row, fields=row.fields | {"cluster": cluster})
 
 
 def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:

@@ -335,3 +335,11 @@ def test_files_that_put_a_prompt_in_different_clusters_are_refused():
     with pytest.raises(InputError, match=problem):
         run_of_answers("runs/x", [rows], others)
     run_of_answers("runs/x", [rows], [*others[:3], others[3] | {"cluster": ""}])
+    for value, problem in (
+        ("", r"row 1: 'cluster' is empty; give each row a cluster, of its own if it depends on none$"),
+        (None, r"row 1: 'cluster' is empty; "),
+        (1.5, r"row 1: cluster: must be text \(given: 1\.5\)"),
+    ):
+        Path("named.json").write_text(json.dumps([row | {"cluster": value} for row in rows]))
+        with pytest.raises(InputError, match=problem):
+            run_of_answers("runs/y", ["named.json"], others, AnswerForm(cluster="cluster"))
