@@ -65,7 +65,8 @@ def keep_judge_errors(run: RunDirectory, path: str | Path) -> None:
     try:
         validation = Validation.model_validate(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
-        invalid = first_problem(error) if isinstance(error, ValidationError) else one_line(error)
+        reason = error.strerror if isinstance(error, OSError) else error
+        invalid = first_problem(error) if isinstance(error, ValidationError) else one_line(reason)
         raise InputError(f"{path}: {invalid}; give an agreement.json of `instruct validate`") from None
     steps = [step for key, step in judged_comparisons(run.manifest()) if key.judge == validation.judge]
     problem = next(filter(None, map(validation.problem, steps)), None)
