@@ -479,7 +479,8 @@ def panel_world(rng: Rng, n: int, judges: int, tied: float, **stated: Any) -> Wo
 
 def in_advance(margin: float | None = None, primary: str | None = None) -> Node:
     """The manifest's step of what was stated before there were results."""
-    return {"stated": {"status": "done", "inputs": {"margin": margin, "primary": primary}, "results": {"late": []}}}
+    said = {"margin": margin, "primary": primary}
+    return {"stated": {"status": "done", "inputs": said, "results": {"in_advance": said}}}
 
 
 def margin_world(rng: Rng, n: int, kind: str, rate: float, margin: float) -> World:

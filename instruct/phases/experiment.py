@@ -72,7 +72,9 @@ def run_phases(
     from instruct.reporting.stated import check_margin, check_primary
 
     check_margin(config.margin)
-    if config.primary:
+    if config.margin is not None and not config.judges:
+        raise InputError("margin: is in points of a win rate, and there are no judges; add one, or leave margin out")
+    if config.primary is not None:
         check_primary(config.primary, outcomes(config))
     config = settle_dtype(config)
     phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)

@@ -18,12 +18,17 @@ STEP = "stated"  # of the manifest
 
 
 class Stated(NamedTuple):
-    """`margin`: in points of a win rate. `primary`: the name of an outcome. `late`: which of the two were set, or
-    changed, after results existed."""
+    """`margin`: in points of a win rate. `primary`: the name of an outcome. `in_advance`: both, as they were before
+    results existed."""
 
     margin: float | None = None
     primary: str | None = None
-    late: Sequence[str] = ()
+    in_advance: Mapping[str, Any] = {"margin": None, "primary": None}
+
+    @property
+    def late(self) -> list[str]:
+        """Which of the two are other than before results existed."""
+        return [name for name, value in self.in_advance.items() if value != getattr(self, name)]
 
 
 def stated(manifest: Mapping[str, Any]) -> Stated:
@@ -31,7 +36,7 @@ def stated(manifest: Mapping[str, Any]) -> Stated:
     record = manifest["steps"].get(STEP)
     if not record or record["status"] != "done":
         return Stated()
-    return Stated(record["inputs"]["margin"], record["inputs"]["primary"], record["results"]["late"])
+    return Stated(record["inputs"]["margin"], record["inputs"]["primary"], record["results"]["in_advance"])
 
 
 def stated_words(said: Stated) -> dict[str, str]:
@@ -70,12 +75,12 @@ def state(run: RunDirectory, **changes: Any) -> None:
     before = stated(run.manifest())
     changes = {name: value for name, value in changes.items() if value is not None}
     check_margin(changes.get("margin"))
-    changed = [name for name, value in changes.items() if value != getattr(before, name)]
-    if not changed:
+    if all(value == getattr(before, name) for name, value in changes.items()):
         return
+    said = {"margin": before.margin, "primary": before.primary} | changes
     results = was_judged(run) or metrics_path(run).is_file()
-    with run.step(STEP, {"margin": before.margin, "primary": before.primary} | changes) as record:
-        record["late"] = sorted({*before.late, *changed}) if results else list(before.late)
+    with run.step(STEP, said) as record:
+        record["in_advance"] = dict(before.in_advance) if results else said
 
 
 def apply_stated(said: Stated, claims: Sequence[Claim]) -> list[ReportWarning]:

@@ -70,7 +70,7 @@ def within_margin(made: Claim) -> str | None:
     if made.equivalent is None:
         return None
     points = f"{(margin := made.equivalent.params['margin']):g} point{'s' * (margin != 1)}"
-    late = " (a margin set after verdicts existed)" * made.equivalent.params["late"]
+    late = " (a margin set after results existed)" * made.equivalent.params["late"]
     says = {
         "equivalent": f"Equivalent within {points}",
         "not worse": f"{name(made.candidate)} is not worse by more than {points}",

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import report_claims as simulation
 from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig
-from instruct.phases.experiment import outcomes
+from instruct.phases.experiment import outcomes, run_experiment
 from instruct.reporting.build import build
 from instruct.reporting.model import ReportData
 from instruct.reporting.render.page import render_page
@@ -49,6 +49,10 @@ def test_a_margin_that_was_stated_before_the_verdicts_is_tested(run, judge):
     assert stated(run.manifest()).late == []
     state(run, margin=None)  # what is not named stays
     assert stated(run.manifest()).margin == 10.0
+    state(run, margin=20.0)
+    assert stated(run.manifest()).late == ["margin"]
+    state(run, margin=10.0)  # what was stated in advance still was
+    assert stated(run.manifest()).late == []
 
 
 def test_a_margin_that_is_set_after_verdicts_is_said_to_be(run, judge):
@@ -57,7 +61,7 @@ def test_a_margin_that_is_set_after_verdicts_is_said_to_be(run, judge):
     state(run, margin=1.0)
     report = build_report(run.folder)
     late = (
-        "Not shown: equivalent within 1 point, or emo not worse by more than that (a margin set after verdicts existed)"
+        "Not shown: equivalent within 1 point, or emo not worse by more than that (a margin set after results existed)"
     )
     assert everywhere(report, late)
     with pytest.raises(InputError, match=r"^margin 50: must be more than 0 and less than 50 points of a win rate$"):
@@ -144,3 +148,11 @@ def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
         InputError, match=r"^primary: autoj is not an outcome of this run \(its outcomes: autoj/win_rate, "
     ):
         check_primary("autoj", names)
+
+
+def test_a_margin_needs_a_judge(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    systems = {"mle": {"objective": "mle"}}
+    config = {"name": "run", "model": {"name": "m"}, "systems": systems, "judges": [], "margin": 5}
+    with pytest.raises(InputError, match=r"^margin: is in points of a win rate, and there are no judges; add one"):
+        run_experiment(ExperimentConfig.model_validate(config))
