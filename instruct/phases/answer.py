@@ -72,8 +72,10 @@ class Answering(Step):
         problems.refuse()
         if prompts and config.answers and now:
             limit = config.answers.generation.max_new_tokens
-            count = counted(len(prompts.prompts), "prompt")
-            say(f"answer    {prompts.name}: {count}, at most {counted(limit, 'token')} each")
+            samples = config.answers.samples
+            count = counted(len(prompts.prompts) // samples, "prompt")
+            several = f", {samples} answers each" if samples > 1 else ""
+            say(f"answer    {prompts.name}: {count}{several}, at most {counted(limit, 'token')} each")
         if prefixes and config.continuations and now:
             say(f"continue  {prefixes_text(prefixes, config.continuations)}")
         return prompts, prefixes
