@@ -43,6 +43,8 @@ from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
+# Of a judge's samples, the pairs' results.
+Samples = list[list[PairResult]]
 # The families of claims that verdicts make.
 VERDICTS, SINGLE_SEEDS, LABELS = "verdicts", "single seeds", "labels"
 
@@ -207,25 +209,24 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
     Args:
         seeds: by system, see `seeds_of`.
     """
-    groups: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
-    members: dict[tuple[str, ...], list[Judged]] = {}
+    groups: dict[tuple[str, ...], dict[int, tuple[Judged, Mapping[str, float | None], Samples]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
         by_pair = judged.scores()
         different = {seeds[name] for name in names if name in seeds}
         if comparison.leading_figures.win_rate is not None and len(different) == 1:
             (seed,) = different
-            systems = [without_seed(name, seed) for name in names]
+            systems, samples = [without_seed(name, seed) for name in names], judged.samples_of_pairs
             if (judge, judged.leading, *reversed(systems)) in groups:
                 by_pair, systems = mirrored_scores(by_pair), systems[::-1]
-            groups.setdefault((judge, judged.leading, *systems), {})[seed] = by_pair
-            members.setdefault((judge, judged.leading, *systems), []).append(judged)
+                samples = [[pair.mirrored for pair in pairs] for pairs in samples]
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = judged, by_pair, samples
     claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
             continue
         ordered = sorted(by_seed)
-        scores = [by_seed[seed] for seed in ordered]
+        made, scores, samples_of_seeds = zip(*(by_seed[seed] for seed in ordered), strict=True)
         spread = seed_spread(scores)
         prompts = set().union(*scores)
         missing = sum(one.get(prompt) is None for one in scores for prompt in prompts)
@@ -238,12 +239,7 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
             estimate = bounded(spread.estimate, lost.estimate, won.estimate)
         complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
         complete._one_sided = spread.one_sided
-        of_seeds = members[judge, policy, candidate, baseline]
-        error = error_sources(
-            [judged.samples_of_pairs for judged in of_seeds],
-            of_seeds[0].smoothing,
-            all(judged.repeats_prompts for judged in of_seeds),
-        )
+        error = error_sources(samples_of_seeds, made[0].smoothing, all(judged.repeats_prompts for judged in made))
         claims.append(
             make_claim(
                 estimate,

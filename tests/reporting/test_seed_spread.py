@@ -40,6 +40,19 @@ def test_the_spread_is_that_of_the_comparisons_and_pairs_seed_with_seed(judged):
     assert (second.params["win_rates"], second.params["standard_deviation"]) == ([75.0, 75.0], 0.0)
 
 
+def test_a_seed_that_was_compared_the_other_way_round_has_the_same_error(judged, judge_pairs):
+    for judge in ("k", "l"):
+        for seed, wins in ((1, 5), (2, 9), (3, 2)):
+            sides, outcomes = (f"emo-seed{seed}", f"mle-seed{seed}"), ([WIN] * wins + [LOSS] * (10 - wins))
+            if judge == "l" and seed != 1:
+                sides, outcomes = sides[::-1], [LOSS if outcome == WIN else WIN for outcome in outcomes]
+            judge_pairs(outcomes, judge=judge, candidate=sides[0], baseline=sides[1])
+    one, other = [each for each in build_report(judged.folder).seeds if each.judge in ("k", "l")]
+    assert (one.candidate, one.value) == (other.candidate, other.value)
+    assert one.params["error"] == other.params["error"]
+    assert one.params["error"]["sources"][0]["source"] == "seeds"
+
+
 def test_missing_verdicts_of_seeds_are_no_reason_for_a_claim(judged, judge_pairs, write_answers, instruct):
     """30 wins of 40 with each seed, and ten prompts without a verdict of any: won, these would be no reason either."""
     for seed in (1, 2, 3):
