@@ -54,6 +54,10 @@ def error_sources(
 
     Source: Cochran, Sampling Techniques (1977), section 10.3; Scheffe, The Analysis of Variance (1959), chapter 7.
     """
+    if len(trainings) == 1 and len(trainings[0]) == 1:
+        (pairs,) = trainings[0]
+        if len({pair.unit for pair in pairs}) == len(pairs):  # nothing is repeated
+            return None
     found = [_rows(samples, smoothing) for samples in trainings]
     shared = [unit for unit in found[0].scores if all(unit in rows.scores for rows in found)]
     count, units = len(found), len(shared)
