@@ -458,10 +458,10 @@ def repeats(names: Mapping[Id, Any], chosen: bool = False) -> dict[Id, Id]:
     return {} if count == len(names) or (count == 1 and not chosen) else clusters
 
 
-def numbered(names: Iterable[Any]) -> NDArray[np.intp]:
-    """The number of each name, from 0, in the order in which they appear."""
+def numbered(rows: Iterable[Any], clusters: Mapping[Any, str] | None = None) -> NDArray[np.intp]:
+    """The number of the cluster of each row, from 0, in the order in which they appear; see `cluster_of`."""
     places: dict[Any, int] = {}
-    return np.array([places.setdefault(name, len(places)) for name in names], dtype=np.intp)
+    return np.array([places.setdefault(cluster_of(row, clusters), len(places)) for row in rows], dtype=np.intp)
 
 
 def paired_difference(
@@ -484,7 +484,7 @@ def paired_difference(
     rows = {prompt: ours - theirs for prompt, ours, theirs in pairs if ours is not None and theirs is not None}
     if not rows:
         return Difference()
-    differences, places = np.array(list(rows.values())), numbered(cluster_of(prompt, clusters) for prompt in rows)
+    differences, places = np.array(list(rows.values())), numbered(rows, clusters)
     mean, values, sizes = float(differences.mean()), unit_values(differences, places), np.bincount(places)
     p = paired_test(differences, places)
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(values) else 0.0

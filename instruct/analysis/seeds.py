@@ -9,16 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from instruct.analysis.inference import (
-    Difference,
-    Estimate,
-    OneSided,
-    cluster_of,
-    crossed,
-    numbered,
-    student,
-    unit_values,
-)
+from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, numbered, student, unit_values
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,6 @@ def score_difference(
     if not shared:
         return Difference()
     both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
-    places = numbered(cluster_of(key, clusters) for key in shared)
+    places = numbered(shared, clusters)
     scores = np.array([unit_values(training, places) for training in both[:, 0] - both[:, 1]])
     return Difference(len(shared), *(crossed(scores) if min(scores.shape) > 1 else (float(scores.mean()), None, None)))

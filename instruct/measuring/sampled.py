@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import cluster_of, numbered, repeats
+from instruct.analysis.inference import numbered, repeats
 from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
@@ -163,8 +163,7 @@ def text_clusters(rows: Iterable[Continuation]) -> dict[str, str]:
 
 def _units(rows: Sequence[Continuation]) -> NDArray[np.intp]:
     """The number of the cluster of each row of a draw."""
-    clusters = text_clusters(rows)
-    return numbered(cluster_of(row.id, clusters) for row in rows)
+    return numbered((row.id for row in rows), text_clusters(rows))
 
 
 def human_texts(rows: Sequence[Continuation]) -> list[str]:

@@ -152,8 +152,7 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
         values = np.array([[scores[name][row] for name in (base, *trained)] for row in common])
         if values.size and values.min() >= 0 and values.max() <= 1:
             tasks[part.partition("/")[2]] = values
-            of_rows = clusters_of(columns[base])
-            clusters.append(numbered(cluster_of(row, of_rows) for row in common))
+            clusters.append(numbered(common, clusters_of(columns[base])))
     if not tasks:
         return [], []
     n = sum(map(len, tasks.values()))

@@ -198,7 +198,7 @@ def _without_groups(
     ids = sorted(sums)
     if not ids:
         return None
-    left = kept(numbered(cluster_of(key, clusters) for key in ids))
+    left = kept(numbered(ids, clusters))
     above, below = (left @ np.array([column[key] for key in ids]) for column in (sums, counts))
     return above / below if below.all() else None
 

@@ -293,7 +293,7 @@ def _mean_of_draws(draws: Sequence[Mapping[str, Any]], clusters: Mapping[str, st
         if number.metric in of_rows:
             own = of_rows[number.metric][within & of_rows[number.metric].notna()]
             if len(own) > 1 and math.isclose(own.mean(), mean, abs_tol=1e-9):  # the metric is a mean over rows
-                error = clustered_error(own.to_numpy(), numbered(clusters.get(row, row) for row in own.index))
+                error = clustered_error(own.to_numpy(), numbered(own.index, clusters))
         more: dict[str, Any] = {"standard_error": error}
         if others:
             more |= {"draws": len(draws), "lowest": min(values), "highest": max(values)}
