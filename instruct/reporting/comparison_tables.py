@@ -397,10 +397,9 @@ def errors_table(report: ReportData) -> Table:
         if claim.params["error"]
     ]
     columns = [
-        *(
-            Column(title, partial(_named, place), text=True)
-            for place, title in enumerate(("judge", "candidate", "baseline"))
-        ),
+        Column("judge", lambda row: row[0][0], text=True),
+        Column("candidate", lambda row: row[0][1], text=True),
+        Column("baseline", lambda row: row[0][2], text=True),
         Column("source", lambda row: row[1].source, text=True),
         Column("number", lambda row: row[1].n, form="g"),
         Column("± points", lambda row: row[1].half_width),
@@ -409,10 +408,6 @@ def errors_table(report: ReportData) -> Table:
     said = [f"{names[1]} against {names[2]}, {names[0]}: {error.text}." for names, error in rows]
     lines = [(names, source) for names, error in rows for source in error.sources]
     return columns_table("Where the error comes from", lines, columns, " ".join([_ERRORS, *said]))
-
-
-def _named(place: int, row: tuple[tuple[str, str, str], Any]) -> str:
-    return row[0][place]
 
 
 def paired_table(claims: Sequence[Claim]) -> Table:

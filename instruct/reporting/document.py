@@ -170,10 +170,9 @@ def document(report: ReportData) -> Document:
     """The document of a report."""
     ranked = {ranking.judge for ranking in report.ranked}
     primary = [(line, ()) for line in sentences.primary_headlines(report)]
-    if report.judges and not (report.bench or report.seeds):
-        judge = report.judges[0]
-        if primary == [(sentences.headline(judge, judge.comparisons[0]), ())]:
-            primary = []  # it leads as it is
+    first = report.judges[0].comparisons[0] if report.judges and not (report.bench or report.seeds) else None
+    if first and first.leading_figures.claim.primary and len(primary) == 1:
+        primary = []  # it leads as it is
     opening: list[Block] = [
         *([Listing("Primary outcome", primary, leads=True)] if primary else []),
         *system_tables(report),
