@@ -1,0 +1,144 @@
+"""What every reader of a tool's logs returns: what one system scored in one task, unit by unit."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from instruct.base.errors import InputError, one_line
+
+# Texts of more units than these are not kept, and of those kept so many characters.
+MOST_TEXTS, TEXT_LENGTH = 50_000, 600
+# Means of the same numbers, added in another order, differ by less.
+_SAME = 1e-12
+
+# What tells whether two rows with the same id are the same; see `Row`.
+PARTS = ("doc", "target", "prompt")
+
+Better = Literal["higher", "lower", ""]
+
+
+class Row(NamedTuple):
+    """One unit (a question, a prompt) as a log has it.
+
+    Args:
+        unit: the tool's own id, unique in the task.
+        values: by metric, the first one being the task's main metric; None: missing, and `reason` says why.
+        epoch: of a unit that was answered several times, which time; None: it was answered once.
+        cluster: what several units share, such as a passage; None: nothing that the log tells.
+        doc: the row that was asked about, or its hash. target: the right answer, or its hash.
+        prompt: all that the model was shown, or its hash; with another template or other demonstrations it differs.
+        question, response: texts for people to read.
+    """
+
+    unit: str
+    values: Mapping[str, float | None]
+    reason: str | None = None
+    epoch: int | str | None = None
+    cluster: str | None = None
+    doc: str | None = None
+    target: str | None = None
+    prompt: str | None = None
+    question: str = ""
+    response: str = ""
+
+
+@dataclass
+class Log:
+    """What one system scored in one task.
+
+    Args:
+        tool: that wrote the log. version: of the tool.
+        path: the file. model: the log's own name of the system; None: it has none.
+        settings: what the evaluation ran with: `shots`, `template`, `limit`, `max tokens`, `temperature`, `model
+            arguments`, `task version`, `tool version`, `date`, and others.
+        figures: by metric, the tool's own figure, where the log has one.
+        unpaired: metrics in `figures` that are no mean over units (BLEU, corpus F1, perplexity, pass@k).
+        better: by metric, which values are better; metrics that are missing here: higher.
+        groups: of tasks that the tool averages this task in, and whether by the number of units (else each task
+            counts once).
+    """
+
+    tool: str
+    path: Path
+    model: str | None
+    task: str
+    version: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
+    unpaired: list[str] = field(default_factory=list)
+    better: dict[str, Better] = field(default_factory=dict)
+    groups: dict[str, bool] = field(default_factory=dict)
+    units: list[str] = field(default_factory=list)
+    """Of each row."""
+    values: dict[str, array[float]] = field(default_factory=dict)
+    """By metric, of each row; NaN: missing."""
+    clusters: list[str | None] = field(default_factory=list)
+    hashes: dict[str, array[int]] = field(default_factory=lambda: {part: array("q") for part in PARTS})
+    """By part of PARTS, of each row; 0: the log does not have it."""
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    """Question and response of each of the first rows."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why values are missing, and of how many rows."""
+    _seen: set[Any] = field(default_factory=set, repr=False)
+
+    def add(self, row: Row, place: str) -> None:
+        """Add a row.
+
+        Args:
+            place: the file and the row, for errors.
+
+        Raises:
+            InputError: the unit is there twice, or a value is not finite.
+        """
+        seen = row.unit if row.epoch is None else (row.unit, row.epoch)
+        if seen in self._seen:
+            again = "" if row.epoch is None else f", repeat {one_line(row.epoch, 40)}"
+            raise InputError(
+                f"{place}: the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)} is there "
+                "twice; keep one of them"
+            )
+        self._seen.add(seen)
+        for metric in row.values:
+            if metric not in self.values:
+                self.values[metric] = array("d", [math.nan]) * len(self.units)
+        missing = False
+        for metric, column in self.values.items():
+            value = row.values.get(metric)
+            missing |= value is None
+            if value is not None and not math.isfinite(value):
+                raise InputError(f"{place}: {one_line(metric, 60)}: is not a finite number; correct it")
+            column.append(math.nan if value is None else value)
+        if missing:
+            self.reasons[row.reason or "no value"] += 1
+        if len(self.units) < MOST_TEXTS:
+            self.texts.append((row.question[:TEXT_LENGTH], row.response[:TEXT_LENGTH]))
+        self.units.append(row.unit)
+        self.clusters.append(row.cluster)
+        for part, hashes in self.hashes.items():
+            text = getattr(row, part)
+            hashes.append(0 if text is None else hash(text) or 1)
+
+    def check_figure(self, metric: str, value: float, place: str) -> None:
+        """Keep the tool's own figure of a metric, which is a mean over rows.
+
+        Raises:
+            InputError: the rows of this log do not have that mean.
+        """
+        mean = self.mean(metric)
+        if mean is None or not math.isclose(mean, value, rel_tol=_SAME, abs_tol=_SAME):
+            raise InputError(
+                f"{place}: {one_line(metric, 60)} of the task {one_line(self.task, 60)} is {value!r}, but the rows of "
+                f"{self.path.name} have the mean {mean!r}; give the files of one evaluation"
+            )
+        self.figures[metric] = value
+
+    def mean(self, metric: str) -> float | None:
+        """The mean over the rows with a value; None: there are none."""
+        values = [value for value in self.values.get(metric, ()) if not math.isnan(value)]
+        return math.fsum(values) / len(values) if values else None

@@ -1,0 +1,66 @@
+"""Finds the logs in files and folders, and has each read by the reader of its tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from instruct.base.errors import InputError
+from instruct.logs.log import Log
+from instruct.logs.source import Columns, Source
+
+
+class Reader(NamedTuple):
+    """How one tool's logs are read.
+
+    `read`: the logs in a file; [] if the file belongs to logs of the tool, but has none; None if the tool did not write
+    it. Raises InputError, with file, row and field, if the tool wrote it and it is not valid.
+    """
+
+    tool: str
+    read: Callable[[Source], list[Log] | None]
+
+
+# In the order in which they are asked; a table of any tool is the last.
+READERS: tuple[Reader, ...] = ()
+
+
+class Found(NamedTuple):
+    """The logs below a path that a user named, and the files there that no reader knows."""
+
+    path: Path
+    logs: list[Log]
+    unknown: list[Path]
+
+
+def read_logs(paths: Iterable[str | Path], columns: Columns | None = None) -> list[Found]:
+    """The logs in each path, a file or a folder, which is searched.
+
+    Raises:
+        InputError: no such file, an invalid log, or a path without any log.
+    """
+    return [_read(Path(path).expanduser(), columns or Columns()) for path in paths]
+
+
+def _read(path: Path, columns: Columns) -> Found:
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; give the logs of an evaluation")
+    files: Sequence[Path] = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+    found = Found(path, [], [])
+    for file in files:
+        source = Source(file, columns)
+        for reader in READERS:
+            if (logs := reader.read(source)) is not None:
+                found.logs.extend(logs)
+                break
+        else:
+            found.unknown.append(file)
+    if not found.logs:
+        tools = ", ".join(reader.tool for reader in READERS)
+        raise InputError(
+            f"{path}: is no log that can be read ({tools}); name the columns of a table with its unit and metric"
+        )
+    return found
