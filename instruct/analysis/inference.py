@@ -45,19 +45,19 @@ class Estimate(NamedTuple):
         interval, tests = self.interval and [by * end for end in self.interval], self.one_sided
         return Estimate(self.value * by, interval, self.p, tests and (lambda null, sign: tests(null / by, sign)))
 
-    def excluding(self) -> list[float] | None:
-        """The 90 % interval: what it leaves out, two one-sided tests at 5 % reject."""
-        tests = self.one_sided
+    def excluding(self, level: float = 0.9) -> list[float] | None:
+        """The interval of a level: what that of 90 % leaves out, two one-sided tests at 5 % reject."""
+        tests, tail = self.one_sided, (1 - level) / 2
         if tests is None or self.interval is None or not math.isfinite(self.value):
             return None
         ends = []
         for sign, end in zip((1, -1), self.interval, strict=True):
             low, high = 0.0, max(sign * (self.value - end), _BESIDE)  # distances from the value
-            while tests(self.value - sign * high, sign) > _LEVEL:
+            while tests(self.value - sign * high, sign) > tail:
                 low, high = high, 1.5 * high
             for _ in range(_BISECTIONS):
                 middle = (low + high) / 2
-                rejected = tests(self.value - sign * middle, sign) <= _LEVEL
+                rejected = tests(self.value - sign * middle, sign) <= tail
                 low, high = (low, middle) if rejected else (middle, high)
             ends.append(self.value - sign * high)
         return ends
@@ -277,6 +277,7 @@ def _chance_below(values: NDArray[np.float64], counts: NDArray[np.int64]) -> flo
     return min(1.0, max(0.0, float(heights.sum() - heights[0] / 2) * 0.1 * scale / math.pi))
 
 
+MOST_FLIPPED = 50_000
 # 2 ** 13 flips are fewer than 10,000 resamples: all are enumerated.
 _ALL_FLIPS = RESAMPLES.bit_length() - 1
 
@@ -310,12 +311,16 @@ def sign_flip_test(differences: NDArray[np.float64]) -> float | None:
     never 0 (Phipson and Smyth, Statistical Applications in Genetics and Molecular Biology 9, 2010). For one system
     against its baseline the differences are scores - 1/2.
 
+    Of more than MOST_FLIPPED differences of many sizes the sum is taken for normal (`flips_are_normal`).
+
     Source: Fisher, The Design of Experiments (1935), section 21; scipy.stats.permutation_test with
     permutation_type="samples" gives the same up to the draw.
     """
     if not len(differences):
         return None
     sizes = np.abs(differences[differences != 0])  # flipping a zero changes nothing
+    if flips_are_normal(differences):
+        return math.erfc(abs(float(differences.sum())) / math.sqrt(2 * float((sizes**2).sum())))
     # Sums in another order differ in their last digits; an equally extreme sum must not be missed for that.
     observed = abs(float(differences.sum())) - 1e-9 * float(sizes.sum())
     if len(sizes) <= _ALL_FLIPS:
@@ -333,6 +338,13 @@ def sign_flip_test(differences: NDArray[np.float64]) -> float | None:
             sums = 2 * (bits[:, : len(sizes)] @ sizes) - sizes.sum()
         extreme += int((np.abs(sums) >= observed).sum())
     return (1 + extreme) / (1 + RESAMPLES)
+
+
+def flips_are_normal(differences: NDArray[np.float64]) -> bool:
+    """Whether `sign_flip_test` takes the sum of flipped differences for normal: so many, of many sizes, have that sum
+    by the central limit theorem, and drawing it takes minutes."""
+    sizes = np.abs(differences[differences != 0])
+    return len(sizes) > MOST_FLIPPED and len(np.unique(sizes)) >= len(sizes) / 4
 
 
 def agree(estimate: Estimate, null: float = 0.0) -> Estimate:
@@ -505,7 +517,9 @@ def cluster_of(row: Any, clusters: Mapping[Any, str] | None) -> Any:
 
 
 def mean_of_groups(
-    differences: Sequence[NDArray[np.float64]], clusters: Sequence[NDArray[np.intp]] | None = None
+    differences: Sequence[NDArray[np.float64]],
+    clusters: Sequence[NDArray[np.intp]] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Estimate:
     """The mean of groups' means, such as tasks', each of paired differences in -1 to 1 of at least one row.
 
@@ -516,19 +530,22 @@ def mean_of_groups(
 
     Args:
         clusters: of each group, the cluster of each row, from 0; None: each row is one of its own.
+        weights: of the groups, of the sum 1; None: equal ones.
 
-    Source: Cochran, Sampling Techniques (1977), section 5.4, for strata of equal weights; Agresti and Caffo, The
+    Source: Cochran, Sampling Techniques (1977), section 5.4, for strata; Agresti and Caffo, The
     American Statistician 54 (2000), for the added rows.
     """
     clusters = clusters or [np.arange(len(own)) for own in differences]
-    mean = float(np.mean([own.mean() for own in differences]))
+    shares = np.full(len(differences), 1 / len(differences)) if weights is None else np.asarray(weights)
+    mean = float(shares @ [own.mean() for own in differences])
     if not any(own.any() for own in differences):
         return Estimate(mean, None, None)
     units = map(unit_values, differences, clusters)
     variances = [np.append(values, [-1.0, 1.0]).var() / len(values) for values in units]
-    error = NormalDist(0.0, math.sqrt(sum(variances)) / len(differences))
+    error = NormalDist(0.0, math.sqrt(float(shares**2 @ variances)))
     half = error.inv_cdf(0.975)
-    sums = [np.bincount(of, own) / len(own) for own, of in zip(differences, clusters, strict=True)]
+    weighed = zip(shares, differences, clusters, strict=True)
+    sums = [share * np.bincount(of, own) / len(own) for share, own, of in weighed]
     interval, p = [max(mean - half, -1.0), min(mean + half, 1.0)], sign_flip_test(np.concatenate(sums))
     return agree(Estimate(mean, interval, p, lambda null, sign: error.cdf(sign * (null - mean))))
 

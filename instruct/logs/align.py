@@ -1,0 +1,310 @@
+"""Whose each log is, and which of two systems' rows are about the same unit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.base.errors import InputError, counted, one_line
+from instruct.logs.log import PARTS, Log
+
+# Settings that change what a model is shown.
+PROMPT_SETTINGS = ("shots", "template", "system prompt", "shots seed", "task version")
+# Allows every difference of the prompts.
+ANY_PROMPT = "prompt"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A log, the name of the system that it is of, and the training seed of that, if there are several."""
+
+    system: str
+    seed: str | None
+    log: Log
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The number of each unit, in the order in which they appear."""
+        places: dict[str, int] = {}
+        for unit in self.log.units:
+            places.setdefault(unit, len(places))
+        return places
+
+    @cached_property
+    def of_row(self) -> NDArray[np.intp]:
+        """The number of each row's unit."""
+        rows = len(self.log.units)
+        if len(self.places) == rows:
+            return np.arange(rows)
+        return np.fromiter((self.places[unit] for unit in self.log.units), np.intp, rows)
+
+    @cached_property
+    def first_rows(self) -> NDArray[np.intp]:
+        """The first row of each unit."""
+        return np.unique(self.of_row, return_index=True)[1]
+
+    def means(self, metric: str, missing: float = math.nan) -> NDArray[np.float64]:
+        """The mean of each unit over its repeats.
+
+        Args:
+            missing: what a missing value counts; NaN: a unit with one has no mean.
+        """
+        column = self.log.values.get(metric)
+        values = np.full(len(self.log.units), math.nan) if column is None else np.frombuffer(column)
+        if not math.isnan(missing):
+            values = np.where(np.isnan(values), missing, values)
+        means: NDArray[np.float64] = np.bincount(self.of_row, values) / np.bincount(self.of_row)
+        return means
+
+    def hashes(self, part: str) -> NDArray[np.int64]:
+        """What identifies a part of each unit's first row; 0: unknown."""
+        return np.frombuffer(self.log.hashes[part], np.int64)[self.first_rows]
+
+
+def evaluations(
+    logs: Sequence[Log], names: Mapping[Path, str] | None = None, seeds: str | None = None
+) -> list[Evaluation]:
+    """Whose each log is: the name that was given for its file or folder, else the log's own name of the model, else,
+    where several logs of a task share that, what their paths differ in.
+
+    Args:
+        names: of systems, by a path that the logs are at or below.
+        seeds: a regular expression with the group `seed`, searched in the paths: such logs are of one system.
+
+    Raises:
+        InputError: not a regular expression, or two logs of one task that no name tells apart.
+    """
+    pattern = None
+    if seeds is not None:
+        try:
+            pattern = re.compile(seeds)
+        except re.error as error:
+            raise InputError(f"seeds: {one_line(seeds, 60)!r} is no regular expression ({error})") from None
+        if "seed" not in pattern.groupindex:
+            raise InputError(f"seeds: {one_line(seeds, 60)!r} has no group named seed; write '(?P<seed>...)'")
+    found = [pattern.search(str(log.path)) if pattern else None for log in logs]
+    numbers = [match["seed"] if match else None for match in found]
+    paths = [
+        Path(str(log.path)[: match.start()] + "/" + str(log.path)[match.end() :]) if match else log.path
+        for log, match in zip(logs, found, strict=True)
+    ]
+    chosen = [_name_given(log.path, names or {}) for log in logs]
+    folders, files = _differing([path.parent for path in paths]), _differing([path.with_suffix("") for path in paths])
+    models = [log.model or log.path.stem for log in logs]
+    both = [f"{model} ({folder})" if folder else model for model, folder in zip(models, folders, strict=True)]
+    first: tuple[Log, Log] | None = None
+    for scheme in (models, [folder or model for folder, model in zip(folders, models, strict=True)], both, files):
+        systems = [given or name for given, name in zip(chosen, scheme, strict=True)]
+        taken: dict[tuple[str, str, str | None], Log] = {}
+        twice = next(
+            (
+                (taken[key], log)
+                for key, log in zip(zip(systems, (log.task for log in logs), numbers, strict=True), logs, strict=True)
+                if taken.setdefault(key, log) is not log
+            ),
+            None,
+        )
+        if twice is None and len(set(systems)) > 1:
+            return [Evaluation(*each) for each in zip(systems, numbers, logs, strict=True)]
+        first = first or twice
+    if first is None:
+        raise InputError(
+            f"{logs[0].path}: all logs are of one system ({one_line(models[0], 60)}); give those of a second one"
+        )
+    one, other = first
+    raise InputError(
+        f"{other.path}: is a second log of the task {one_line(other.task, 60)} by the same system as {one.path}; drop "
+        "one of them, name the systems (NAME=PATH), or say where the path has the training seed"
+    )
+
+
+def _name_given(path: Path, names: Mapping[Path, str]) -> str | None:
+    """The name given for the deepest folder that a path is in."""
+    fitting = [place for place in names if place == path or place in path.parents]
+    return names[max(fitting, key=lambda place: len(place.parts))] if fitting else None
+
+
+def _differing(paths: Sequence[Path]) -> list[str]:
+    """Of each path the parts between what all begin with and what all end with."""
+    parts = [path.parts for path in paths]
+    start = _common(parts)
+    end = _common([part[start:][::-1] for part in parts])
+    return ["/".join(part[start : len(part) - end]) for part in parts]
+
+
+def _common(parts: Sequence[Sequence[str]]) -> int:
+    """How many of the first items all have in common."""
+    return sum(1 for _ in itertools.takewhile(lambda items: len(set(items)) == 1, zip(*parts, strict=False)))
+
+
+def by_task(found: Iterable[Evaluation]) -> dict[str, dict[str, list[Evaluation]]]:
+    """The evaluations by task and system, those of several seeds in the order of the seeds."""
+    tasks: dict[str, dict[str, list[Evaluation]]] = {}
+    for each in found:
+        tasks.setdefault(each.log.task, {}).setdefault(each.system, []).append(each)
+    for systems in tasks.values():
+        for trainings in systems.values():
+            trainings.sort(key=lambda each: each.seed or "")
+    return tasks
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The units of a task that all evaluations of two systems have.
+
+    `places`: of each evaluation, the numbers of those units. `lacking`: by system, units that the other one has.
+    `differing`: what the prompts of the same units differ in, which was allowed; `unchecked`: parts that some log does
+    not have, so that nothing shows that they are the same.
+    """
+
+    candidate: list[Evaluation]
+    baseline: list[Evaluation]
+    units: list[str]
+    places: list[NDArray[np.intp]]
+    lacking: dict[str, int]
+    differing: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> list[tuple[int, int]]:
+        """The pairs of evaluations that are compared, seed with seed, by their numbers among all of both systems."""
+        ours, theirs = len(self.candidate), len(self.baseline)
+        return [(number, ours + min(number, theirs - 1)) for number in range(ours)]
+
+    def matrix(self, of: Callable[[Evaluation], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Values of the shared units: shape (evaluations, units), the candidate's first."""
+        every = [*self.candidate, *self.baseline]
+        return np.array([of(each)[places] for each, places in zip(every, self.places, strict=True)])
+
+    @cached_property
+    def clusters(self) -> dict[int, str]:
+        """The cluster of each shared unit by its place; {}: each is one of its own."""
+        every = [*self.candidate, *self.baseline]
+        named = next((number for number, each in enumerate(every) if any(each.log.clusters)), None)
+        if named is None:
+            return {}
+        rows = every[named].first_rows[self.places[named]]
+        clusters = every[named].log.clusters
+        return {place: cluster for place, row in enumerate(rows) if (cluster := clusters[row]) is not None}
+
+
+def align(candidate: list[Evaluation], baseline: list[Evaluation], allow: Sequence[str] = ()) -> Shared:
+    """Join the units of two systems' logs of one task, by their ids and by what they asked.
+
+    Args:
+        candidate, baseline: of each training seed; one baseline may stand beside several seeds of the candidate.
+        allow: settings in which the prompts may differ (PROMPT_SETTINGS), or ANY_PROMPT.
+
+    Raises:
+        InputError: rows or right answers of the same id differ, or prompts do in what is not allowed; no unit in
+            common; seeds that do not pair.
+    """
+    every = [*candidate, *baseline]
+    task, first = one_line(every[0].log.task, 60), baseline[0]
+    ours, theirs = [each.seed for each in candidate], [each.seed for each in baseline]
+    if ours != theirs and len(theirs) != 1:
+        raise InputError(
+            f"{candidate[0].log.path}: the task {task} has the seeds {', '.join(map(str, ours))} of "
+            f"{one_line(candidate[0].system, 60)} and {', '.join(map(str, theirs))} of "
+            f"{one_line(first.system, 60)}; give the same seeds of both, or one log of the baseline"
+        )
+    units = [unit for unit in first.places if all(unit in each.places for each in every)]
+    if not units:
+        other = next(each for each in every if not each.places.keys() & first.places.keys() or each is every[-1])
+        raise InputError(
+            f"{other.log.path}: no unit of the task {task} is also in {first.log.path} (such as "
+            f"{one_line(next(iter(other.places), ''), 60)!r} and {one_line(next(iter(first.places), ''), 60)!r}); "
+            "give logs of the same rows"
+        )
+    places = [np.fromiter((each.places[unit] for unit in units), np.intp, len(units)) for each in every]
+    shared = Shared(candidate, baseline, units, places, _lacking(candidate, baseline))
+    reference = len(candidate)
+    for number, each in enumerate(every):
+        if number != reference:
+            _check_same(shared, each, places[number], places[reference], allow)
+    return shared
+
+
+def _lacking(candidate: list[Evaluation], baseline: list[Evaluation]) -> dict[str, int]:
+    has = {each.system: set.intersection(*(set(one.places) for one in side)) for side in (candidate, baseline)
+           for each in side[:1]}  # fmt: skip
+    either = set().union(*has.values())
+    return {system: len(either) - len(units) for system, units in has.items()}
+
+
+def _check_same(
+    shared: Shared, each: Evaluation, ours: NDArray[np.intp], theirs: NDArray[np.intp], allow: Sequence[str]
+) -> None:
+    """Whether an evaluation's units are those of the baseline's first evaluation."""
+    first = shared.baseline[0]
+    task = one_line(first.log.task, 60)
+    different: dict[str, NDArray[np.intp]] = {}
+    known = {}
+    for part in PARTS:
+        one, other = each.hashes(part)[ours], first.hashes(part)[theirs]
+        both = (one != 0) & (other != 0)
+        known[part] = bool(both.all())
+        different[part] = np.flatnonzero(both & (one != other))
+    for part, words in (("doc", "row"), ("target", "right answer")):
+        if len(different[part]):
+            unit = shared.units[different[part][0]]
+            raise InputError(
+                f"{each.log.path}: {len(different[part])} of {counted(len(shared.units), 'unit')} of the task {task} "
+                f"have another {words} than in {first.log.path}, the first {one_line(unit, 60)!r}; give logs of the "
+                "same rows"
+            )
+    settings = [
+        name for name in PROMPT_SETTINGS if _setting(each.log, name) not in (None, _setting(first.log, name))
+        and _setting(first.log, name) is not None
+    ]  # fmt: skip
+    if len(different["prompt"]) or (settings and not known["prompt"]):
+        reasons = settings or [ANY_PROMPT]
+        if ANY_PROMPT not in allow and not set(reasons) <= set(allow):
+            raise InputError(_differing_prompts(shared, each, different["prompt"], settings))
+        shared.differing.extend(_in_words(each.log, first.log, name) for name in reasons)
+    shared.unchecked.extend(part for part in PARTS if not known[part] and part not in shared.unchecked)
+
+
+def _differing_prompts(shared: Shared, each: Evaluation, units: NDArray[np.intp], settings: Sequence[str]) -> str:
+    first = shared.baseline[0]
+    where = ""
+    if len(units):
+        unit = one_line(shared.units[units[0]], 60)
+        where = f" to {len(units)} of {counted(len(shared.units), 'unit')}, the first {unit!r}"
+    because = ", ".join(_in_words(each.log, first.log, name) for name in settings) or "the logs do not say why"
+    allowed = ", ".join(settings) or ANY_PROMPT
+    return (
+        f"{each.log.path}: other prompts of the task {one_line(first.log.task, 60)} than in {first.log.path}{where} "
+        f"({because}); evaluate both alike, or allow it (allow: {allowed}) to compare by row and right answer"
+    )
+
+
+def _in_words(one: Log, other: Log, name: str) -> str:
+    if name == ANY_PROMPT:
+        return "prompts"
+    return f"{name}: {_setting(one, name)}, not {_setting(other, name)}"
+
+
+def _setting(log: Log, name: str) -> str | None:
+    value = log.settings.get(name)
+    return None if value is None else one_line(value, 80)
+
+
+def differing_settings(found: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
+    """The settings that the logs of a task do not share, with what each system's first log has."""
+    logs = {each.system: each.log for each in reversed(found)}
+    names = dict.fromkeys(name for each in found for name in each.log.settings)
+    rows = []
+    for name in names:
+        values = [_setting(logs[each], name) or "-" for each in dict.fromkeys(each.system for each in found)]
+        if len(set(values)) > 1:
+            rows.append((name, values))
+    return rows
