@@ -8,18 +8,28 @@ if TYPE_CHECKING:
     from instruct.base.models import model_path
     from instruct.objectives import linear_objective_loss
     from instruct.phases.judge import compare_answers
+    from instruct.reporting.compare_logs import compare_logs
     from instruct.reporting.report import Report
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
 
 __version__ = "0.1.0"
-__all__ = ["EMOConfig", "EMOTrainer", "Report", "compare_answers", "linear_objective_loss", "model_path"]
+__all__ = [
+    "EMOConfig",
+    "EMOTrainer",
+    "Report",
+    "compare_answers",
+    "compare_logs",
+    "linear_objective_loss",
+    "model_path",
+]
 
 _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
     "Report": "instruct.reporting.report",
     "compare_answers": "instruct.phases.judge",
+    "compare_logs": "instruct.reporting.compare_logs",
     "linear_objective_loss": "instruct.objectives",
     "model_path": "instruct.base.models",
 }

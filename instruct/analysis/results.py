@@ -107,7 +107,8 @@ class Claim(Record):
     @property
     def in_points(self) -> bool:
         """Whether the value is in percent or percentage points, not in the unit of a metric."""
-        return self.is_rate or bool(self.task or self.through) or self.measure == OVER_TASKS
+        share = bool(self.task or self.through) or self.measure == OVER_TASKS
+        return self.is_rate or (share and self.params.get("unit") != "metric")
 
     @property
     def null(self) -> float:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError, InstructError, counted
+from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.output import Result, say
 from instruct.command.flags import options_given
 
@@ -78,6 +82,28 @@ def refuse_without(needed: str, arguments: argparse.Namespace, *names: str) -> N
         if value is not None and value is not False:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag} requires {needed}; add it or drop {flag}")
+
+
+def named_paths(tokens: Sequence[str]) -> dict[str, list[str]] | list[str]:
+    """The paths of a call, by the names that NAME=PATH gives; a PATH may be a pattern, which no shell has expanded.
+
+    Raises:
+        InputError: some paths have names, and others have none; a pattern that nothing matches.
+    """
+    named: dict[str, list[str]] = {}
+    for token in tokens:
+        name, equals, path = token.partition("=")
+        if Path(token).exists() or not equals or "/" in name:
+            continue
+        found = [path] if Path(path).expanduser().exists() else sorted(glob.glob(os.path.expanduser(path)))
+        if not found:
+            raise InputError(f"{token}: no such file or folder {one_line(path, 100)}; give the logs of {name}")
+        named.setdefault(name, []).extend(found)
+    if not named:
+        return list(tokens)
+    if nameless := [token for token in tokens if token.partition("=")[0] not in named]:
+        raise InputError(f"{nameless[0]}: has no name, unlike others; write NAME=PATH for all, or for none")
+    return named
 
 
 def named_form(arguments: argparse.Namespace) -> AnswerForm:

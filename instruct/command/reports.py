@@ -62,15 +62,49 @@ def _add_report(verb: flags.AddVerb) -> None:
 
 
 def _add_compare_and_sample(verb: flags.AddVerb) -> None:
-    sub = verb(compare, "rank the systems of one run or several, and check that their figures are comparable")
-    text = "run directories, or files of verdicts (AlpacaEval's annotations.json); the first is the reference"
-    sub.add_argument("runs", nargs="+", metavar="RUN", help=text)
-    sub.add_argument(
-        "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
+    sub = verb(
+        compare,
+        "compare systems: on logs of evaluations that other tools ran, or the runs of this one",
+        "Logs: of lm-eval, Inspect, AlpacaEval and others (docs/compare_logs.md), files or folders that are searched. "
+        "Runs: run directories; files of verdicts may stand beside them.",
     )
-
+    text = "logs, NAME=PATH to name the system; or run directories. The first is the reference"
+    sub.add_argument("paths", nargs="+", metavar="PATH", help=text)
+    text = "write to FILE.html, FILE.md, FILE.csv or, of logs, FILE.json; repeatable"
+    sub.add_argument("--output", action="append", metavar="FILE", help=text)
+    runs = sub.add_argument_group("runs")
     text = "compare runs with different prompts on those that both have, and say how many were left out"
-    sub.add_argument("--common-prompts", action="store_true", help=text)
+    runs.add_argument("--common-prompts", action="store_true", help=text)
+    logs = sub.add_argument_group("logs: what is compared")
+    logs.add_argument(
+        "--baseline", metavar="NAME", help="the system that others are compared with (default: the first)"
+    )
+    text = "a metric to compare, the main one first; repeatable (default: all, the main one being the tool's first)"
+    logs.add_argument("--metric", action="append", metavar="NAME", help=text)
+    text = "logs whose paths differ only in the group `seed` of this pattern are trainings of one system"
+    logs.add_argument("--seeds", metavar="REGEX", help=text)
+    text = "a setting in which the prompts may differ (template, shots, ...), or `prompt` for any; repeatable"
+    logs.add_argument("--allow", action="append", metavar="NAME", help=text)
+    logs.add_argument("--pairs", action="store_true", help="compare every two systems, with ranks")
+    text = "also test whether systems are equivalent, or not worse, within X points"
+    logs.add_argument("--margin", type=float, metavar="X", help=text)
+    logs.add_argument(
+        "--primary", metavar="TASK/METRIC", help="the claim that is tested alone; the others are secondary"
+    )
+    tables = sub.add_argument_group("logs: tables that no tool wrote (CSV, JSON lines, Parquet)")
+    for flag, text in (
+        ("unit", "that identifies a unit; --metric names those with values"),
+        ("cluster", "with the same value in units that depend on each other"),
+        ("system", "with the system's name (default: the file's)"),
+        ("task", "with the task's name (default: the file's)"),
+        ("epoch", "that numbers the repeats of a unit"),
+    ):
+        tables.add_argument(f"--{flag}-column", metavar="NAME", help=f"the column {text}")
+    shown = sub.add_argument_group("logs: what is printed")
+    text = "print the claims as a comment for a pull request, or as a message for Slack"
+    shown.add_argument("--for", dest="purpose", choices=["pr", "slack"], help=text)
+    text = "exit 4 if a difference of a main metric is below X points"
+    shown.add_argument("--fail-under", type=float, metavar="X", help=text)
 
     sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
     flags.run_argument(sub, "answers")
@@ -156,17 +190,75 @@ def report(arguments: argparse.Namespace) -> Result:
     return Result(built, "\n".join([*call.short(built), passed]), comment + passed)
 
 
+# Flags of `compare` for logs alone.
+_FOR_LOGS = ("baseline", "metric", "seeds", "allow", "pairs", "margin", "primary", "purpose", "fail_under")
+_COLUMNS = ("unit", "cluster", "system", "task", "epoch")
+
+
 def compare(arguments: argparse.Namespace) -> Result:
+    if any((Path(path) / "manifest.json").is_file() for path in arguments.paths):
+        for flag in (*_FOR_LOGS, *(f"{name}_column" for name in _COLUMNS)):
+            if getattr(arguments, flag) not in (None, False):
+                shown = {"purpose": "for"}.get(flag, flag).replace("_", "-")
+                raise InputError(f"--{shown} is for logs; drop it, or give logs in place of runs")
+        return _compare_runs(arguments)
+    if arguments.common_prompts:
+        raise InputError("--common-prompts is for runs; logs are compared on the units that they share")
+    return _compare_logs(arguments)
+
+
+def _compare_runs(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
     from instruct.reporting.compare_runs import ENDINGS, compare_runs, render_table, write_comparison
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
-    comparison = compare_runs(arguments.runs, arguments.common_prompts)
+    comparison = compare_runs(arguments.paths, arguments.common_prompts)
     for path in arguments.output or ():
         write_comparison(comparison, path)
     written = "".join(f"written: {path}\n" for path in arguments.output or ())
     return Result(comparison.content(), render_table(comparison), render_table(comparison) + written)
+
+
+def _compare_logs(arguments: argparse.Namespace) -> Result:
+    from instruct.base.files import ending_of
+    from instruct.logs.source import Columns
+    from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs
+    from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
+
+    for path in arguments.output or ():
+        ending_of(path, ENDINGS)  # before the work
+    columns = Columns(
+        metric=tuple(arguments.metric or ()), **{name: getattr(arguments, f"{name}_column") for name in _COLUMNS}
+    )
+    compared = compare_logs(
+        call.named_paths(arguments.paths),
+        baseline=arguments.baseline,
+        metrics=arguments.metric or (),
+        seeds=arguments.seeds,
+        allow=[name for names in arguments.allow or () for name in names.split(",")],
+        margin=arguments.margin,
+        primary=arguments.primary,
+        all_pairs=arguments.pairs,
+        columns=columns,
+    )
+    for path in arguments.output or ():
+        compared.write(path)
+    if arguments.purpose:
+        pages = [path for path in arguments.output or () if path.endswith(".html")]
+        renderer = render_slack if arguments.purpose == "slack" else render_markdown
+        text = renderer(compared.to_comment(pages[0] if pages else ""))
+    else:
+        text = render_terminal(compared.document())
+        text += "".join(f"written: {path}\n" for path in arguments.output or ())
+    short = "\n".join(compared.headlines())
+    if arguments.fail_under is None:
+        return Result(compared.content(), short, text)
+    try:
+        passed = check_difference_gate(compared, arguments.fail_under)
+    except GateError as error:
+        return Result(compared.content(), short, text, error)
+    return Result(compared.content(), f"{short}\n{passed}", text + passed)
 
 
 def sample(arguments: argparse.Namespace) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -69,19 +69,18 @@ class Evaluation:
         return np.frombuffer(self.log.hashes[part], np.int64)[self.first_rows]
 
 
-def evaluations(
-    logs: Sequence[Log], names: Mapping[Path, str] | None = None, seeds: str | None = None
-) -> list[Evaluation]:
-    """Whose each log is: the name that was given for its file or folder, else the log's own name of the model, else,
-    where several logs of a task share that, what their paths differ in.
+def evaluations(named: Sequence[tuple[str | None, Log]], seeds: str | None = None) -> list[Evaluation]:
+    """Whose each log is: the name that it was given, else its own name of the model, else, where several logs of a task
+    share that, what their paths differ in.
 
     Args:
-        names: of systems, by a path that the logs are at or below.
+        named: logs, each with the name of its system, if one was given.
         seeds: a regular expression with the group `seed`, searched in the paths: such logs are of one system.
 
     Raises:
         InputError: not a regular expression, or two logs of one task that no name tells apart.
     """
+    chosen, logs = [name for name, _ in named], [log for _, log in named]
     pattern = None
     if seeds is not None:
         try:
@@ -96,7 +95,6 @@ def evaluations(
         Path(str(log.path)[: match.start()] + "/" + str(log.path)[match.end() :]) if match else log.path
         for log, match in zip(logs, found, strict=True)
     ]
-    chosen = [_name_given(log.path, names or {}) for log in logs]
     folders, files = _differing([path.parent for path in paths]), _differing([path.with_suffix("") for path in paths])
     models = [log.model or log.path.stem for log in logs]
     both = [f"{model} ({folder})" if folder else model for model, folder in zip(models, folders, strict=True)]
@@ -124,12 +122,6 @@ def evaluations(
         f"{other.path}: is a second log of the task {one_line(other.task, 60)} by the same system as {one.path}; drop "
         "one of them, name the systems (NAME=PATH), or say where the path has the training seed"
     )
-
-
-def _name_given(path: Path, names: Mapping[Path, str]) -> str | None:
-    """The name given for the deepest folder that a path is in."""
-    fitting = [place for place in names if place == path or place in path.parents]
-    return names[max(fitting, key=lambda place: len(place.parts))] if fitting else None
 
 
 def _differing(paths: Sequence[Path]) -> list[str]:
@@ -179,15 +171,26 @@ class Shared:
         ours, theirs = len(self.candidate), len(self.baseline)
         return [(number, ours + min(number, theirs - 1)) for number in range(ours)]
 
-    def matrix(self, of: Callable[[Evaluation], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Values of the shared units: shape (evaluations, units), the candidate's first."""
-        every = [*self.candidate, *self.baseline]
-        return np.array([of(each)[places] for each, places in zip(every, self.places, strict=True)])
+    @property
+    def every(self) -> list[Evaluation]:
+        """The evaluations of both, the candidate's first."""
+        return [*self.candidate, *self.baseline]
+
+    def matrix(self, metric: str, missing: float = math.nan) -> NDArray[np.float64]:
+        """Each evaluation's values of the shared units, see `Evaluation.means`: shape (evaluations, units)."""
+        every = zip(self.every, self.places, strict=True)
+        return np.array([each.means(metric, missing)[places] for each, places in every])
+
+    def texts(self, number: int, unit: int) -> tuple[str, str]:
+        """Question and response of a shared unit in one of `every`; empty where they were not kept."""
+        each = self.every[number]
+        row = each.first_rows[self.places[number][unit]]
+        return each.log.texts[row] if row < len(each.log.texts) else ("", "")
 
     @cached_property
     def clusters(self) -> dict[int, str]:
         """The cluster of each shared unit by its place; {}: each is one of its own."""
-        every = [*self.candidate, *self.baseline]
+        every = self.every
         named = next((number for number, each in enumerate(every) if any(each.log.clusters)), None)
         if named is None:
             return {}
@@ -298,13 +301,12 @@ def _setting(log: Log, name: str) -> str | None:
     return None if value is None else one_line(value, 80)
 
 
-def differing_settings(found: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
-    """The settings that the logs of a task do not share, with what each system's first log has."""
-    logs = {each.system: each.log for each in reversed(found)}
-    names = dict.fromkeys(name for each in found for name in each.log.settings)
+def differing_settings(systems: Mapping[str, list[Evaluation]]) -> list[tuple[str, dict[str, str]]]:
+    """The settings that the logs of one task do not share, with the value of each system's first log."""
+    logs = {system: trainings[0].log for system, trainings in systems.items()}
     rows = []
-    for name in names:
-        values = [_setting(logs[each], name) or "-" for each in dict.fromkeys(each.system for each in found)]
-        if len(set(values)) > 1:
-            rows.append((name, values))
+    for setting in dict.fromkeys(setting for log in logs.values() for setting in log.settings):
+        values = {system: _setting(log, setting) or "-" for system, log in logs.items()}
+        if len(set(values.values())) > 1:
+            rows.append((setting, values))
     return rows

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from instruct.base.errors import InputError, one_line
 
 # Texts of more units than these are not kept, and of those kept so many characters.
@@ -83,8 +85,8 @@ class Log:
     """By part of PARTS, of each row; 0: the log does not have it."""
     texts: list[tuple[str, str]] = field(default_factory=list)
     """Question and response of each of the first rows."""
-    reasons: Counter[str] = field(default_factory=Counter)
-    """Why values are missing, and of how many rows."""
+    why: dict[int, str] = field(default_factory=dict)
+    """Why a row has no value, by its number."""
     _seen: set[Any] = field(default_factory=set, repr=False)
 
     def add(self, row: Row, place: str) -> None:
@@ -107,15 +109,13 @@ class Log:
         for metric in row.values:
             if metric not in self.values:
                 self.values[metric] = array("d", [math.nan]) * len(self.units)
-        missing = False
         for metric, column in self.values.items():
             value = row.values.get(metric)
-            missing |= value is None
             if value is not None and not math.isfinite(value):
                 raise InputError(f"{place}: {one_line(metric, 60)}: is not a finite number; correct it")
             column.append(math.nan if value is None else value)
-        if missing:
-            self.reasons[row.reason or "no value"] += 1
+        if row.reason is not None:
+            self.why[len(self.units)] = row.reason
         if len(self.units) < MOST_TEXTS:
             self.texts.append((row.question[:TEXT_LENGTH], row.response[:TEXT_LENGTH]))
         self.units.append(row.unit)
@@ -123,6 +123,13 @@ class Log:
         for part, hashes in self.hashes.items():
             text = getattr(row, part)
             hashes.append(0 if text is None else hash(text) or 1)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why rows have no value of some metric, and how many."""
+        columns = [np.isnan(np.frombuffer(column)) for column in self.values.values()] if self.units else []
+        rows = np.flatnonzero(np.any(columns, axis=0)) if columns else []
+        return Counter(self.why.get(int(row), "no value") for row in rows)
 
     def check_figure(self, metric: str, value: float, place: str) -> None:
         """Keep the tool's own figure of a metric, which is a mean over rows.

@@ -303,7 +303,8 @@ def _page(compared: Compared) -> str:
     """One HTML file, with a figure of the rankings."""
     drawing = ranked_systems([(ranking.judge, ranking.baseline, ranking.standings) for ranking in compared.rankings])
     figure = image(drawing.svg) if drawing else None
-    return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure)
+    about = drawing.title if drawing else ""
+    return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure, about)
 
 
 def write_comparison(compared: Compared, path: str | Path) -> None:

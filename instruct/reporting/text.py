@@ -205,6 +205,38 @@ def bench_headlines(claims: Sequence[Claim]) -> list[str]:
     return lines
 
 
+def difference(claim: Claim, sign: int = 1) -> str:
+    """A difference with its interval; `sign` -1: as the baseline sees it."""
+    if claim.value is None:
+        return "no unit has a value of both"
+    form, unit = ("+.1f", " points") if claim.in_points else ("+.4f", "")
+    interval = sorted(sign * end for end in claim.interval or ())
+    said = f", 95 % CI {' to '.join(format(end, form) for end in interval)}" if interval else ""
+    return f"{sign * claim.value:{form}}{unit}{said}"
+
+
+def difference_headline(claim: Claim) -> str:
+    """Which of two systems is better in a task of others' logs, as the better one sees it."""
+    ours, theirs = name(claim.candidate), name(claim.baseline)
+    lost = claim.finding == "baseline" or (claim.finding == "reversible" and (claim.gain or 0) < 0)
+    first, second = (theirs, ours) if lost else (ours, theirs)
+    better = "beats" if claim.better else "is not the same as"
+    said = {
+        "no difference": f"no difference shown between {ours} and {theirs}",
+        "too few": f"too few {'units' if claim.trainings == 1 else 'units or seeds'} to compare {ours} with {theirs}",
+        "reversible": f"{first} leads {second} on the units with a value; {could_reverse(claim)}",
+    }.get(str(claim.finding), f"{first} {better} {second}")
+    tasks = f", mean of {claim.params['tasks']} tasks" if "tasks" in claim.params else ""
+    about = [f"n = {claim.n}"]
+    about += [f"{claim.params['clusters']} clusters"] if "clusters" in claim.params else []
+    about += [f"{claim.trainings} seeds"] if claim.trainings > 1 else []
+    about += [adjusted(claim)] if claim.adjusted_p is not None else []
+    side = "" if lost or claim.finding == "candidate" else f" for {first}"
+    figures = f"{one_line(claim.measure, 60)}{tasks} {difference(claim, -1 if lost else 1)}{side}; {'; '.join(about)}"
+    line = f"{rank(claim)}{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
+    return ". ".join(filter(None, [line, within_margin(claim)]))
+
+
 def finding(claim: Claim) -> str:
     """What an objective's claim says of it beside another; of a measure without a better side, where it is higher."""
     words = (

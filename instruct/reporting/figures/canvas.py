@@ -169,20 +169,20 @@ def panels(
     ]
 
 
-def even_line(axes: Axes, upright: bool = False) -> None:
-    """A dashed line at 50 %."""
+def even_line(axes: Axes, upright: bool = False, at: float = 50) -> None:
+    """A dashed line at 50 %, or where else two systems are even."""
     draw = axes.axvline if upright else axes.axhline
-    draw(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+    draw(at, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
 
 
-def as_forest(axes: Axes, rows: int, limits: tuple[float, float]) -> None:
-    """Make axes those of a forest plot, with a row for each rate in percent."""
+def as_forest(axes: Axes, rows: int, limits: tuple[float, float], even: float = 50) -> None:
+    """Make axes those of a forest plot, with a row for each rate in percent, or each difference in points."""
     axes.set_xlim(*limits)
     axes.set_ylim(rows - 0.5, -0.5)
-    even_line(axes, upright=True)
+    even_line(axes, upright=True, at=even)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
-    axes.xaxis.set_major_formatter(percent)
+    axes.xaxis.set_major_formatter(percent if even else signed)
 
 
 def mark_rate(axes: Axes, row: float, rate: float, interval: list[float] | None, leads: bool = True) -> None:
@@ -203,6 +203,11 @@ def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> No
 def percent(value: float, _: object = None) -> str:
     """The label of a tick."""
     return f"{value:g} %"
+
+
+def signed(value: float, _: object = None) -> str:
+    """The label of a tick of differences."""
+    return f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def abreast(candidate: str, baseline: str, most: int) -> str:

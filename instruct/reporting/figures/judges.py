@@ -304,9 +304,5 @@ def _draw_bins(axes: canvas.Axes, judge: str, comparison: ComparisonReport, limi
     axes.set_xlim(-0.5, len(bins) - 0.5)
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
-    axes.set_xticks(range(len(bins)), [f"{_signed(part.low)}\nto {_signed(part.high)}" for part in bins])
+    axes.set_xticks(range(len(bins)), [f"{canvas.signed(part.low)}\nto {canvas.signed(part.high)}" for part in bins])
     axes.tick_params(axis="x", length=0)
-
-
-def _signed(characters: int) -> str:
-    return f"{characters:+d}".replace("-", "\N{MINUS SIGN}") if characters else "0"

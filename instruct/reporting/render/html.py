@@ -48,9 +48,16 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def tables_page(title: str, warnings: Sequence[str], tables: Sequence[Table], figure: str | None = None) -> str:
-    """A page of tables, with warnings and a figure above them."""
-    known = {"warnings": warnings, "tables": tables, "figure": figure}
+def tables_page(
+    title: str,
+    warnings: Sequence[str],
+    tables: Sequence[Table],
+    figure: str | None = None,
+    about: str = "",
+    sentences: Sequence[str] = (),
+) -> str:
+    """A page of tables; above them sentences, warnings, and a figure, which is `about` something."""
+    known = {"sentences": sentences, "warnings": warnings, "tables": tables, "figure": figure, "about": about}
     return render("compare.html.jinja", "report.css", None, title=title, clean=one_line, **known)
 
 

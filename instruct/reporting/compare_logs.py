@@ -1,0 +1,482 @@
+"""Systems compared on the logs of evaluations that other tools ran: paired differences, unit by unit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.analysis.claims import add_margin, of_family, settle
+from instruct.analysis.results import Claim
+from instruct.base.errors import GateError, InputError, counted, one_line
+from instruct.base.files import ending_of, write_atomically
+from instruct.logs.align import Evaluation, by_task, differing_settings, evaluations
+from instruct.logs.log import Log
+from instruct.logs.read import Found, read_logs
+from instruct.logs.source import Columns
+from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
+from instruct.reporting.exports import csv_text, ends
+from instruct.reporting.figures.differences import forest
+from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, add_detectable, listed
+from instruct.reporting.model import ReportWarning, claim_warning, note_warning
+from instruct.reporting.render.html import image, tables_page
+from instruct.reporting.render.lines import render_markdown
+from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
+from instruct.reporting.text import difference, difference_headline, name, probability
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TITLE = "Evaluations side by side"
+ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison can be written to
+_DIFFERENCES = (
+    "The candidate's mean minus the baseline's over the same units: in points (100 times the metric) where the metric "
+    "is from 0 to 1. p is that of McNemar's exact test where units are right or wrong, else of the paired permutation "
+    "test; of units in clusters, that of their clusters; of several seeds, that of seeds and units. p (Holm) is "
+    "corrected for all tests of this table. Excluded beyond: larger differences, by the 90 % interval. Detectable: the "
+    "true difference that such units show in four of five cases; units for a point: how many show a difference of one. "
+    "Other units like these are covered; other trainings only where there are several seeds."
+)
+_SIMULTANEOUS = " Simultaneous: the intervals of all pairs of systems hold at once in 95 % of cases."
+_RANKS = "Ranks: those that the tests of all pairs of systems leave open, corrected by Holm's method."
+_SCORES = "Each system's mean over all its rows, of several seeds their mean."
+_UNPAIRED = "Not a mean over units: the tool's own figure, without a test."
+_SETTINGS = "What the logs of a task do not share; the prompts of their units were compared."
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A system's place in a task: its mean, and the ranks that the tests of all pairs leave open."""
+
+    task: str
+    metric: str
+    system: str
+    value: float | None
+    rank_interval: list[int]
+
+
+@dataclass(frozen=True)
+class DifferingSetting:
+    """A setting that the logs of these tasks do not share; the value of each system, in their order."""
+
+    tasks: list[str]
+    setting: str
+    values: list[str]
+
+
+@dataclass(frozen=True)
+class LogComparison:
+    """What logs say about systems. `claims`: one for each task or group, metric and pair of systems.
+
+    `found`: whose each log is. `changed`: the units that changed most, of `changed_units`. `cautions`: what a reader
+    must know.
+    """
+
+    baseline: str
+    systems: list[str]
+    claims: list[Claim]
+    found: list[Evaluation]
+    settings: list[DifferingSetting]
+    standings: list[Standing]
+    changed: list[Changed]
+    changed_units: int
+    cautions: list[ReportWarning]
+
+    @property
+    def main(self) -> list[Claim]:
+        """The claims about the main metric of groups, and of tasks that are in none; the primary outcome first."""
+        return sorted(of_family(self.claims, MAIN), key=lambda claim: not claim.primary)
+
+    def headlines(self) -> list[str]:
+        """Who is better, by how much and how certainly: a sentence for each claim about a main metric."""
+        return [difference_headline(claim) for claim in self.main]
+
+    def document(self) -> Document:
+        """Sentences, what changes them, tables, and the logs."""
+        first, *others = self._tables()
+        sentences = Listing("", [(line, ()) for line in self.headlines()])
+        opening: list[Block] = [sentences, *map(Caution, self.cautions)]
+        opening += [self._settings(), first] if self.settings else [first]
+        return Document(TITLE, opening, list(others), [self._logs()])
+
+    def _tables(self) -> Iterator[Table]:
+        """The tables with rows, the main differences first."""
+        columns, note = _difference_columns(self.claims), _DIFFERENCES
+        if any("simultaneous" in claim.params for claim in self.claims):
+            note += _SIMULTANEOUS
+        yield columns_table("Differences", self.main, columns, note)
+        if self.standings:
+            yield columns_table("Ranks", self.standings, _RANK_COLUMNS, _RANKS)
+            yield from self._matrices()
+        for family in (PARTS_OF_GROUPS, OTHERS):
+            if claims := of_family(self.claims, family):
+                yield columns_table(f"Differences: {family} (secondary)", claims, columns, note)
+        yield self._figures("Scores", _SCORES, lambda log: {metric: log.mean(metric) for metric in log.values})
+        if any(each.log.unpaired for each in self.found):
+            yield self._figures("Not paired", _UNPAIRED, _unpaired)
+        if self.changed:
+            shown = f"Those that changed most; {counted(self.changed_units, 'unit')} changed."
+            yield columns_table("Units that changed", self.changed, _CHANGED_COLUMNS, shown)
+
+    def _settings(self) -> Table:
+        rows = [[listed(row.tasks), row.setting, *row.values] for row in self.settings]
+        header = ["task", "setting", *self.systems]
+        return Table("Settings that differ", header, rows, len(header), _SETTINGS)
+
+    def _matrices(self) -> Iterator[Table]:
+        for task in dict.fromkeys(row.task for row in self.standings):
+            systems = [row.system for row in self.standings if row.task == task]
+            made = {(claim.candidate, claim.baseline): claim for claim in self.main if claim.task == task}
+            rows = [[ours, *(_of_pair(made, ours, theirs) for theirs in systems)] for ours in systems]
+            title = f"Row minus column: {one_line(task, 60)}"
+            yield Table(title, ["system", *systems], rows, note="* p (Holm) is at most 0.05.")
+
+    def _figures(self, title: str, note: str, of: Callable[[Log], Mapping[str, float | None]]) -> Table:
+        """Figures of the logs, a row for each task and metric."""
+        figures: dict[tuple[str, str], dict[str, list[float]]] = {}
+        for each in self.found:
+            for metric, value in of(each.log).items():
+                if value is not None:
+                    row = figures.setdefault((each.log.task, metric), {})
+                    row.setdefault(each.system, []).append(value)
+        rows: list[list[Value]] = []
+        for (task, metric), by_system in figures.items():
+            means = [statistics.fmean(by_system[key]) if key in by_system else None for key in self.systems]
+            rows.append([task, metric, *("-" if mean is None else f"{mean:.4f}" for mean in means)])
+        return Table(title, ["task", "metric", *self.systems], rows, 2, note)
+
+    def _logs(self) -> Table:
+        columns = [
+            Column("file", "log.path.name", text=True),
+            Column("tool", lambda each: f"{each.log.tool} {each.log.version or ''}".strip(), text=True),
+            *text_columns("system"),
+            Column("seed", text=True, when="known"),
+            Column("task", "log.task", text=True),
+            Column("rows", lambda each: len(each.log.units)),
+            Column("units", lambda each: len(each.places)),
+            Column("without a value", lambda each: sum(each.log.reasons.values()), when="known"),
+        ]
+        return columns_table("Logs", self.found, columns)
+
+    def to_comment(self, where: str = "") -> Document:
+        """The claims and what changes them, for a pull request or a message; `where`: a path or URL."""
+        whole = self.document()
+        table = next(self._tables())
+        changing = [caution for caution in map(Caution, self.cautions) if caution.warning.severity == "claim"]
+        place = [Paragraph(where, label="Page")] if where else []
+        return Document(TITLE, [whole.opening[0], *changing, replace(table, title="", note=""), *place])
+
+    def to_html(self) -> str:
+        """The comparison as a page of its own."""
+        drawing = forest(self.main)
+        whole = self.document()
+        tables = [block for block in (*whole.opening, *whole.numbers, *whole.lineage) if isinstance(block, Table)]
+        figure = image(drawing.svg) if drawing else None
+        cautions = [one_line(caution.text, 1000) for caution in self.cautions]
+        about = drawing.title if drawing else ""
+        return tables_page(TITLE, cautions, tables, figure, about, self.headlines())
+
+    def write(self, path: str | Path) -> None:
+        """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        import json
+
+        renderers: dict[str, Callable[[], str]] = {
+            ".md": lambda: render_markdown(self.document()),
+            ".csv": lambda: csv_text(self.rows()),
+            ".json": lambda: json.dumps(self.content(), indent=2, ensure_ascii=False) + "\n",
+            ".html": self.to_html,
+        }
+        write_atomically(Path(path), renderers[ending_of(path, ENDINGS)]())
+
+    def content(self) -> dict[str, Any]:
+        """All figures, for programs."""
+        return {
+            "baseline": self.baseline,
+            "systems": self.systems,
+            "claims": [claim.model_dump() for claim in self.claims],
+            "cautions": [caution.model_dump() for caution in self.cautions],
+            "standings": [asdict(row) for row in self.standings],
+            "settings": [asdict(row) | {"systems": self.systems} for row in self.settings],
+            "logs": [
+                {
+                    "path": str(each.log.path),
+                    "tool": each.log.tool,
+                    "version": each.log.version,
+                    "system": each.system,
+                    "seed": each.seed,
+                    "task": each.log.task,
+                    "rows": len(each.log.units),
+                    "units": len(each.places),
+                    "missing": dict(each.log.reasons),
+                    "means": {metric: each.log.mean(metric) for metric in each.log.values},
+                    "not_paired": _unpaired(each.log),
+                }
+                for each in self.found
+            ],
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each claim: what CSV files and data frames have."""
+        return [
+            {
+                "task": claim.task,
+                "metric": claim.measure,
+                "family": claim.family,
+                "candidate": claim.candidate,
+                "baseline": claim.baseline,
+                "n": claim.n,
+                "trainings": claim.trainings,
+                "difference": claim.value,
+                **ends("interval", claim.interval),
+                "unit": "points" if claim.in_points else "metric",
+                "test": claim.test,
+                "p": claim.p,
+                "adjusted_p": claim.adjusted_p,
+                "finding": claim.finding,
+                "missing": claim.missing,
+            }
+            for claim in self.claims
+        ]
+
+    def frame(self) -> pd.DataFrame:
+        """A data frame with a row for each claim."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def _repr_markdown_(self) -> str:
+        return render_markdown(self.document())
+
+    def __str__(self) -> str:
+        return "\n".join(self.headlines())
+
+
+# A file, a folder that is searched, or a log that was read.
+Source = str | Path | Log
+
+
+def compare_logs(
+    logs: Sequence[Source] | Mapping[str, Source | Sequence[Source]],
+    *,
+    baseline: str | None = None,
+    metrics: Sequence[str] = (),
+    seeds: str | None = None,
+    allow: Sequence[str] = (),
+    margin: float | None = None,
+    primary: str | None = None,
+    all_pairs: bool = False,
+    columns: Columns | None = None,
+) -> LogComparison:
+    """Compare systems on the logs of evaluations that other tools ran; docs/compare_logs.md lists the tools.
+
+    Args:
+        logs: files, folders that are searched, or logs that were read. Names of systems are the keys; without keys
+            they come from the logs' models or, where these do not tell them apart, from the paths.
+        baseline: the system that the others are compared with; None: the first.
+        metrics: to compare, the main one first; (): all of them, the main one being a log's first.
+        seeds: a regular expression with the group `seed`, such as `seeds/(?P<seed>[0-9]+)/`: logs whose paths differ
+            only in what it matches are of trainings of one system.
+        allow: settings in which the prompts of a unit may differ: `template`, `shots`, ..., or `prompt` for any.
+        margin: in points: also test whether systems are equivalent, or not worse, within it.
+        primary: TASK/METRIC, the claim that is tested alone.
+        all_pairs: compare every two systems, with simultaneous intervals and ranks.
+        columns: the names of the columns of tables that no tool wrote.
+
+    Raises:
+        InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
+            differ in what is not allowed; an unknown baseline, metric or primary outcome.
+    """
+    if margin is not None and not 0 < margin < 100:
+        raise InputError(f"margin {margin:g}: must be more than 0 and less than 100 points")
+    by_name: Mapping[str, Source | Sequence[Source]] = logs if isinstance(logs, Mapping) else {"": logs}
+    read: list[Found] = []
+    found: list[tuple[str | None, Log]] = []
+    for key, sources in by_name.items():
+        listing = [sources] if isinstance(sources, Source) else sources
+        of_name = read_logs([source for source in listing if not isinstance(source, Log)], columns)
+        every = [source for source in listing if isinstance(source, Log)]
+        every += [log for each in of_name for log in each.logs]
+        found += [(key or None, log) for log in every]
+        read += of_name
+    evaluated = evaluations(found, seeds)
+    systems = list(dict.fromkeys(each.system for each in evaluated))
+    if baseline is not None and baseline not in systems:
+        raise InputError(f"baseline: no log is of {one_line(baseline, 60)!r}; the systems are {listed(systems)}")
+    first = baseline or systems[0]
+    systems.sort(key=lambda system: system != first)
+    pairs = [(other, one) for one, other in itertools.combinations(systems, 2) if all_pairs or one == first]
+    tasks = by_task(evaluated)
+    joined = JoinedLogs(tasks, pairs, allow, metrics)
+    claims = joined.claims(simultaneous=len(pairs) if all_pairs else 1)
+    if not claims:
+        raise InputError(
+            f"{evaluated[0].log.path}: no task has a metric of two systems; the systems are {listed(systems)}, "
+            f"the tasks {listed(tasks)}"
+        )
+    unknown = [file for each in read for file in each.unknown]
+    cautions = [*joined.cautions(), *_state(claims, margin, primary)]
+    if unknown:
+        cautions.append(note_warning(f"not read, as no reader knows them: {listed([str(file) for file in unknown])}"))
+    settle(claims)
+    add_detectable(claims)
+    changed, count = joined.changed(of_family(claims, MAIN))
+    ranked = _standings(of_family(claims, MAIN), evaluated) if all_pairs and len(systems) > 2 else []
+    return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
+
+
+def _state(claims: Sequence[Claim], margin: float | None, primary: str | None) -> Iterator[ReportWarning]:
+    """Add the margin and the primary outcome to claims that are not settled yet; what a reader must know about it."""
+    if margin is not None:
+        for claim in claims:
+            if claim.in_points:
+                add_margin(claim, margin, late=False)
+    if primary is not None:
+        names = list(dict.fromkeys(claim.outcome for claim in claims))
+        if primary not in names:
+            raise InputError(
+                f"primary: {one_line(primary, 60)!r} is no outcome of these logs; they are {listed(names)}"
+            )
+        for claim in claims:
+            claim.primary = claim.outcome == primary
+            claim.family = MAIN if claim.primary else claim.family
+    stated = [*(["margin"] if margin is not None else []), *(["primary outcome"] if primary is not None else [])]
+    if stated:
+        yield claim_warning(
+            f"{' and '.join(stated)}: named with the comparison; nothing shows that this was before the results were "
+            "known"
+        )
+
+
+def _settings(tasks: Mapping[str, Mapping[str, list[Evaluation]]], systems: Sequence[str]) -> list[DifferingSetting]:
+    """The settings that differ, once for all tasks in which they differ alike."""
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for task, of_systems in tasks.items():
+        for setting, by_system in differing_settings(of_systems):
+            values = tuple(by_system.get(system, "-") for system in systems)
+            alike.setdefault((setting, values), []).append(task)
+    return [DifferingSetting(of, setting, list(values)) for (setting, values), of in alike.items()]
+
+
+def _standings(claims: Sequence[Claim], found: Sequence[Evaluation]) -> list[Standing]:
+    """The systems of each task by their mean, with the ranks that the claims leave open."""
+    ranked = []
+    for task, metric in dict.fromkeys((claim.task or "", claim.measure) for claim in claims):
+        about = [claim for claim in claims if (claim.task, claim.measure) == (task, metric)]
+        systems = list(dict.fromkeys(system for claim in about for system in (claim.baseline, claim.candidate)))
+        better, worse = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)  # how many of the others are
+        for claim in about:
+            if claim.finding in ("candidate", "baseline"):
+                ends_of = (claim.candidate, claim.baseline)
+                winner, loser = ends_of if claim.finding == "candidate" else ends_of[::-1]
+                better[loser] += 1
+                worse[winner] += 1
+        means: dict[str, list[float]] = {}
+        for each in found:
+            if each.log.task == task and (mean := each.log.mean(metric)) is not None:
+                means.setdefault(each.system, []).append(mean)
+        rows = [
+            Standing(
+                task,
+                metric,
+                system,
+                statistics.fmean(means[system]) if system in means else None,
+                [1 + better[system], len(systems) - worse[system]],
+            )
+            for system in systems
+        ]
+        ranked += sorted(rows, key=lambda row: (sum(row.rank_interval), -(row.value or 0.0)))
+    return ranked
+
+
+def _of_pair(made: Mapping[tuple[str, str], Claim], ours: str, theirs: str) -> Value:
+    """A cell of the matrix."""
+    for pair, sign in (((ours, theirs), 1), ((theirs, ours), -1)):
+        claim = made.get(pair)
+        if claim and claim.value is not None:
+            star = "*" * (claim.finding in ("candidate", "baseline"))
+            return f"{sign * claim.value:{'+.1f' if claim.in_points else '+.3f'}}{star}"
+    return None
+
+
+def _unpaired(log: Log) -> dict[str, float]:
+    return {metric: log.figures[metric] for metric in log.unpaired if metric in log.figures}
+
+
+def _in_unit(claim: Claim, values: Sequence[float] | None) -> str | None:
+    """Figures in points, or in the metric's unit."""
+    if values is None:
+        return None
+    return " to ".join(f"{value:+.1f}" if claim.in_points else f"{value:+.3f}" for value in values)
+
+
+def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
+    def of_params(key: str, form: str = "") -> Callable[[Claim], Value]:
+        def value(claim: Claim) -> Value:
+            found = claim.params.get(key)
+            return format(found, form) if form and found is not None else found
+
+        return value
+
+    return [
+        *text_columns("task"),
+        Column("metric", "measure", text=True),
+        *text_columns("candidate", "baseline"),
+        Column("units", "n"),
+        Column("clusters", of_params("clusters"), when="known"),
+        Column("seeds", lambda claim: claim.trainings, when=any(claim.trainings > 1 for claim in claims)),
+        Column("without a value", "missing", when="known"),
+        Column("difference", lambda claim: None if claim.value is None else _in_unit(claim, [claim.value])),
+        Column("95 % CI", lambda claim: _in_unit(claim, claim.interval)),
+        Column("simultaneous", lambda claim: _in_unit(claim, claim.params.get("simultaneous")), when="known"),
+        Column("better on", of_params("candidate_above")),
+        Column("worse on", of_params("baseline_above")),
+        Column("p", form=probability),
+        Column("p (Holm)", "adjusted_p", form=probability),
+        EXCLUDED,
+        Column("detectable", of_params("detectable", ".1f"), when="known"),
+        Column("units for a point", of_params("units_for_a_point", ",d"), when="known"),
+    ]
+
+
+_RANK_COLUMNS = [
+    *text_columns("task", "metric", "system"),
+    Column("mean", "value", form=".4f"),
+    Column("rank 95 %", lambda row: "–".join(map(str, dict.fromkeys(row.rank_interval)))),
+]
+_CHANGED_COLUMNS = [
+    *text_columns("task", "unit", "metric", "baseline", "candidate"),
+    Column("from", "baseline_value", text=True, form="g"),
+    Column("to", "candidate_value", text=True, form="g"),
+    Column("question", text=True, when="known"),
+    Column("baseline's answer", "baseline_response", text=True, when="known"),
+    Column("candidate's answer", "candidate_response", text=True, when="known"),
+]
+
+
+def check_difference_gate(compared: LogComparison, fail_under: float) -> str:
+    """Compare every difference of a main metric with a threshold, in points or in the metric's unit.
+
+    Returns:
+        The differences, in a line.
+
+    Raises:
+        InputError: the threshold is not finite.
+        GateError: by how much a candidate is better is below the threshold, or not defined.
+    """
+    if not math.isfinite(fail_under):
+        raise InputError(f"--fail-under {fail_under:g}: must be a number of points")
+    lines: dict[str, bool] = {}
+    for claim in compared.main:
+        about = f"{one_line(claim.task or '', 60)}, {name(claim.candidate)} against {name(claim.baseline)}"
+        lines[f"{about}: {difference(claim)}"] = claim.gain is not None and claim.gain >= fail_under
+    if below := [line for line, passed in lines.items() if not passed]:
+        raise GateError(f"below --fail-under {fail_under:g}: {'; '.join(below)}")
+    return f"no difference is below {fail_under:g}: {'; '.join(lines)}"
