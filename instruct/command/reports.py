@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from instruct.base.errors import GateError, InputError, counted
 from instruct.base.output import Result
 from instruct.command import call, flags
+
+if TYPE_CHECKING:
+    from instruct.logs.source import Columns
 
 
 def add_verbs(verb: flags.AddVerb) -> None:
@@ -81,16 +86,50 @@ def _add_compare_and_sample(verb: flags.AddVerb) -> None:
     )
     text = "a metric to compare, the main one first; repeatable (default: all, the main one being the tool's first)"
     logs.add_argument("--metric", action="append", metavar="NAME", help=text)
-    text = "logs whose paths differ only in the group `seed` of this pattern are trainings of one system"
-    logs.add_argument("--seeds", metavar="REGEX", help=text)
-    text = "a setting in which the prompts may differ (template, shots, ...), or `prompt` for any; repeatable"
-    logs.add_argument("--allow", action="append", metavar="NAME", help=text)
+    _add_log_flags(logs)
     logs.add_argument("--pairs", action="store_true", help="compare every two systems, with ranks")
     text = "also test whether systems are equivalent, or not worse, within X points"
     logs.add_argument("--margin", type=float, metavar="X", help=text)
     logs.add_argument(
         "--primary", metavar="TASK/METRIC", help="the claim that is tested alone; the others are secondary"
     )
+    _add_column_flags(sub)
+    shown = sub.add_argument_group("logs: what is printed")
+    text = "print the claims as a comment for a pull request, or as a message for Slack"
+    shown.add_argument("--for", dest="purpose", choices=["pr", "slack"], help=text)
+    text = "exit 4 if a difference of a main metric is below X points"
+    shown.add_argument("--fail-under", type=float, metavar="X", help=text)
+
+    sub = verb(power, "plan a comparison: how many units, samples or seeds detect a difference, from a pilot's logs")
+    text = "the logs of one system or two, files or folders"
+    sub.add_argument("--from", dest="paths", nargs="+", required=True, metavar="PATH", help=text)
+    text = "the true difference to detect, in points where the metric is from 0 to 1"
+    sub.add_argument("--difference", type=float, required=True, metavar="X", help=text)
+    sub.add_argument("--metric", metavar="NAME", help="the metric (default: the main one of each task)")
+    sub.add_argument(
+        "--claims", type=int, default=1, metavar="N", help="how many claims are made together (default: 1)"
+    )
+    _add_log_flags(sub)
+    _add_column_flags(sub)
+
+    sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
+    flags.run_argument(sub, "answers")
+    sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
+    flags.add_pair_flags(sub)
+    sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
+
+
+def _add_log_flags(sub: argparse._ActionsContainer) -> None:
+    """How logs of several trainings, and with other prompts, are read."""
+    text = "logs whose paths differ only in the group `seed` of this pattern are trainings of one system"
+    sub.add_argument("--seeds", metavar="REGEX", help=text)
+    text = "a setting in which the prompts may differ (template, shots, ...), or `prompt` for any; repeatable"
+    sub.add_argument("--allow", action="append", default=[], metavar="NAME", help=text)
+
+
+def _add_column_flags(sub: argparse.ArgumentParser) -> None:
+    """How tables are read that no tool wrote."""
     tables = sub.add_argument_group("logs: tables that no tool wrote (CSV, JSON lines, Parquet)")
     for flag, text in (
         ("unit", "that identifies a unit; --metric names those with values"),
@@ -100,18 +139,6 @@ def _add_compare_and_sample(verb: flags.AddVerb) -> None:
         ("epoch", "that numbers the repeats of a unit"),
     ):
         tables.add_argument(f"--{flag}-column", metavar="NAME", help=f"the column {text}")
-    shown = sub.add_argument_group("logs: what is printed")
-    text = "print the claims as a comment for a pull request, or as a message for Slack"
-    shown.add_argument("--for", dest="purpose", choices=["pr", "slack"], help=text)
-    text = "exit 4 if a difference of a main metric is below X points"
-    shown.add_argument("--fail-under", type=float, metavar="X", help=text)
-
-    sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
-    flags.run_argument(sub, "answers")
-    sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
-    flags.add_pair_flags(sub)
-    sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
-    sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
 
 
 def _add_export_and_import(verb: flags.AddVerb) -> None:
@@ -198,7 +225,7 @@ _COLUMNS = ("unit", "cluster", "system", "task", "epoch")
 def compare(arguments: argparse.Namespace) -> Result:
     if any((Path(path) / "manifest.json").is_file() for path in arguments.paths):
         for flag in (*_FOR_LOGS, *(f"{name}_column" for name in _COLUMNS)):
-            if getattr(arguments, flag) not in (None, False):
+            if getattr(arguments, flag) not in (None, False, []):
                 shown = {"purpose": "for"}.get(flag, flag).replace("_", "-")
                 raise InputError(f"--{shown} is for logs; drop it, or give logs in place of runs")
         return _compare_runs(arguments)
@@ -222,25 +249,21 @@ def _compare_runs(arguments: argparse.Namespace) -> Result:
 
 def _compare_logs(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
-    from instruct.logs.source import Columns
     from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs
     from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
-    columns = Columns(
-        metric=tuple(arguments.metric or ()), **{name: getattr(arguments, f"{name}_column") for name in _COLUMNS}
-    )
     compared = compare_logs(
         call.named_paths(arguments.paths),
         baseline=arguments.baseline,
         metrics=arguments.metric or (),
         seeds=arguments.seeds,
-        allow=[name for names in arguments.allow or () for name in names.split(",")],
+        allow=arguments.allow,
         margin=arguments.margin,
         primary=arguments.primary,
         all_pairs=arguments.pairs,
-        columns=columns,
+        columns=_named_columns(arguments, arguments.metric or ()),
     )
     for path in arguments.output or ():
         compared.write(path)
@@ -259,6 +282,29 @@ def _compare_logs(arguments: argparse.Namespace) -> Result:
     except GateError as error:
         return Result(compared.content(), short, text, error)
     return Result(compared.content(), f"{short}\n{passed}", text + passed)
+
+
+def _named_columns(arguments: argparse.Namespace, metrics: Sequence[str]) -> Columns:
+    """The columns that the call names."""
+    from instruct.logs.source import Columns
+
+    return Columns(metric=tuple(metrics), **{name: getattr(arguments, f"{name}_column") for name in _COLUMNS})
+
+
+def power(arguments: argparse.Namespace) -> Result:
+    from instruct.reporting.power import plan_units
+    from instruct.reporting.render.lines import render_terminal
+
+    plan = plan_units(
+        arguments.paths,
+        arguments.difference,
+        metric=arguments.metric,
+        seeds=arguments.seeds,
+        claims=arguments.claims,
+        allow=arguments.allow,
+        columns=_named_columns(arguments, [arguments.metric] if arguments.metric else []),
+    )
+    return call.shown(plan.content(), render_terminal(plan.document()))
 
 
 def sample(arguments: argparse.Namespace) -> Result:

@@ -69,13 +69,16 @@ class Evaluation:
         return np.frombuffer(self.log.hashes[part], np.int64)[self.first_rows]
 
 
-def evaluations(named: Sequence[tuple[str | None, Log]], seeds: str | None = None) -> list[Evaluation]:
+def evaluations(
+    named: Sequence[tuple[str | None, Log]], seeds: str | None = None, alone: bool = False
+) -> list[Evaluation]:
     """Whose each log is: the name that it was given, else its own name of the model, else, where several logs of a task
     share that, what their paths differ in.
 
     Args:
         named: logs, each with the name of its system, if one was given.
         seeds: a regular expression with the group `seed`, searched in the paths: such logs are of one system.
+        alone: one system is enough.
 
     Raises:
         InputError: not a regular expression, or two logs of one task that no name tells apart.
@@ -110,7 +113,7 @@ def evaluations(named: Sequence[tuple[str | None, Log]], seeds: str | None = Non
             ),
             None,
         )
-        if twice is None and len(set(systems)) > 1:
+        if twice is None and (alone or len(set(systems)) > 1):
             return [Evaluation(*each) for each in zip(systems, numbers, logs, strict=True)]
         first = first or twice
     if first is None:

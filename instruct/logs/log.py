@@ -128,8 +128,8 @@ class Log:
     def reasons(self) -> Counter[str]:
         """Why rows have no value of some metric, and how many."""
         columns = [np.isnan(np.frombuffer(column)) for column in self.values.values()] if self.units else []
-        rows = np.flatnonzero(np.any(columns, axis=0)) if columns else []
-        return Counter(self.why.get(int(row), "no value") for row in rows)
+        missing = np.any(columns, axis=0) if columns else np.zeros(0, dtype=bool)
+        return Counter(self.why.get(row, "no value") for row in np.flatnonzero(missing).tolist())
 
     def check_figure(self, metric: str, value: float, place: str) -> None:
         """Keep the tool's own figure of a metric, which is a mean over rows.

@@ -1,0 +1,230 @@
+"""How many units, samples or seeds a comparison needs: from the logs of a pilot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.inference import numbered, unit_values
+from instruct.base.errors import InputError, one_line
+from instruct.logs.align import Evaluation, align, by_task, evaluations
+from instruct.logs.read import read_logs
+from instruct.logs.source import Columns
+from instruct.reporting.document import Document, Paragraph
+from instruct.reporting.log_claims import listed
+from instruct.reporting.tables import Column, columns_table, text_columns
+
+# A true difference is found in four of five cases by a two-sided test at 5 %.
+_LEVEL, _POWER = 0.05, 0.8
+# Samples of each unit, and seeds, that a plan tells the units for.
+_SAMPLES, _SEEDS = (1, 2, 4, 8), (3, 5, 10)
+# Of two systems with one log: how many of the units that independent systems would differ on they differ on.
+_ALIKE = {"systems that differ as independent ones do": 1.0, "systems that differ on half as many units": 0.5}
+_NOTE = (
+    "Units that show the difference in four of five cases, by a two-sided test at 5 %{claims}; of units in clusters, "
+    "with clusters as large as the pilot's. The pilot's own variation is uncertain: with few units, so is the plan."
+)
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """How many `units` (in so many `clusters`) of a task are needed, with so many samples of each and seeds.
+
+    `units`: None if no number of them is enough, as the seeds vary too much. `pilot`: units of the pilot.
+    """
+
+    task: str
+    metric: str
+    assuming: str
+    pilot: int
+    samples: int
+    seeds: int
+    units: int | None
+    clusters: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of a plan for a `difference`, in points where metrics are from 0 to 1."""
+
+    difference: float
+    claims: int
+    rows: list[PlanRow]
+
+    def document(self) -> Document:
+        """A table."""
+        of_claims = f", corrected for {self.claims} claims" if self.claims > 1 else ""
+        columns = [
+            *text_columns("task", "metric", "assuming"),
+            Column("units of the pilot", "pilot"),
+            Column("samples of each", "samples"),
+            Column("seeds"),
+            Column("units needed", lambda row: "no number is enough" if row.units is None else f"{row.units:,}"),
+            Column("clusters needed", "clusters", when="known", form=",d"),
+        ]
+        title = f"To detect a difference of {self.difference:g}"
+        return Document(title, [columns_table(title, self.rows, columns), Paragraph(_NOTE.format(claims=of_claims))])
+
+    def content(self) -> dict[str, Any]:
+        """All figures, for programs."""
+        return {
+            "difference": self.difference,
+            "claims": self.claims,
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+
+def plan_units(
+    logs: Sequence[str | Path],
+    difference: float,
+    *,
+    metric: str | None = None,
+    seeds: str | None = None,
+    claims: int = 1,
+    allow: Sequence[str] = (),
+    columns: Columns | None = None,
+) -> Plan:
+    """How many units, samples of each and seeds detect a difference, from the logs of one system or two.
+
+    Two systems tell how much their difference varies. One tells that of its own values alone, so that the plan assumes
+    how alike the other system is.
+
+    Args:
+        logs, seeds, allow, columns: see `compare_logs`.
+        difference: in points where the metric is from 0 to 1, else in its unit.
+        metric: None: the main metric of each task.
+        claims: so many are to be made together.
+
+    Raises:
+        InputError: as `compare_logs`; more than two systems; a difference that is not above 0, or not possible.
+
+    Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2; Miller, arXiv 2411.00640,
+    for samples of each unit.
+    """
+    if not 0 < difference < math.inf:
+        raise InputError(f"difference {difference:g}: must be more than 0")
+    if claims < 1:
+        raise InputError(f"claims {claims}: must be at least 1")
+    every = [log for found in read_logs(logs, columns) for log in found.logs]
+    found = evaluations([(None, log) for log in every], seeds, alone=True)
+    systems = list(dict.fromkeys(each.system for each in found))
+    if len(systems) > 2:
+        raise InputError(f"logs: are of {len(systems)} systems ({listed(systems)}); give those of one, or of two")
+    rows: list[PlanRow] = []
+    for task, of_systems in by_task(found).items():
+        first = next(iter(of_systems.values()))[0].log
+        name = metric or next(iter(first.values), "")
+        if name not in first.values:
+            raise InputError(f"metric: the task {one_line(task, 60)} has no {one_line(name, 60)!r}; it has "
+                             f"{listed(first.values)}")  # fmt: skip
+        rows += _of_task(task, name, list(of_systems.values()), difference, claims, allow)
+    return Plan(difference, claims, rows)
+
+
+def _of_task(
+    task: str, metric: str, systems: Sequence[list[Evaluation]], difference: float, claims: int, allow: Sequence[str]
+) -> Iterator[PlanRow]:
+    if len(systems) == 2:
+        shared = align(systems[1], systems[0], allow)
+        values = shared.matrix(metric)
+        gains = np.array([values[one] - values[other] for one, other in shared.seeds])
+        sides, of_clusters = (shared.candidate, shared.baseline), shared.clusters
+        assumptions = {"the pilot's difference": 1.0}
+    else:
+        each = systems[0][0]
+        gains = each.means(metric)[None]
+        sides, assumptions = ([each], []), dict(_ALIKE)
+        of_clusters = {place: name for place, name in enumerate(np.array(each.log.clusters)[each.first_rows]) if name}
+    every = [each for side in sides for each in side]
+    scale = 100 if all(_from_0_to_1(each, metric) for each in every) else 1
+    kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
+    gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
+    n, clusters = len(kept), len(set(places.tolist()))
+    if clusters < 2:
+        raise InputError(f"{every[0].log.path}: the task {one_line(task, 60)} has {clusters} independent units with a "
+                         "value; a plan needs 2 or more")  # fmt: skip
+    per_unit = np.array([unit_values(training, places) for training in gains])
+    of_samples = [np.mean([_within(each, metric) for each in side]) for side in sides if side]
+    within = scale**2 * float(sum(of_samples))  # of one sample of each side
+    measured = min(int(np.bincount(each.of_row).min()) for each in every)
+    for assuming, share in assumptions.items():
+        twice = share * (2 if len(systems) == 1 else 1)
+        for seeds, samples in _designs(len(gains), within):
+            variances = _variances(per_unit, twice, within * twice, measured, samples)
+            units = _units(variances, seeds, difference, claims)
+            yield PlanRow(
+                task=task,
+                metric=metric,
+                assuming=assuming,
+                pilot=n,
+                samples=samples,
+                seeds=seeds,
+                units=None if units is None else math.ceil(units * n / clusters),
+                clusters=None if units is None or clusters == n else units,
+            )
+
+
+def _from_0_to_1(each: Evaluation, metric: str) -> bool:
+    values = np.frombuffer(each.log.values[metric])
+    known = values[np.isfinite(values)]
+    return bool(known.size) and bool(known.min() >= 0 and known.max() <= 1)
+
+
+def _designs(seeds: int, within: float) -> Iterator[tuple[int, int]]:
+    """Seeds and samples of each unit to plan for."""
+    for number in _SEEDS if seeds > 1 else (1,):
+        for samples in _SAMPLES if within > 0 else (1,):
+            yield number, samples
+
+
+def _within(each: Evaluation, metric: str) -> float:
+    """The variance of a unit's samples, over the units with several; 0 without any."""
+    values, counts = np.frombuffer(each.log.values[metric]), np.bincount(each.of_row)
+    deviations = (values - each.means(metric)[each.of_row]) ** 2
+    sums = np.bincount(each.of_row, np.nan_to_num(deviations))
+    several = counts > 1
+    return float((sums[several] / (counts[several] - 1)).mean()) if several.any() else 0.0
+
+
+def _variances(per_unit: Array, twice: float, within: float, measured: int, samples: int) -> tuple[float, float, float]:
+    """The variance of a training's mean, of a unit's, and of the rest, each of one of them.
+
+    Args:
+        per_unit: differences, shape (trainings, units).
+    """
+    mean, by_unit, by_training = per_unit.mean(), per_unit.mean(axis=0), per_unit.mean(axis=1)
+    trainings, units = per_unit.shape
+    of_unit = twice * float(by_unit.var(ddof=1))
+    of_training = rest = 0.0
+    if trainings > 1:
+        left = per_unit - by_training[:, None] - by_unit + mean
+        rest = float((left**2).sum()) / ((trainings - 1) * (units - 1))
+        of_training = max(0.0, float(by_training.var(ddof=1)) - rest / units)
+        of_unit = max(0.0, of_unit - rest / trainings)
+    sampled = within / samples - within / measured  # what other samples add
+    if trainings > 1:
+        rest = max(0.0, rest + sampled)
+    else:
+        of_unit = max(0.0, of_unit + sampled)
+    return of_training, of_unit, rest
+
+
+def _units(variances: tuple[float, float, float], seeds: int, difference: float, claims: int) -> int | None:
+    """How many independent units are needed; None: no number is enough."""
+    of_training, of_unit, rest = variances
+    if seeds > 1:
+        from scipy.special import stdtrit
+
+        quantiles = [float(stdtrit(seeds - 1, tail)) for tail in (1 - _LEVEL / 2 / claims, _POWER)]
+    else:
+        quantiles = [NormalDist().inv_cdf(tail) for tail in (1 - _LEVEL / 2 / claims, _POWER)]
+    room = (difference / sum(quantiles)) ** 2 - of_training / seeds
+    return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None

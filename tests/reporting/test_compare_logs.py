@@ -1,0 +1,260 @@
+"""Differences on others' logs, beside those of scipy, statsmodels and formulas written here."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from instruct import compare_logs
+from instruct.base.errors import GateError, InputError
+from instruct.logs.log import Log, Row
+from instruct.reporting.compare_logs import check_difference_gate
+from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
+
+RNG = np.random.default_rng(7)
+
+
+def make_log(system, values, task="t", folder="", **about):
+    """A log of one metric or several; NaN: missing."""
+    by_metric = values if isinstance(values, dict) else {"acc": values}
+    clusters = about.pop("clusters", None)
+    log = Log("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
+    for place in range(len(next(iter(by_metric.values())))):
+        scores = {metric: None if math.isnan(of[place]) else float(of[place]) for metric, of in by_metric.items()}
+        cluster = None if clusters is None else str(clusters[place])
+        reason = "timed out" if None in scores.values() else None
+        text = {"question": f"question {place}", "response": f"{system} <b>{place}</b>"}
+        log.add(Row(str(place), scores, reason, doc=str(place), prompt=str(place), cluster=cluster, **text), "made")
+    return log
+
+
+def right(n, share):
+    return (RNG.random(n) < share).astype(float)
+
+
+def test_right_or_wrong_is_mcnemars_test():
+    ours, theirs = right(400, 0.6), right(400, 0.5)
+    (claim,) = compare_logs([make_log("base", theirs), make_log("tuned", ours)]).claims
+    above, below = int((ours > theirs).sum()), int((ours < theirs).sum())
+    table = [[0, above], [below, 0]]
+    assert (claim.candidate, claim.baseline, claim.test, claim.n) == ("tuned", "base", "McNemar", 400)
+    assert claim.value == pytest.approx(100 * (ours - theirs).mean(), abs=1e-12)
+    assert claim.p == pytest.approx(mcnemar(table, exact=True).pvalue, rel=1e-9)
+    assert (claim.params["candidate_above"], claim.params["baseline_above"]) == (above, below)
+    assert (claim.interval[0] > 0 or claim.interval[1] < 0) == (claim.p <= 0.05)
+
+
+def test_graded_values_are_permuted_and_have_students_interval():
+    ours, theirs = RNG.random(60), RNG.random(60) + 3
+    (claim,) = compare_logs([make_log("base", theirs), make_log("tuned", ours)]).claims
+    expected = scipy.stats.permutation_test(
+        (ours - theirs,), np.mean, permutation_type="samples", n_resamples=2000, rng=np.random.default_rng(0)
+    )
+    student = scipy.stats.ttest_rel(ours, theirs).confidence_interval()
+    assert (claim.test, claim.in_points) == ("permutation", False)
+    assert claim.value == pytest.approx((ours - theirs).mean(), abs=1e-12)
+    assert claim.p == pytest.approx(expected.pvalue, abs=0.002)
+    assert claim.interval == pytest.approx([student.low, student.high], rel=1e-9)
+
+
+def test_many_graded_values_are_tested_by_the_normal_approximation():
+    n = 60_000
+    gains = RNG.normal(0.01, 1, n)
+    compared = compare_logs([make_log("base", np.zeros(n)), make_log("tuned", gains)])
+    (claim,) = compared.claims
+    assert claim.test == "permutation, normal approximation"
+    z = gains.sum() / math.sqrt((gains**2).sum())
+    assert claim.p == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-6)
+
+
+def test_clusters_are_what_is_drawn():
+    clusters = np.repeat(np.arange(40), 5)
+    ours = np.repeat(right(40, 0.6), 5)
+    theirs = np.repeat(right(40, 0.5), 5)
+    alone, of_clusters = (
+        compare_logs([make_log("base", theirs, clusters=by), make_log("tuned", ours, clusters=by)]).claims[0]
+        for by in (None, clusters)
+    )
+    above, below = int((ours > theirs).sum() / 5), int((ours < theirs).sum() / 5)
+    assert of_clusters.params["clusters"] == 40
+    assert of_clusters.p == pytest.approx(mcnemar([[0, above], [below, 0]], exact=True).pvalue, rel=1e-9)
+    widths = [claim.interval[1] - claim.interval[0] for claim in (alone, of_clusters)]
+    assert widths[1] > 1.8 * widths[0]
+
+
+def test_the_main_metrics_of_tasks_are_one_family():
+    logs = [
+        make_log(system, {"acc": right(150, share), "other": right(150, share)}, task)
+        for task, shares in (("a", (0.5, 0.6)), ("b", (0.5, 0.7)), ("c", (0.5, 0.5)))
+        for system, share in zip(("base", "tuned"), shares, strict=True)
+    ]
+    compared = compare_logs(logs)
+    for family, metric in ((MAIN, "acc"), (OTHERS, "other")):
+        claims = [claim for claim in compared.claims if claim.family == family]
+        assert {claim.measure for claim in claims} == {metric}
+        adjusted = multipletests([claim.p for claim in claims], method="holm")[1]
+        assert [claim.adjusted_p for claim in claims] == pytest.approx(adjusted, rel=1e-9)
+    assert [claim.measure for claim in compare_logs(logs, metrics=["other"]).main] == ["other"] * 3
+
+
+@pytest.mark.parametrize("by_size", [True, False])
+def test_a_group_is_the_tools_mean_with_the_error_of_strata(by_size):
+    sizes = (40, 160, 800)
+    ours, theirs = ([right(n, share) for n in sizes] for share in (0.6, 0.55))
+    logs = [
+        make_log(system, values, task, groups={"mmlu": by_size})
+        for system, tasks in (("base", theirs), ("tuned", ours))
+        for task, values in zip("abc", tasks, strict=True)
+    ]
+    compared = compare_logs(logs)
+    (claim,) = compared.main
+    gains = [one - other for one, other in zip(ours, theirs, strict=True)]
+    weights = np.array(sizes) / sum(sizes) if by_size else np.full(3, 1 / 3)
+    assert claim.task == "mmlu"
+    assert claim.value == pytest.approx(100 * sum(w * g.mean() for w, g in zip(weights, gains, strict=True)), abs=1e-12)
+    variances = [np.append(own, [-1, 1]).var() / len(own) for own in gains]
+    half = 196 * math.sqrt(sum(w**2 * v for w, v in zip(weights, variances, strict=True)))
+    assert claim.interval[1] - claim.interval[0] == pytest.approx(2 * half, rel=0.01)
+    assert [each.family for each in compared.claims].count(PARTS_OF_GROUPS) == 3
+    means = [log.mean("acc") for log in logs[3:]]
+    assert means == [values.mean() for values in ours]
+
+
+def test_seeds_are_crossed_with_units():
+    base = right(200, 0.5)
+    logs = [make_log("base", base)] + [make_log("emo", right(200, 0.6), folder=f"s{seed}/") for seed in (1, 2, 3)]
+    (claim,) = compare_logs(logs, seeds=r"s(?P<seed>\d)/").claims
+    assert (claim.trainings, claim.test, claim.n) == (3, "two-way", 200)
+    assert claim.value == pytest.approx(100 * (np.mean([log.mean("acc") for log in logs[1:]]) - base.mean()))
+    single = compare_logs(logs[:2]).claims[0]
+    assert claim.interval[1] - claim.interval[0] < single.interval[1] - single.interval[0]
+    (two,) = compare_logs(logs[:3], seeds=r"s(?P<seed>\d)/").claims
+    assert two.finding == "too few"
+
+
+def test_missing_values_are_bounded():
+    ours, theirs = right(300, 0.75), right(300, 0.5)
+    ours[:40] = math.nan
+    compared = compare_logs([make_log("base", theirs), make_log("tuned", ours)])
+    (claim,) = compared.claims
+    complete = compare_logs([make_log("base", theirs[40:]), make_log("tuned", ours[40:])]).claims[0]
+    lost, won = (
+        compare_logs([make_log("base", theirs), make_log("tuned", np.nan_to_num(ours, nan=filled))]).claims[0]
+        for filled in (0.0, 1.0)
+    )
+    assert (claim.n, claim.missing, claim.value) == (260, 40, pytest.approx(complete.value))
+    assert claim.complete_case.interval == pytest.approx(complete.interval)
+    assert claim.interval == pytest.approx(
+        [min(complete.interval[0], lost.interval[0]), max(complete.interval[1], won.interval[1])]
+    )
+    assert claim.p >= complete.p
+    assert any("rows without a value (timed out: 40)" in caution.text for caution in compared.cautions)
+
+
+def test_a_metric_that_is_better_lower_is_told_so():
+    worse, better = RNG.random(50) + 2, RNG.random(50)
+    logs = [make_log("base", {"ppl": worse}), make_log("tuned", {"ppl": better})]
+    for log in logs:
+        log.better["ppl"] = "lower"
+    compared = compare_logs(logs)
+    assert compared.claims[0].finding == "candidate"
+    assert compared.headlines()[0].startswith("t: tuned beats base (ppl -")
+
+
+def test_the_winner_is_named_first_with_its_gain():
+    (headline,) = compare_logs([make_log("base", np.ones(50)), make_log("tuned", np.zeros(50))]).headlines()
+    assert headline.startswith("t: base beats tuned (acc +100.0 points")
+
+
+def test_few_units_claim_nothing():
+    compared = compare_logs([make_log("base", np.zeros(5)), make_log("tuned", np.ones(5))])
+    assert compared.claims[0].finding == "too few"
+    assert compared.headlines()[0].startswith("t: too few units to compare tuned with base")
+
+
+def test_every_pair_of_systems_has_ranks_and_simultaneous_intervals():
+    shares = {"bad": 0.3, "base": 0.5, "good": 0.7, "same": 0.5}
+    logs = [make_log(system, right(400, share)) for system, share in shares.items()]
+    compared = compare_logs(logs, all_pairs=True)
+    assert len(compared.claims) == 6
+    for claim in compared.claims:
+        low, high = claim.params["simultaneous"]
+        assert low < claim.interval[0]
+        assert high > claim.interval[1]
+    ranks = {row.system: row.rank_interval for row in compared.standings}
+    assert (ranks["good"], ranks["bad"]) == ([1, 1], [4, 4])
+    assert len(compare_logs(logs, baseline="base").claims) == 3
+
+
+def test_margin_and_primary_are_claims_with_a_caution():
+    ours, theirs = right(2000, 0.6), right(2000, 0.6)
+    logs = [make_log("base", {"acc": theirs, "f1": theirs}), make_log("tuned", {"acc": ours, "f1": ours})]
+    compared = compare_logs(logs, margin=10, primary="t/f1")
+    (primary,) = (claim for claim in compared.claims if claim.primary)
+    assert (primary.measure, primary.equivalent.finding) == ("f1", "equivalent")
+    assert compared.headlines()[0].startswith("Primary outcome: t: no difference shown")
+    assert "Equivalent within 10 points" in compared.headlines()[0]
+    assert any("nothing shows that this was before the results" in caution.text for caution in compared.cautions)
+    with pytest.raises(InputError, match=r"primary: 't/x' is no outcome of these logs; they are t/acc, t/f1"):
+        compare_logs(logs, primary="t/x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"baseline": "x"}, "baseline: no log is of 'x'; the systems are base, tuned"),
+        ({"metrics": ["f1"]}, "metric: 'f1' is in no task of two systems; their metrics are acc"),
+        ({"margin": 0}, "margin 0: must be more than 0"),
+    ],
+)
+def test_what_the_logs_do_not_have_is_refused(arguments, problem):
+    with pytest.raises(InputError, match=problem):
+        compare_logs([make_log("base", right(9, 0.5)), make_log("tuned", right(9, 0.5))], **arguments)
+
+
+def test_the_gate_is_about_main_metrics():
+    compared = compare_logs([make_log("base", np.ones(50)), make_log("tuned", np.zeros(50))])
+    assert check_difference_gate(compared, -100).startswith(
+        "no difference is below -100: t, tuned against base: -100.0"
+    )
+    with pytest.raises(GateError, match=r"below --fail-under -1: t, tuned against base: -100\.0 points"):
+        check_difference_gate(compared, -1)
+
+
+def test_a_comparison_is_written_in_every_form_and_escaped(tmp_path):
+    logs = [make_log("base", right(80, 0.5)), make_log("<script>x</script>", right(80, 0.9), settings={"shots": "|5|"})]
+    compared = compare_logs(logs)
+    for ending in ("html", "md", "csv", "json"):
+        compared.write(tmp_path / f"it.{ending}")
+    page = (tmp_path / "it.html").read_text()
+    assert "<script>x" not in page
+    assert "&lt;script&gt;x&lt;/script&gt; beats base" in page
+    assert "&lt;b&gt;" in page  # an answer
+    markdown = (tmp_path / "it.md").read_text()
+    assert "<script" not in markdown
+    assert "Units that changed" in markdown
+    content = json.loads((tmp_path / "it.json").read_text())
+    assert content["claims"][0]["finding"] == "candidate"
+    assert content["settings"][0]["values"] == ["-", "|5|"]
+    assert len((tmp_path / "it.csv").read_text().splitlines()) == 2
+    assert compared.frame()["difference"].tolist() == [compared.claims[0].value]
+
+
+def test_the_true_difference_is_covered_and_nothing_is_claimed_of_none():
+    """Coverage and false claims over logs drawn here; benchmarks/report_claims.py has more worlds."""
+    rng = np.random.default_rng(1)
+    covered = false = 0
+    runs = 300
+    for _ in range(runs):
+        ease = rng.random(150)
+        ours, theirs = ((rng.random(150) < ease).astype(float) for _ in range(2))
+        (claim,) = compare_logs([make_log("base", theirs), make_log("tuned", ours)]).claims
+        covered += claim.interval[0] <= 0 <= claim.interval[1]
+        false += claim.finding in ("candidate", "baseline")
+    assert covered >= 0.93 * runs
+    assert false <= 0.07 * runs

@@ -1,0 +1,125 @@
+"""Plans from a pilot's logs, beside statsmodels and simulated comparisons."""
+
+import math
+
+import numpy as np
+import pytest
+from statsmodels.stats.power import zt_ind_solve_power
+
+from instruct import compare_logs
+from instruct.base.errors import InputError
+from instruct.logs import read
+from instruct.logs.log import Log, Row
+from instruct.reporting.power import plan_units
+
+
+@pytest.fixture
+def pilot(monkeypatch):
+    """Plans from logs that a test made, in place of files."""
+
+    def plan(logs, difference, **arguments):
+        found = read.Found(logs[0].path, logs, [])
+        monkeypatch.setattr("instruct.reporting.power.read_logs", lambda paths, columns: [found])
+        return plan_units(["logs"], difference, **arguments)
+
+    return plan
+
+
+def make_log(system, values, path="", clusters=None):
+    """`values`: of each unit, or of each unit's samples."""
+    log = Log("made", read.Path(f"{path}{system}/t.jsonl"), system, "t")
+    for place, row in enumerate(np.atleast_2d(np.asarray(values, dtype=float).T).T):
+        for epoch, value in enumerate(row):
+            cluster = None if clusters is None else str(clusters[place])
+            log.add(Row(str(place), {"acc": value}, epoch=epoch if len(row) > 1 else None, cluster=cluster), "made")
+    return log
+
+
+def right(rng, n, chance):
+    return (rng.random(n) < chance).astype(float)
+
+
+@pytest.mark.parametrize("claims", [1, 4])
+def test_units_are_statsmodels(pilot, claims):
+    rng = np.random.default_rng(0)
+    ours, theirs = right(rng, 500, 0.6), right(rng, 500, 0.5)
+    (row,) = pilot([make_log("base", theirs), make_log("tuned", ours)], 3, claims=claims).rows
+    effect = 3 / (100 * (ours - theirs).std(ddof=1))
+    expected = zt_ind_solve_power(effect_size=effect, alpha=0.05 / claims, power=0.8, ratio=0)
+    assert row.units == math.ceil(expected)
+
+
+def test_one_system_is_planned_for_systems_more_or_less_alike(pilot):
+    values = right(np.random.default_rng(0), 500, 0.3)
+    independent, alike = pilot([make_log("base", values)], 3).rows
+    expected = ((1.959964 + 0.841621) / 3) ** 2 * 2 * 100**2 * values.var(ddof=1)
+    assert independent.units == pytest.approx(expected, abs=2)
+    assert alike.units == pytest.approx(expected / 2, abs=2)
+
+
+def test_units_in_clusters_need_more(pilot):
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(100), 4)
+    values = np.repeat(right(rng, 100, 0.5), 4), np.repeat(right(rng, 100, 0.5), 4)
+    logs = [make_log(name, of, clusters=clusters) for name, of in zip(("base", "tuned"), values, strict=True)]
+    (row,) = pilot(logs, 5).rows
+    (alone,) = pilot([make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=True)], 5).rows
+    assert row.units == pytest.approx(4 * alone.units, rel=0.02)
+    assert row.clusters == pytest.approx(row.units / 4, abs=1)
+
+
+def test_the_plan_finds_the_difference_in_four_of_five_cases(pilot):
+    rng = np.random.default_rng(0)
+
+    def draw(n, gain):
+        chance = rng.beta(1, 1, n)
+        return right(rng, n, 0.9 * chance), right(rng, n, 0.9 * chance + gain)
+
+    base, tuned = draw(4000, 0.0)
+    (row,) = pilot([make_log("base", base), make_log("tuned", tuned)], 8).rows
+    found = 0
+    for _ in range(100):
+        base, tuned = draw(row.units, 0.08)
+        found += compare_logs([make_log("base", base), make_log("tuned", tuned)]).claims[0].finding == "candidate"
+    assert 68 <= found <= 92
+
+
+def test_samples_of_each_unit_save_units_down_to_a_floor(pilot):
+    rng = np.random.default_rng(0)
+    chances = rng.random(2000)
+    logs = [
+        make_log(name, (rng.random((2000, 4)) < (chances + shift)[:, None]).astype(float))
+        for name, shift in (("base", 0.0), ("tuned", rng.normal(0, 0.2, 2000)))
+    ]
+    rows = {row.samples: row.units for row in pilot(logs, 2).rows}
+    assert list(rows) == [1, 2, 4, 8]
+    assert rows[1] > 1.4 * rows[4] > rows[8]
+    means = [[np.mean(log.values["acc"][4 * unit : 4 * unit + 4]) for unit in range(2000)] for log in logs]
+    effect = 2 / (100 * np.subtract(*means).std(ddof=1))
+    assert rows[4] == math.ceil(zt_ind_solve_power(effect_size=effect, alpha=0.05, power=0.8, ratio=0))
+
+
+def test_seeds_that_vary_more_than_the_difference_need_more_seeds(pilot):
+    rng = np.random.default_rng(0)
+    logs = [make_log("base", right(rng, 400, 0.5), "s0/")]
+    logs = [
+        make_log(name, right(rng, 400, 0.5 + (name == "emo") * shift), f"s{seed}/")
+        for seed, shift in enumerate((0.0, 0.1, 0.2))
+        for name in ("base", "emo")
+    ]
+    rows = {row.seeds: row.units for row in pilot(logs, 10, seeds=r"s(?P<seed>\d)/").rows}
+    assert rows[3] is None
+    assert rows[10] is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"difference": 0}, "difference 0: must be more than 0"),
+        ({"difference": 1, "claims": 0}, "claims 0: must be at least 1"),
+        ({"difference": 1, "metric": "f1"}, "metric: the task t has no 'f1'; it has acc"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(pilot, arguments, problem):
+    with pytest.raises(InputError, match=problem):
+        pilot([make_log("base", [1, 0])], **arguments)
