@@ -10,6 +10,7 @@ import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
+from benchmarks import log_claims as simulation
 from instruct import compare_logs
 from instruct.base.errors import GateError, InputError
 from instruct.logs.log import Log, Row
@@ -245,16 +246,11 @@ def test_a_comparison_is_written_in_every_form_and_escaped(tmp_path):
     assert compared.frame()["difference"].tolist() == [compared.claims[0].value]
 
 
-def test_the_true_difference_is_covered_and_nothing_is_claimed_of_none():
-    """Coverage and false claims over logs drawn here; benchmarks/report_claims.py has more worlds."""
-    rng = np.random.default_rng(1)
-    covered = false = 0
-    runs = 300
-    for _ in range(runs):
-        ease = rng.random(150)
-        ours, theirs = ((rng.random(150) < ease).astype(float) for _ in range(2))
-        (claim,) = compare_logs([make_log("base", theirs), make_log("tuned", ours)]).claims
-        covered += claim.interval[0] <= 0 <= claim.interval[1]
-        false += claim.finding in ("candidate", "baseline")
-    assert covered >= 0.93 * runs
-    assert false <= 0.07 * runs
+@pytest.mark.slow
+@pytest.mark.parametrize("world", simulation.WORLDS, ids=lambda world: world.__name__)
+def test_truths_are_covered_and_no_difference_is_claimed_of_none(world):
+    result = simulation.run_world(world, runs=60)
+    assert result.covered >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / 120)
+    assert result.false <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 60)
+    assert result.simultaneous is None or result.simultaneous >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / 120)
+    assert result.found > 0.05
