@@ -25,6 +25,8 @@ _LEVEL, _BESIDE = 0.05, 1e-6
 _STEPS = 200
 # Differences of rows that are right or wrong, or of wins, ties and losses.
 _COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
+# Columns with a text that several rows may ask about.
+_PASSAGES = ("passage", "article", "context", "paragraph", "story", "premise")
 
 
 # By a number and a sign: the p-value of the hypothesis that the true value is at most that number (1), at least (-1).
@@ -468,6 +470,29 @@ def repeats(names: Mapping[Id, Any], chosen: bool = False) -> dict[Id, Id]:
     }
     count = len(set(clusters.values()))
     return {} if count == len(names) or (count == 1 and not chosen) else clusters
+
+
+def row_clusters(
+    docs: Mapping[Any, Mapping[str, Any]], questions: Mapping[Any, Any], column: str | None
+) -> dict[Any, Any]:
+    """The cluster of each row, which depend on each other: the id of its first row; {} if each row is one of its own.
+
+    Args:
+        docs, questions: by id, the row and what it asks without demonstrations.
+        column: see `cluster_column` in the options.
+    """
+    names = {id: row_cluster(doc, questions[id], column) for id, doc in docs.items()}
+    return repeats(names, chosen=column is not None)
+
+
+def row_cluster(doc: Mapping[str, Any], question: Any, column: str | None) -> Any:
+    """What the rows of a cluster share: the value of the named column, else the passage, else the question."""
+    if column is not None:
+        return doc.get(column)
+    for name in _PASSAGES:
+        if isinstance(text := doc.get(name), str) and text.strip():
+            return text
+    return question if isinstance(question, str) else None
 
 
 def numbered(rows: Iterable[Any], clusters: Mapping[Any, str] | None = None) -> NDArray[np.intp]:

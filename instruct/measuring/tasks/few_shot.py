@@ -15,11 +15,11 @@ import numpy as np
 from lm_eval.api.task import ConfigurableTask
 from pydantic import Field
 
-from instruct.analysis.inference import clustered_interval, numbered, share, wilson_interval
+from instruct.analysis.inference import clustered_interval, numbered, row_clusters, share, wilson_interval
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.rows import LocalRows, RowOptions, TaskRowReader, row_clusters
+from instruct.measuring.tasks.rows import LocalRows, RowOptions, TaskRowReader
 from instruct.run.measurements import PartResult, numbers
 
 TFIDF = "tfidf"

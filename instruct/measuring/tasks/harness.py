@@ -15,13 +15,12 @@ from unittest import mock
 
 import numpy as np
 
-from instruct.analysis.inference import clustered_error, numbered
+from instruct.analysis.inference import clustered_error, numbered, row_clusters
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.measuring.tasks.cards import Rule, TaskFile, read_task
 from instruct.measuring.tasks.options import TaskOptions
-from instruct.measuring.tasks.rows import row_clusters
 from instruct.run.measurements import Details, Number, PartResult
 
 if TYPE_CHECKING:

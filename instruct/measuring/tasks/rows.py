@@ -10,14 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.inference import repeats
 from instruct.base.errors import InputError, one_line
 from instruct.base.options import Options, Texts
 from instruct.base.output import say
 from instruct.data.sources import check_names, read_file, read_texts
 
-# Columns with a text that several rows may ask about.
-_PASSAGES = ("passage", "article", "context", "paragraph", "story", "premise")
 
 
 class RowOptions(Options):
@@ -37,25 +34,6 @@ class RowOptions(Options):
     """A column with what matched the `*` in the name of a row's CSV file, such as `zip://*_dev.csv::ARCHIVE`."""
     each_label: dict[str, tuple[int, int]] = {}
     """By split, of each label only the rows from the first number (counted from 0) to before the second."""
-
-
-def row_clusters(
-    docs: Mapping[Any, Mapping[str, Any]], questions: Mapping[Any, Any], column: str | None
-) -> dict[Any, Any]:
-    """The cluster of each row, which depend on each other: the id of its first row; {} if each row is one of its own.
-
-    Rows with the same value in the named column, else with the same passage, else with the same question.
-
-    Args:
-        docs, questions: by id, the row and what it asks without demonstrations.
-        column: see `cluster_column` in the options.
-    """
-    names = {}
-    for id, doc in docs.items():
-        texts = (doc.get(name) for name in _PASSAGES) if column is None else ()
-        passage = next((text for text in texts if isinstance(text, str) and text.strip()), questions[id])
-        names[id] = doc.get(column) if column else passage if isinstance(passage, str) else None
-    return repeats(names, chosen=column is not None)
 
 
 class LocalRows(RowOptions):

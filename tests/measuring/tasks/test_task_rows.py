@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from instruct.analysis.inference import row_clusters
 from instruct.base.errors import InputError
-from instruct.measuring.tasks.rows import RowOptions, TaskRowReader, row_clusters
+from instruct.measuring.tasks.rows import RowOptions, TaskRowReader
 
 few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
 
