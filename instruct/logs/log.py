@@ -32,6 +32,7 @@ class Row(NamedTuple):
         unit: the tool's own id, unique in the task.
         values: by metric, the first one being the task's main metric; None: missing, and `reason` says why.
         epoch: of a unit that was answered several times, which time; None: it was answered once.
+        part: of a log with several rows for a unit, each with other metrics, which; None: it has one row.
         cluster: what several units share, such as a passage; None: nothing that the log tells.
         doc: the row that was asked about, or its hash. target: the right answer, or its hash.
         prompt: all that the model was shown, or its hash; with another template or other demonstrations it differs.
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     values: Mapping[str, float | None]
     reason: str | None = None
     epoch: int | str | None = None
+    part: str | None = None
     cluster: str | None = None
     doc: str | None = None
     target: str | None = None
@@ -87,42 +89,47 @@ class Log:
     """Question and response of each of the first rows."""
     why: dict[int, str] = field(default_factory=dict)
     """Why a row has no value, by its number."""
-    _seen: set[Any] = field(default_factory=set, repr=False)
+    _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
+    _parts: dict[str, set[int]] = field(default_factory=dict, repr=False)
 
     def add(self, row: Row, place: str) -> None:
-        """Add a row.
+        """Add a row, or the metrics of another part of a row.
 
         Args:
             place: the file and the row, for errors.
 
         Raises:
-            InputError: the unit is there twice, or a value is not finite.
+            InputError: the unit is there twice, its parts differ in more than their metrics, or a value is not finite.
         """
-        seen = row.unit if row.epoch is None else (row.unit, row.epoch)
-        if seen in self._seen:
-            again = "" if row.epoch is None else f", repeat {one_line(row.epoch, 40)}"
+        number = self._numbers.setdefault(row.unit if row.epoch is None else (row.unit, row.epoch), len(self.units))
+        hashes = {part: 0 if (text := getattr(row, part)) is None else hash(text) or 1 for part in PARTS}
+        parts = None if row.part is None else self._parts.setdefault(row.part, set())
+        if number == len(self.units):
+            self.units.append(row.unit)
+            self.clusters.append(row.cluster)
+            if number < MOST_TEXTS:
+                self.texts.append((row.question[:TEXT_LENGTH], row.response[:TEXT_LENGTH]))
+            for part, column in self.hashes.items():
+                column.append(hashes[part])
+            for values in self.values.values():
+                values.append(math.nan)
+        elif parts is None or number in parts:
+            raise InputError(f"{place}: {self._named(row)} is there twice; keep one of them")
+        elif differs := [part for part, column in self.hashes.items() if column[number] != hashes[part]]:
             raise InputError(
-                f"{place}: the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)} is there "
-                "twice; keep one of them"
+                f"{place}: {self._named(row)} has another {differs[0]} than in an earlier row; give the files of one "
+                "evaluation"
             )
-        self._seen.add(seen)
-        for metric in row.values:
+        if parts is not None:
+            parts.add(number)
+        for metric, value in row.values.items():
             if metric not in self.values:
                 self.values[metric] = array("d", [math.nan]) * len(self.units)
-        for metric, column in self.values.items():
-            value = row.values.get(metric)
             if value is not None and not math.isfinite(value):
                 raise InputError(f"{place}: {one_line(metric, 60)}: is not a finite number; correct it")
-            column.append(math.nan if value is None else value)
+            self.values[metric][number] = math.nan if value is None else value
         if row.reason is not None:
-            self.why[len(self.units)] = row.reason
-        if len(self.units) < MOST_TEXTS:
-            self.texts.append((row.question[:TEXT_LENGTH], row.response[:TEXT_LENGTH]))
-        self.units.append(row.unit)
-        self.clusters.append(row.cluster)
-        for part, hashes in self.hashes.items():
-            text = getattr(row, part)
-            hashes.append(0 if text is None else hash(text) or 1)
+            self.why.setdefault(number, row.reason)
 
     @property
     def reasons(self) -> Counter[str]:
@@ -130,6 +137,10 @@ class Log:
         columns = [np.isnan(np.frombuffer(column)) for column in self.values.values()] if self.units else []
         missing = np.any(columns, axis=0) if columns else np.zeros(0, dtype=bool)
         return Counter(self.why.get(row, "no value") for row in np.flatnonzero(missing).tolist())
+
+    def _named(self, row: Row) -> str:
+        again = "" if row.epoch is None else f", repeat {one_line(row.epoch, 40)}"
+        return f"the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)}"
 
     def check_figure(self, metric: str, value: float, place: str) -> None:
         """Keep the tool's own figure of a metric, which is a mean over rows.
