@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import itertools
@@ -34,6 +35,8 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# Characters; a longer line is no row, but would fill the memory.
+_LONGEST_LINE = 1 << 27
 # In Western European text most letters are ASCII. Other languages' 8-bit encodings cannot be told apart this simply.
 _WESTERN = 0.3
 # How archives and compressed files begin; a tar archive says so later.
@@ -268,8 +271,13 @@ def check_names(names: Iterable[str], place: str) -> None:
             )
 
 
-def _read_jsonl(lines: Iterable[str], origin: str) -> Iterator[RawRow]:
-    for number, line in enumerate(lines, start=1):
+def _read_jsonl(file: io.TextIOBase, origin: str) -> Iterator[RawRow]:
+    for number, line in enumerate(iter(functools.partial(file.readline, _LONGEST_LINE), ""), start=1):
+        if len(line) == _LONGEST_LINE:
+            raise InputError(
+                f"{origin}, row {number}: has more than {_LONGEST_LINE >> 20} Mi characters; write one JSON object per "
+                "line"
+            )
         if not line.strip():
             continue
         try:

@@ -89,6 +89,7 @@ class Log:
     """Question and response of each of the first rows."""
     why: dict[int, str] = field(default_factory=dict)
     """Why a row has no value, by its number."""
+    _repeated: bool = field(default=False, repr=False)
     _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
     _parts: dict[str, set[int]] = field(default_factory=dict, repr=False)
 
@@ -122,6 +123,7 @@ class Log:
             )
         if parts is not None:
             parts.add(number)
+        self._repeated |= row.epoch is not None
         for metric, value in row.values.items():
             if metric not in self.values:
                 self.values[metric] = array("d", [math.nan]) * len(self.units)
@@ -143,10 +145,10 @@ class Log:
         return f"the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)}"
 
     def check_figure(self, metric: str, value: float, place: str) -> None:
-        """Keep the tool's own figure of a metric, which is a mean over rows.
+        """Keep the tool's own figure of a metric, which is a mean over units.
 
         Raises:
-            InputError: the rows of this log do not have that mean.
+            InputError: the units of this log do not have that mean.
         """
         mean = self.mean(metric)
         if mean is None or not math.isclose(mean, value, rel_tol=_SAME, abs_tol=_SAME):
@@ -157,6 +159,12 @@ class Log:
         self.figures[metric] = value
 
     def mean(self, metric: str) -> float | None:
-        """The mean over the rows with a value; None: there are none."""
+        """The mean over the units with a value of their means over repeats; None: there are none."""
         values = [value for value in self.values.get(metric, ()) if not math.isnan(value)]
+        if self._repeated:
+            repeats: dict[str, list[float]] = {}
+            for unit, value in zip(self.units, self.values.get(metric, ()), strict=False):
+                if not math.isnan(value):
+                    repeats.setdefault(unit, []).append(value)
+            values = [math.fsum(each) / len(each) for each in repeats.values()]
         return math.fsum(values) / len(values) if values else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instruct.base.errors import InputError
+from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.log import Log
 from instruct.logs.source import Columns, Source
 
@@ -16,14 +17,18 @@ class Reader(NamedTuple):
 
     `read`: the logs in a file; [] if the file belongs to logs of the tool, but has none; None if the tool did not write
     it. Raises InputError, with file, row and field, if the tool wrote it and it is not valid.
+    `remedy`: what to do about a file for which `read` gives [], and no other.
     """
 
     tool: str
     read: Callable[[Source], list[Log] | None]
+    remedy: str = ""
 
 
 # In the order in which they are asked; a table of any tool is the last.
-READERS: tuple[Reader, ...] = ()
+READERS: tuple[Reader, ...] = (
+    Reader("lm-eval", read_lm_eval, "evaluate with `lm_eval run --log_samples`, and give the samples_*.jsonl"),
+)
 
 
 class Found(NamedTuple):
@@ -49,15 +54,19 @@ def _read(path: Path, columns: Columns) -> Found:
     files: Sequence[Path] = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-    found = Found(path, [], [])
+    found, alone = Found(path, [], []), ""
     for file in files:
         source = Source(file, columns)
         for reader in READERS:
             if (logs := reader.read(source)) is not None:
                 found.logs.extend(logs)
+                if not logs:
+                    alone = alone or f"{file}: has figures of {reader.tool} without their rows; {reader.remedy}"
                 break
         else:
             found.unknown.append(file)
+    if not found.logs and alone:
+        raise InputError(alone)
     if not found.logs:
         tools = ", ".join(reader.tool for reader in READERS)
         raise InputError(

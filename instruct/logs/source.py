@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import itertools
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +17,8 @@ from instruct.data.sources import SUFFIXES, RawRow, read_file
 
 # Larger files of one JSON value are not read, which would take several times their size of memory.
 _LARGEST = 1 << 30
+# So many bytes at most come out of one compressed by gzip.
+_MOST_PACKED = 1032
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,16 @@ class Source:
         return self.content or next(self.rows()).fields
 
     def _check_size(self) -> None:
-        if self.suffix == ".json" and (size := self.path.stat().st_size) > _LARGEST:
+        if self.suffix != ".json":
+            return
+        size = self.path.stat().st_size
+        if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > _LARGEST:
+            with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(self.path) as file:
+                size = sum(
+                    map(len, itertools.takewhile(bool, map(file.read, itertools.repeat(1 << 20, _LARGEST >> 20))))
+                )
+        if size >= _LARGEST:
             raise InputError(
-                f"{self.path}: has {size >> 20:,} MiB of JSON, more than {_LARGEST >> 20:,}; split it, or write JSON "
-                "lines"
+                f"{self.path}: has {size >> 20:,} MiB of JSON or more, {_LARGEST >> 20:,} is too much; split it, or "
+                "write JSON lines"
             )

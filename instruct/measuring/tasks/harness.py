@@ -19,6 +19,7 @@ from instruct.analysis.inference import clustered_error, numbered, row_clusters
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering
+from instruct.logs.lm_eval import metric_name
 from instruct.measuring.tasks.cards import Rule, TaskFile, read_task
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
@@ -238,11 +239,6 @@ def _key(task: TaskFile, options: TaskOptions) -> str:
     return "-".join(part for part in parts if part)
 
 
-def _metric_name(metric: str, applied: str) -> str:
-    """A metric with the filter that its replies went through."""
-    return metric if applied == "none" else f"{metric} ({applied})"
-
-
 def _prompts(result: Mapping[str, Any]) -> list[str]:
     return [sample["prompt_hash"] for samples in result["samples"].values() for sample in samples]
 
@@ -315,7 +311,7 @@ def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> pd.DataFr
             row = rows.setdefault(f"{task}/{sample['doc_id']}", {})
             for metric in sample["metrics"]:
                 if isinstance(sample[metric], int | float) and math.isfinite(sample[metric]):
-                    row[_metric_name(metric, sample["filter"])] = float(sample[metric])
+                    row[metric_name(metric, sample["filter"])] = float(sample[metric])
     return pd.DataFrame(list(rows.values()), index=pd.Index(rows, dtype=object))
 
 
@@ -330,13 +326,13 @@ def read_results(result: Mapping[str, Any], about: Mapping[str, Any]) -> list[Nu
         for key, value in values.items():
             metric, comma, applied = key.partition(",")
             if comma and isinstance(value, int | float) and math.isfinite(value):
-                finite[_metric_name(metric, applied)] = float(value)
+                finite[metric_name(metric, applied)] = float(value)
         for key in values:
             metric, _, applied = key.partition(",")
-            name = _metric_name(metric, applied)
+            name = metric_name(metric, applied)
             if name not in finite or metric.endswith("_stderr"):
                 continue
-            error = finite.get(_metric_name(f"{metric}_stderr", applied))
+            error = finite.get(metric_name(f"{metric}_stderr", applied))
             details = Details(task=task, shots=result["n-shot"].get(task), standard_error=error, **about)
             n = result["n-samples"].get(task, {}).get("effective")
             rows.append(Number(metric=name, value=finite[name], n=n, details=details))

@@ -16,7 +16,6 @@ from instruct.base.output import say
 from instruct.data.sources import check_names, read_file, read_texts
 
 
-
 class RowOptions(Options):
     """What rows are made of, beyond what `datasets` reads."""
 

@@ -1,0 +1,223 @@
+"""Logs of lm-evaluation-harness: of the tool as installed, and as its earlier versions wrote them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval_runs import SUBJECTS, evaluate, write_tasks
+
+from instruct.base.errors import InputError
+from instruct.logs.log import Log
+from instruct.logs.read import read_logs
+from instruct.logs.source import Columns
+
+DATA = os.environ.get("INSTRUCT_SHARED_DATA")
+
+
+def logs_by_task(path: Path) -> dict[str, Log]:
+    (found,) = read_logs([path])
+    assert not found.unknown
+    return {log.task: log for log in found.logs}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DATA is None, reason="INSTRUCT_SHARED_DATA does not name the published data sets")
+def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_path, monkeypatch):
+    pytest.importorskip("lm_eval")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    write_tasks(tmp_path, Path(DATA or ""))
+    tasks = ["mmlu_all", "gsm8k_some", "last_word", "text_of_sums"]
+    other = tmp_path / "other"
+    shutil.copytree(tiny_model_folder, other)
+    for model in (tiny_model_folder, other):
+        results = evaluate(tasks, tmp_path, str(model), tmp_path / "out")
+    first, second = sorted((tmp_path / "out").iterdir())
+    assert {log.model for log in logs_by_task(first).values()} == {str(other), str(tiny_model_folder)} - {
+        log.model for log in logs_by_task(second).values()
+    }
+    logs = logs_by_task(second if second.name.endswith("other") else first)
+    assert logs.keys() == {*(f"mmlu_{subject}" for subject in SUBJECTS), "gsm8k_some", "last_word", "text_of_sums"}
+    figures: dict[str, dict[str, float]] = {}
+    for task, values in results["results"].items():
+        figures[task] = {
+            key.replace(",none", "").replace(",strict-match", " (strict-match)").replace(
+                ",flexible-extract", " (flexible-extract)"): value
+            for key, value in values.items() if "," in key and "_stderr" not in key
+        }  # fmt: skip
+    for task, log in logs.items():
+        assert log.figures == figures[task]
+        for metric in log.values:
+            assert log.mean(metric) == pytest.approx(figures[task][metric], rel=1e-12)
+    assert logs["last_word"].unpaired == ["perplexity"]
+    assert logs["text_of_sums"].unpaired == ["word_perplexity"]
+    assert logs["text_of_sums"].better == {"word_perplexity": "lower"}
+    assert set(logs["gsm8k_some"].values) == {"exact_match (strict-match)", "exact_match (flexible-extract)"}
+    subjects = [logs[f"mmlu_{subject}"] for subject in SUBJECTS]
+    assert [len(log.units) for log in subjects] == list(SUBJECTS.values())
+    assert [log.groups for log in subjects] == [
+        {"mmlu_all": True, "mmlu_two": False}, {"mmlu_all": True, "mmlu_two": False}, {"mmlu_all": True},
+    ]  # fmt: skip
+    assert figures["mmlu_all"]["acc"] == pytest.approx(
+        sum(math.fsum(log.values["acc"]) for log in subjects) / sum(SUBJECTS.values()), rel=1e-12
+    )
+    assert figures["mmlu_two"]["acc"] == pytest.approx(sum(log.mean("acc") or 0 for log in subjects[:2]) / 2, rel=1e-12)
+    settings = logs["gsm8k_some"].settings
+    assert (settings["shots"], settings["template"], settings["max tokens"], settings["temperature"]) == (
+        0, "none", 12, 1.0,
+    )  # fmt: skip
+    assert settings["repeats"] == 2
+    assert logs["mmlu_anatomy"].settings["shots"] == 1
+    assert logs["mmlu_anatomy"].texts[0][0].startswith("A lesion causing compression")
+
+
+def sample(number: int, applied: str | None = "none", **metrics: Any) -> dict[str, Any]:
+    """A row as the tool writes it; before 0.4.7 without filter and metrics."""
+    about = {} if applied is None else {"filter": applied, "metrics": list(metrics)}
+    return {
+        "doc_id": number, "doc": {"question": f"What is {number} + {number}?", "passage": f"story {number // 2}"},
+        "target": str(2 * number), "resps": [[f"It is {number}."]], "filtered_resps": [f"{number}"], **about,
+        "arguments": {"gen_args_0": {"arg_0": f"Question: What is {number} + {number}?", "arg_1": {"until": ["\n"]}}},
+        "doc_hash": f"d{number}", "prompt_hash": f"p{number}", "target_hash": f"t{number}", **metrics,
+    }  # fmt: skip
+
+
+def results(task: str, size: int, **figures: float) -> dict[str, Any]:
+    filters = [{"name": "strict", "filter": []}, {"name": "flexible", "filter": []}]
+    config = {"task": task, "output_type": "generate_until", "filter_list": filters, "generation_kwargs": {"until": []}}
+    return {
+        "results": {task: {key.replace("__", ","): figure for key, figure in figures.items()}},
+        "configs": {task: config}, "n-shot": {task: 5}, "n-samples": {task: {"original": 9, "effective": size}},
+        "versions": {task: 3.0}, "higher_is_better": {task: {"exact_match": True, "ter": False}},
+        "config": {"model": "hf", "model_args": "pretrained=a/b,api_key=s3cret", "fewshot_seed": 1234, "limit": 4},
+        "model_name": "a/b", "date": 1790000000.0, "lm_eval_version": "0.4.13", "chat_template_sha": "ab" * 32,
+    }  # fmt: skip
+
+
+def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None = None, name: str = "sums") -> Path:
+    path = folder / f"samples_{name}_2026-11-26T10-00-00.5.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if found is not None:
+        (folder / "results_2026-11-26T10-00-00.5.json").write_text(json.dumps(found))
+    return path
+
+
+ROWS = [sample(number, exact_match=float(number == 1)) for number in range(4)]
+RIGHT = results("sums", 4, exact_match__none=0.25)
+
+
+def test_a_log_has_its_units_settings_and_figures(tmp_path):
+    write(tmp_path, ROWS, RIGHT)
+    log = logs_by_task(tmp_path)["sums"]
+    assert (log.tool, log.model, log.version) == ("lm-eval", "a/b", "0.4.13")
+    assert log.units == ["0", "1", "2", "3"]
+    assert list(log.values["exact_match"]) == [0, 1, 0, 0]
+    assert log.figures == {"exact_match": 0.25}
+    assert log.clusters == ["0", "0", "2", "2"]
+    assert log.texts[1] == ("What is 1 + 1?", "It is 1.")
+    assert not any(0 in column for column in log.hashes.values())
+    assert "s3cret" not in str(log)
+    assert log.settings == {
+        "shots": 5, "template": "chat (abababababab)", "system prompt": "none", "shots seed": 1234, "limit": 4,
+        "generation": "until=[]", "model type": "hf", "model arguments": "pretrained=a/b, api_key=…",
+        "task version": 3.0, "tool version": "0.4.13", "date": "2026-09-21T14:13:20+00:00",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_each_filter_has_its_metrics_also_where_rows_do_not_name_it(named, tmp_path):
+    """The rows of one filter follow those of another; before 0.4.7 they did not say which."""
+    rows = [
+        sample(number, applied if named else None, exact_match=float(number >= least))
+        for applied, least in (("strict", 3), ("flexible", 1))
+        for number in range(4)
+    ]
+    path = write(tmp_path, rows)
+    if not named:
+        with pytest.raises(InputError, match=r"row 5: is row 2 of the unit '0', and does not name its filter; put"):
+            read_logs([path])
+    write(tmp_path, rows, results("sums", 4, exact_match__strict=0.25, exact_match__flexible=0.75))
+    log = logs_by_task(tmp_path)["sums"]
+    assert len(log.units) == 4
+    assert {name: list(values) for name, values in log.values.items()} == {
+        "exact_match (strict)": [0, 0, 0, 1], "exact_match (flexible)": [0, 1, 1, 1],
+    }  # fmt: skip
+    assert log.better["exact_match (flexible)"] == "higher"
+    assert not log.reasons
+
+
+def test_what_is_no_number_is_missing_and_what_is_no_mean_is_not_paired(tmp_path):
+    """NumPy's types were written as text; `nanmean` leaves out what is not a number."""
+    more: list[dict[str, Any]] = [
+        {"exact_match": "True", "ter": ["a", "b"], "own": 1.5},
+        {"exact_match": math.nan, "ter": ["a", "c"], "own": 2},
+        {"exact_match": "0.5", "ter": ["d", "e"], "own": None},
+    ]
+    found = results("sums", 3, exact_match__none=0.75, ter__none=88.0, own__none=1.7)
+    write(tmp_path, [sample(number, **each) for number, each in enumerate(more)], found)
+    log = logs_by_task(tmp_path)["sums"]
+    assert list(log.values) == ["exact_match"]
+    assert log.mean("exact_match") == 0.75
+    assert log.reasons == {"exact_match: no number": 1}
+    assert (log.figures, log.unpaired) == ({"exact_match": 0.75, "ter": 88.0, "own": 1.7}, ["ter", "own"])
+    assert log.better["ter"] == "lower"
+
+
+def test_units_cluster_by_a_named_field(tmp_path):
+    path = write(tmp_path, ROWS)
+    (found,) = read_logs([path], Columns(cluster="question"))
+    assert set(found.logs[0].clusters) == {None}
+    with pytest.raises(InputError, match=r"row 1: the doc has no 'page' to cluster by \(fields: question, passage\)"):
+        read_logs([path], Columns(cluster="page"))
+
+
+def test_results_alone_say_how_to_get_samples(tmp_path):
+    write(tmp_path, ROWS, RIGHT).unlink()
+    for path in (tmp_path, next(tmp_path.iterdir())):
+        with pytest.raises(InputError, match=r"results_\S+\.json: has figures of lm-eval without their rows; .*--log"):
+            read_logs([path])
+
+
+@pytest.mark.parametrize(
+    ("rows", "found", "error"),
+    [
+        (ROWS, results("sums", 4, exact_match__none=0.5), r"json: exact_match of the task sums is 0\.5, .* mean 0\.25"),
+        (ROWS[:3], RIGHT, r"jsonl: has 3 rows of the task sums, results_\S+ is of 4; is the file compl"),
+        ([*ROWS, ROWS[2]], None, r"row 5: the unit '2' of the task sums is there twice; keep one of them"),
+        (
+            [*ROWS, sample(2, "strict", exact_match=1) | {"prompt_hash": "other"}], None,
+            r"row 5: the unit '2' of the task sums has another prompt than in an earlier row; give the files of one",
+        ),
+        ([{**ROWS[0], "exact_match": math.inf}], None, r"row 1: exact_match: is not a finite number; correct it"),
+        ([ROWS[0], {**ROWS[1], "metrics": ["f1"]}], None, r"row 2: has no 'f1', one of its metrics; evaluate again"),
+        ([ROWS[0], {"doc_id": 1}], None, r"row 2: has no doc; is the file complete\? evaluate again"),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_fit_are_refused_in_one_line(rows, found, error, tmp_path):
+    path = write(tmp_path, rows, found)
+    with pytest.raises(InputError, match=error) as raised:
+        read_logs([path])
+    assert str(raised.value).startswith(str(tmp_path))
+    assert str(raised.value).isprintable()
+
+
+def test_a_line_without_end_and_a_compressed_file_of_zeros_are_refused(tmp_path, monkeypatch):
+    """Neither is read whole; the limits are lowered, so that the test is fast."""
+    monkeypatch.setattr("instruct.data.sources._LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("instruct.logs.source._LARGEST", 1 << 23)
+    path = tmp_path / "samples_sums.jsonl"
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+    with pytest.raises(InputError, match=r"row 1: has more than 1 Mi characters; write one JSON object per line"):
+        read_logs([path])
+    path.unlink()
+    packed = tmp_path / "results.json.gz"
+    packed.write_bytes(gzip.compress(bytes(1 << 24)))
+    with pytest.raises(InputError, match=r"results.json.gz: has 8 MiB of JSON or more, 8 is too much; split it"):
+        read_logs([packed])
