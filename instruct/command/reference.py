@@ -1,8 +1,9 @@
-"""Every key of a config with its type, default and help, from the options' own definitions.
+"""Every key of a config and of a card with its type, default and help, from their models' own definitions.
 
     python -m instruct.command.reference
 
-writes docs/configuration.md and config.schema.json; a test keeps them in sync with the options.
+writes docs/configuration.md, docs/cards.md and config.schema.json; a test keeps them in sync with the models. It needs
+lm-eval.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from pydantic import BaseModel
 
 from instruct.base.cards import PACKAGE
 from instruct.config import ExperimentConfig
 from instruct.phases.bench import BenchOptions
 
 SCHEMA_PATH = PACKAGE / "config.schema.json"
+_MARKER = "<!-- written by python -m instruct.command.reference -->\n"
 _SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 # A type as a reader of YAML would call it; that a key may be null shows in its default.
 _WORDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false", "object": "mapping"}
@@ -38,12 +43,21 @@ def config_keys() -> list[Key]:
     """Every key of an experiment's config; those that EMOConfig adds to TRL's SFTConfig under `train`."""
     schema = json_schema()
     keys = {name: field for name, field in schema["properties"].items() if name != "extends"}
-    return list(_keys_of({"properties": keys, "required": ["name"]}, ""))
+    return list(_keys_of({"properties": keys, "required": ["name"]}, "", schema["$defs"]))
 
 
-def _keys_of(section: dict[str, Any], prefix: str) -> Iterator[Key]:
+def card_keys(model: type[BaseModel]) -> list[Key]:
+    """Every key of a card."""
+    schema = model.model_json_schema()
+    return list(_keys_of(schema, "", schema.get("$defs", {})))
+
+
+def _keys_of(section: dict[str, Any], prefix: str, sections: dict[str, Any]) -> Iterator[Key]:
+    """The keys of a JSON Schema's section, and those of the sections in it; `sections`: its definitions."""
     for name, field in section["properties"].items():
-        inner, suffix = _inner_section(field)
+        inner, suffix = _inner_section(field, sections)
+        if inner and not all("description" in key for key in inner["properties"].values()):
+            inner = None  # no keys for people to write
         default = "required" if name in section.get("required", ()) else _yaml(field.get("default"))
         if inner is None:
             bounds = [f"{_SIGNS[key]} {kind[key]:g}" for kind in _kinds(field) for key in _SIGNS if key in kind]
@@ -51,10 +65,11 @@ def _keys_of(section: dict[str, Any], prefix: str) -> Iterator[Key]:
             yield Key(prefix + name, ", ".join([_words(field), *bounds]), default, text)
         else:
             if suffix == ".NAME":
-                default = _yaml({key: _set_keys(value, inner) for key, value in field["default"].items()})
+                content = field.get("default") or {}
+                default = _yaml({key: _set_keys(value, inner) for key, value in content.items()}) if content else ""
             text = field.get("description") or inner["description"]
             yield Key(prefix + name + suffix, "section", default if suffix else "", text)
-            yield from _keys_of(inner, f"{prefix}{name}{suffix}.")
+            yield from _keys_of(inner, f"{prefix}{name}{suffix}.", sections)
         if prefix + name == "train":
             yield from _trainer_keys()
 
@@ -87,13 +102,13 @@ def _kinds(field: dict[str, Any]) -> list[dict[str, Any]]:
     return [kind for kind in kinds if "enum" not in kind or not texts]
 
 
-def _inner_section(field: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+def _inner_section(field: dict[str, Any], sections: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """The section that a key has, and what follows the key's name: nothing, `[]` or `.NAME`."""
     for kind in _kinds(field):
         if "$ref" in kind:
-            return json_schema()["$defs"][kind["$ref"].rpartition("/")[2]], ""
+            return sections[kind["$ref"].rpartition("/")[2]], ""
         for items, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
-            inner, more = _inner_section(kind[items]) if isinstance(kind.get(items), dict) else (None, "")
+            inner, more = _inner_section(kind[items], sections) if isinstance(kind.get(items), dict) else (None, "")
             if inner is not None:
                 return inner, suffix + more
     return None, ""
@@ -105,8 +120,8 @@ def _words(field: dict[str, Any]) -> str:
     def of(kind: dict[str, Any]) -> str:
         if choices := kind.get("enum") or ([kind["const"]] if "const" in kind else None):
             return ", ".join(map(str, choices))
-        if kind["type"] != "array":
-            return _WORDS[kind["type"]]
+        if kind.get("type") != "array":
+            return _WORDS[kind.get("type", "object")]
         if "prefixItems" in kind:
             return f"[{', '.join(map(_words, kind['prefixItems']))}]"
         return f"list of {_words(kind['items'])}"
@@ -128,17 +143,37 @@ def render_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_markdown(page: str) -> str:
-    """docs/configuration.md: the words of the page, and the table of the keys, where equal keys share a row."""
-    words, marker, _ = page.partition("<!-- written by python -m instruct.command.reference -->\n")
+def render_pages(folder: Path) -> dict[Path, str]:
+    """docs/configuration.md and docs/cards.md: their words, and a table of keys after each marker."""
+    from instruct.data.cards import DatasetCard
+    from instruct.judging.cards import JudgeCard
+    from instruct.measuring.tasks.few_shot import About
+    from instruct.validation.human_sets import HumanSetCard
+
+    cards = (JudgeCard, DatasetCard, About, HumanSetCard)
+    pages = {"configuration.md": [config_keys()], "cards.md": [card_keys(model) for model in cards]}
+    return {folder / name: _fill((folder / name).read_text(encoding="utf-8"), tables) for name, tables in pages.items()}
+
+
+def _fill(page: str, tables: list[list[Key]]) -> str:
+    """The page with these tables after its markers, instead of those that it has."""
+    words, *sections = re.split(f"({re.escape(_MARKER)})", page)
+    for marker, after, keys in zip(sections[::2], sections[1::2], tables, strict=True):
+        following = after.partition("\n## ")
+        words += marker + _table(keys) + "".join(following[1:])
+    return words
+
+
+def _table(keys: list[Key]) -> str:
+    """A table of keys, where equal keys share a row."""
     lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for key in config_keys():
+    for key in keys:
         rows.setdefault((key.type, key.default, key.help), []).append(f"`{key.name}`")
     for (kind, default, text), names in rows.items():
         written = {"": "", "null": "", "required": "required"}.get(default, f"`{default}`")
         lines.append(f"| {', '.join(names)} | {kind} | {written} | {text} |")
-    return words + marker + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 @functools.cache
@@ -155,9 +190,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the page and the schema."""
-    page = PACKAGE.parent / "docs" / "configuration.md"
-    page.write_text(render_markdown(page.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the pages and the schema."""
+    for page, text in render_pages(PACKAGE.parent / "docs").items():
+        page.write_text(text, encoding="utf-8")
     SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")
 
 

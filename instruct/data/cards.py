@@ -39,14 +39,20 @@ def parse_length(length: Length) -> tuple[int, Unit]:
 class Source(BaseModel):
     """A data set on the hub (or a `subset`), one `file` of its repository, or local `files` (relative to the card)."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     hub: str | None = None
+    """A data set's id on the hub."""
     subset: str | None = None
+    """The subset of the data set."""
     revision: str = "main"
+    """A branch, tag or commit of the hub."""
     split: str = "train"
+    """The split of the data set."""
     file: str | None = None
+    """One file of the data set's repository, read as it is."""
     files: list[str] | None = Field(default=None, min_length=1)
+    """Local files instead, relative to the card."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Source:
@@ -81,44 +87,44 @@ class Cut(Options):
 
 
 class DatasetCard(BaseModel):
-    """A dataset card.
+    """A dataset card."""
 
-    Attributes:
-        description: one line, for people who read the card.
-        source: where the rows are.
-        format: the fields of a row; an evaluation set is `alpaca`: instruction and, if it has a baseline, output.
-        template: how a prompt is rendered: Stanford Alpaca's text, or the tokenizer's chat template.
-        column: the column that contains the fields as a mapping, if they are not columns themselves; of plain text,
-            the column with the text, if it is not `text`.
-        documents: of plain text files, whether each `line` (the default) or each `file` is a document.
-        encoding: of plain text files that are not UTF-8.
-        rows: the expected number of rows.
-        baseline: of an evaluation set, the file with the answers to compare with, or one for each data set in it; by
-            default, the source's own `output` values.
-        reference: of an evaluation set, the file with the right answers, which judges may be shown.
-        temperatures: of an evaluation set, what answers are sampled at, by the data set of a row; others are greedy.
-        cut: of a corpus to continue, how its texts are cut.
-    """
-
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     name: str = Field(min_length=1)
+    """The card's name; the file is called NAME.yaml."""
     description: str = ""
+    """One line for people."""
     purpose: Purpose
+    """What it is for: training, evaluation prompts, or a corpus to continue."""
     source: Source
+    """Where the rows are: give `hub` or `files`."""
     format: Format
+    """The fields of a row; an evaluation set is `alpaca`: instruction and, if it has a baseline, output."""
     template: Template = "chat"
+    """How a prompt is rendered: Stanford Alpaca's text, or the tokenizer's chat template."""
     column: str | None = None
+    """The column that has the fields as a mapping, if they are not columns themselves; of plain text, its column."""
     documents: Documents | None = None
+    """What a text is in a plain text file (default: line)."""
     encoding: str | None = None
+    """The encoding of plain text files that are not UTF-8."""
     rows: int | None = Field(default=None, ge=1)
+    """The expected number of rows, which is checked."""
     baseline: Source | dict[str, Source] | None = None
+    """Of an evaluation set, the answers to compare with, or some for each data set in it (default: `output`)."""
     reference: Source | None = None
+    """Of an evaluation set, the right answers, which judges may be shown."""
     temperatures: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """Of an evaluation set, the sampling temperature by the data set of a row; others are greedy."""
     cut: Cut | None = None
+    """How the texts of a corpus are cut into a prefix and its continuation."""
     licence: str
+    """The license of the data."""
     citation: str | None = None
+    """The source to cite."""
     notes: str | None = None
+    """For people who read the card."""
 
     _folder: Path = PrivateAttr(default=Path("."))
 

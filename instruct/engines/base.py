@@ -73,21 +73,22 @@ SAMPLING = ("temperature", "top_p", "max_tokens")
 
 
 class Decoding(BaseModel):
-    """How a reply is sampled; part of the key that a completion is stored under.
+    """How a reply is sampled; part of the key that a completion is stored under. A null key is not sent to a server."""
 
-    `beams`: beam search with early stopping, in engines that have it. `extra`: further arguments of a request to a
-    server, named as in the OpenAI API; one that is None is not sent, so that the server's default counts. A field
-    that is None becomes such an argument.
-    """
-
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     temperature: float = Field(default=0.0, ge=0)
+    """The temperature of sampling; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: the share of probability to sample from."""
     max_tokens: int = Field(default=512, ge=1)
+    """The longest reply, in tokens."""
     repetition_penalty: float | None = Field(default=None, gt=0)
+    """The penalty of tokens that occurred before."""
     beams: int = Field(default=1, ge=1)
+    """Beam search with early stopping, in engines that have it."""
     extra: dict[str, Any] = {}
+    """Further arguments of a request to a server, named as in the OpenAI API; null: the server's default."""
 
     @model_validator(mode="before")
     @classmethod

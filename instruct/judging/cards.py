@@ -24,22 +24,27 @@ ONE_RULE = "give one of labels, words, regex, json_field, scores or parser"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
 
 
 class Labels(_Section):
     """The text of the label for each verdict; each must be one token of the judge's tokenizer."""
 
     first: str
+    """Says that the answer shown first is better."""
     second: str
+    """Says that the other one is."""
 
 
 class Words(_Section):
     """What the judge writes for each verdict; without `tie`, it is not asked for ties."""
 
     first: str
+    """Says that the answer shown first is better."""
     second: str
+    """Says that the other one is."""
     tie: str | None = None
+    """Says that they are equal; without it the judge is not asked for ties."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Words:
@@ -53,7 +58,9 @@ class RatingScale(_Section):
     """The lowest and the highest rating; any other number is not a rating."""
 
     low: float
+    """The lowest number."""
     high: float
+    """The highest number."""
 
     @model_validator(mode="after")
     def _in_order(self) -> RatingScale:
@@ -63,37 +70,34 @@ class RatingScale(_Section):
 
 
 class VerdictRule(_Section):
-    """How the reply is read, by exactly one of:
+    """How the reply is read: by exactly one of `parser`, `labels`, `words` alone, `regex`, `json_field` and `scores`.
 
-    - `labels`: their log-probabilities as the first token; a difference below `tie_margin` (nats) is a tie.
-    - `words`: searched for in the text.
-    - `regex`: its one group, compared with `words` or read as a number on the scale `rating`.
-    - `json_field`: of a JSON object in the reply, compared with `words` or read as a number on the scale `rating`.
-    - either of these two with `grades`: labels, with the number of wins that each is worth to the answer shown first;
-      below 0 it is the other's, and 0 is one tie.
-    - `scores`: two numbers on this scale, for the answers shown first and second, alone on the first line ("9 8.5"), or
-      in the two groups of a `regex`; the higher one wins.
-    - `parser`: the rule of a published judge's authors.
-
-    With several samples of each pair, `smoothing` is added to the count of each answer's wins before the share of one
-    is its score: 1/2 is Jeffreys' prior.
-
-    A reward model has no replies: its scores are compared, and a difference below `tie_margin` is a tie.
-
-    A reply with two different verdicts is unparsed, unless `occurrence: last` makes the last one count.
+    `regex` and `json_field` need `words`, `rating` or `grades`. A reply with two different verdicts is unparsed, unless
+    `occurrence: last` makes the last one count. A reward model has no replies: its scores are compared.
     """
 
     parser: Literal["autoj", "autoj_rating", "pandalm", "alpaca_eval_annotator"] | None = None
+    """The rule of a published judge's authors."""
     labels: Labels | None = None
+    """Labels whose log-probabilities as the first token are compared."""
     tie_margin: float = Field(default=0.0, ge=0)
+    """A smaller difference of log-probabilities (nats), or of a reward model's scores, is a tie."""
     words: Words | None = None
+    """The words to search for in the text, or to compare with what `regex` or `json_field` finds."""
     regex: str | None = None
+    """A regular expression with one group, around the verdict; with `scores` two."""
     json_field: str | None = None
+    """The field of a JSON object in the reply that has the verdict."""
     rating: RatingScale | None = None
+    """The scale of the number that `regex` or `json_field` finds; for `protocol: single`."""
     grades: dict[str, float] = {}
+    """Labels with the number of wins that each is worth to the answer shown first; below 0 to the other, 0: one tie."""
     scores: RatingScale | None = None
+    """The scale of two numbers, alone on the first line or in the groups of `regex`; the higher one wins."""
     occurrence: Literal["only", "last"] = "only"
+    """Which of several different verdicts counts; only: none."""
     smoothing: float = Field(default=0.0, ge=0, le=1, exclude=True)
+    """Of several samples of a pair, added to the count of each answer's wins before their share is the score."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> VerdictRule:
@@ -147,8 +151,11 @@ class PromptFor(_Section):
     """A prompt's file, for rows of answers that are of these data sets and have all of these fields."""
 
     file: str
+    """The prompt's file."""
     datasets: list[str] = []
+    """The data sets of the rows (default: all)."""
     fields: list[Literal["input", "system", "reference", "earlier", "rubric", "criteria", "checklist"]] = []
+    """The fields that a row must have."""
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether it is the prompt for a row."""
@@ -159,61 +166,70 @@ class PromptFor(_Section):
 class JudgeCard(_Section):
     """The content of `judges/NAME/judge.yaml`. Fields that do not affect the verdicts are left out of dumps.
 
-    Attributes:
-        annotator: an annotator of the alpaca-eval package, whose prompt is read from the package; and whose parser, but
-            for a verdict of `words`.
-        prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
-            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). {system},
-            {rubric}, {criteria} and {checklist} are the row's. A reward model (`protocol: reward`) has no prompt: it
-            scores each answer in its own chat template.
-        head: a file next to the card, written by recipes/train_judge.py: a small head that makes a score (`protocol:
-            reward`) of the states of `model`, a language model.
-        trained_on: a file next to the card with a hash of each pair that the judge was trained on, written by
-            recipes/train_judge.py: agreement on these pairs is no measurement.
-        prompt_with_input: the prompt for rows that have an `input`.
-        prompts: prompts for some rows, of which the first one that fits is used; `prompt` is for all others.
-        model: a hub id or a local folder; any other name is a provider's, asked at OpenAI unless a base URL is given.
-        needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
-        decoding: what a server is sent; null, and all that `{}` leaves out, is not: its own defaults count.
-        samples: how often each pair is asked about, unless a call says so.
-        response_schema: a JSON schema for the reply, enforced by engines that can.
-        thinking_end: ends a reasoning judge's thinking, which is not read.
-        identical_outputs_tie: has no effect: identical answers are a tie for every judge, whatever a card says.
-        weights: `pickle` allows weights that exist only as pickled .bin files, loaded with `weights_only`.
-        warning: shown prominently in every report.
-        human_agreement: measured agreement with human labels, by set.
+    A prompt has the placeholders {instruction}, {input}, {first} and {second}, or {instruction}, {input} and {answer}
+    if each answer is rated alone (`protocol: single`). {system}, {rubric}, {criteria} and {checklist} are the row's.
     """
 
     name: str = Field(exclude=True)
+    """The judge's name, that of the folder."""
     description: str = Field(exclude=True)
+    """One line for people."""
     model: str
+    """A hub id or a local folder; any other name is a provider's, asked at OpenAI unless a base URL is given."""
     revision: str | None = None
+    """The hub's branch, tag or commit."""
     weights: Literal["safetensors", "pickle"] = Field(default="safetensors", exclude=True)
+    """pickle allows weights that exist only as pickled .bin files; see docs/judges.md."""
     protocol: Literal["pairwise", "single", "reward"]
+    """Compares two answers, rates each alone, or scores each with a reward model, which has no prompt."""
     annotator: str | None = None
+    """An annotator of the alpaca-eval package, whose prompt, and unless there are `words` whose parser, is used."""
     head: str | None = None
+    """For `protocol: reward`, a small head on the states of `model`, written by recipes/train_judge.py."""
     trained_on: str | None = Field(default=None, exclude=True)
+    """A file with a hash of each pair that the judge was trained on: agreement on these is no measurement."""
     prompt: str | None = None
+    """The prompt's file, next to the card."""
     prompt_with_input: str | None = None
+    """The prompt for rows that have an `input`."""
     prompts: list[PromptFor] = []
+    """Prompts for some rows, of which the first one that fits is used; `prompt` is for all others."""
     prompt_form: Literal["text", "chat"] = "chat"
+    """Whether the prompt is a user turn in the model's chat template, or the text as it is."""
     remove_from_answers: list[str] = []
+    """Texts that are removed from answers before the judge is shown them."""
     decoding: Decoding = Decoding()
+    """What a server is sent; null, and all that `{}` leaves out, is not: its own defaults count."""
     response_schema: dict[str, Any] | None = None
+    """A JSON schema for the reply, enforced by engines that can."""
     thinking_end: str | None = Field(default=None, min_length=1)
+    """Ends a reasoning judge's thinking, which is not read."""
     verdict: VerdictRule = VerdictRule()
+    """How the verdict is read."""
     samples: int = Field(default=1, ge=1, le=100, exclude=True)
+    """How often to ask about each pair, unless a call says so."""
     order_policy: Literal["both", "one"]
+    """Show each pair in both orders, or in one that is drawn for each instruction."""
     leading_policy: Policy = Field(exclude=True)
+    """The policy that a report puts first."""
     identical_outputs_tie: bool = False
+    """Has no effect: identical answers are a tie for every judge."""
     context_length: int = Field(ge=1)
+    """The longest prompt and reply together, in tokens."""
     needs: str | None = Field(default=None, exclude=True)
+    """What the model takes on this machine, in words."""
     gpu_gb: float | None = Field(default=None, gt=0, exclude=True)
+    """The memory of its GPUs, in GB."""
     licence: str = Field(exclude=True)
+    """The license of model and prompt."""
     citation: str | None = Field(default=None, exclude=True)
+    """The source to cite."""
     human_agreement: dict[str, HumanAgreement] | None = Field(default=None, exclude=True)
+    """The measured agreement with people's labels, by set, written by `instruct validate --write-card`."""
     warning: str | None = Field(default=None, exclude=True)
+    """Shown prominently in every report."""
     notes: str | None = Field(default=None, exclude=True)
+    """For people who read the card."""
     _folder: Path = PrivateAttr(default=Path("."))
 
     @field_validator("decoding", mode="before")

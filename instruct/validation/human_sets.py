@@ -102,16 +102,21 @@ class HumanSet:
 class Columns(Options):
     """The columns that make a pair; with several `files`, NAME.COLUMN, or NAME alone for a text file.
 
-    `label`: one column, or one for each annotator. `input` is the instruction's context, for judges that show it
-    separately. What else a judge may be shown of the prompt is read from columns of its own names (`read_prompt`).
+    What else a judge may be shown of the prompt is read from columns of its own names (`read_prompt`).
     """
 
     instruction: str
+    """The request."""
     input: str | None = None
+    """Its context, for judges that show it separately."""
     first: str
+    """The first answer."""
     second: str
+    """The second answer."""
     label: str | list[str] = Field(min_length=1)
+    """The label, or one column for each annotator."""
     group: str | None = None
+    """The group of the pair."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -120,33 +125,36 @@ class Columns(Options):
 
 
 class HumanSetCard(Options):
-    """`data/human/NAME.yaml`, which describes a set whose files are not part of this project.
-
-    Attributes:
-        file: its path below the card's folder, or below a folder of data (`find_file`).
-        files: several such paths by name, whose rows belong together in their order; a .txt file has a value per line.
-        key: a column that must be equal in all of the files that have it, such as a question's id.
-        columns: the columns of a pair; None: found by their usual names.
-        labels: what the values of the label columns mean; None: they are first, second and tie.
-        url: where the file is downloaded from if it is not found; needs `sha256`.
-        rows: the expected number of pairs.
-        groups: the values of the group column in each group.
-    """
+    """`data/human/NAME.yaml`, which describes a set whose files are not part of this project."""
 
     name: str = Field(min_length=1)
+    """The set's name."""
     description: str
+    """One line for people."""
     file: str | None = None
+    """The path of the file, below the card's folder, $INSTRUCT_SHARED_DATA or the cache."""
     files: dict[str, str] | None = Field(default=None, min_length=2)
+    """Or several paths by name, whose rows belong together in their order; a .txt file has a value on each line."""
     key: str | None = None
+    """A column that must be equal in all files that have it, such as a question's id."""
     columns: Columns | None = None
+    """The columns of a pair (default: found by their names); of several files NAME.COLUMN, of a .txt file NAME."""
     labels: dict[str | int, Label] | None = Field(default=None, min_length=1)
+    """What the values of the label columns mean; any other is an error (default: first, second and tie)."""
     url: str | None = None
+    """Where the file is downloaded from if it is not found; needs `sha256`."""
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """The hash that the file is checked against."""
     rows: int | None = Field(default=None, ge=1)
+    """The expected number of pairs, which is checked."""
     licence: str
+    """The license of the set."""
     citation: str | None = None
+    """The source to cite."""
     notes: str | None = None
+    """For people who read the card."""
     groups: dict[str, list[str]] | None = None
+    """The values of the group column in each group."""
     _folder: Path = PrivateAttr(default=Path("."))
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""docs/configuration.md, `instruct config` and the JSON Schema follow the options."""
+"""docs/configuration.md, docs/cards.md, `instruct config` and the JSON Schema follow the models."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import jsonschema
 import pytest
 import yaml
 
-from instruct.command.reference import SCHEMA_PATH, config_keys, json_schema, render_markdown, render_text, schema_text
+from instruct.command.reference import SCHEMA_PATH, config_keys, json_schema, render_pages, render_text, schema_text
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [path for path in sorted((ROOT / "recipes" / "configs").rglob("*.yaml")) if path.parent.name != "accelerate"]
 
 
-def test_the_page_and_the_schema_are_up_to_date():
+def test_the_pages_and_the_schema_are_up_to_date():
     write = "write them again: python -m instruct.command.reference"
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == render_markdown(page), write
-    assert f"| `{config_keys()[-1].name}` |" in page
+    pages = render_pages(ROOT / "docs")
+    assert {page: page.read_text(encoding="utf-8") for page in pages} == pages, write
+    configuration, cards = pages.values()
+    assert f"| `{config_keys()[-1].name}` |" in configuration
+    for key in ("verdict.labels.first", "cut.prefix", "nearest_by", "columns.label"):
+        assert f"`{key}`" in cards
     assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), write
 
 
