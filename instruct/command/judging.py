@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
-from instruct.base.output import Result
+from instruct.base.output import Result, say
 from instruct.command import call, flags
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     sub = verb(judge, "compare answers with a judge and write the report")
     flags.run_argument(sub, "answers")
-    text = "a judge, or J=URL: a judge at this server; repeatable (a panel) (default: those of the run's config)"
+    text = (
+        "a judge, or J=URL: a judge at this server; repeatable (a panel) (default: with --judge-model pairwise, else "
+        "those of the run's config)"
+    )
     sub.add_argument("--judge", action="append", metavar="J", help=text)
     flags.add_pair_flags(sub)
     sub.add_argument(
@@ -34,7 +37,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument(
         "--output",
         metavar="DIR",
-        help="create this run from files of answers: --candidate FILE --baseline FILE, or --files",
+        help="create this run from files of answers: --candidate FILE --baseline FILE, or --files (default: of two "
+        "files without RUN, runs/CANDIDATE_vs_BASELINE)",
     )
     text = "with --output: compare on the prompts that all files have, and say how many were left out"
     sub.add_argument("--common-prompts", action="store_true", help=text)
@@ -48,7 +52,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.add_margin_flag(sub)
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
-    text = "a judge: see `instruct list judges`; not needed with --replay"
+    text = "a judge: see `instruct list judges`; not needed with --replay (default with --judge-model: pairwise)"
     sub.add_argument("--judge", metavar="J", help=text)
     sub.add_argument(
         "--against",
@@ -70,7 +74,7 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     text = f"{flags.option_help('JudgeOptions', 'base_url')}; repeatable: servers of one model, asked in turn"
     sub.add_argument("--base-url", action="append", metavar="URL", help=text)
     flags.add_option_flags(sub, "JudgeOptions", "model", model="judge_model")
-    flags.add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "timeout", "trim", "budget_usd")
+    flags.add_option_flags(sub, "JudgeOptions", "engine", "criteria", "concurrency", "timeout", "trim", "budget_usd")
     flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
     flags.add_retry_flag(sub, unparsed=True)
@@ -79,13 +83,16 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
 
 def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.asking import Judge
+    from instruct.judging.options import GENERAL_JUDGE
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
     from instruct.reporting.stated import check_margin, state
 
     check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
-    named = _named_judges(arguments.judge or ())
+    arguments.output = arguments.output or _output_of_files(arguments)
+    arguments.judge = arguments.judge or ([GENERAL_JUDGE] if arguments.model else [])
+    named = _named_judges(arguments.judge)
     if arguments.model and len(named) > 1:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
     judges = []
@@ -113,6 +120,18 @@ def judge(arguments: argparse.Namespace) -> Result:
     return call.reported(report, failure)
 
 
+def _output_of_files(arguments: argparse.Namespace) -> str | None:
+    """The run that compares two files of answers, in a call that names none."""
+    from instruct.data.evaluation import answers_name
+
+    files = [Path(name) for name in (arguments.candidate, arguments.baseline) if name]
+    if arguments.run or len(files) < 2 or not all(file.suffix and file.is_file() for file in files):
+        return None
+    output = f"runs/{'_vs_'.join(map(answers_name, files))}"
+    say(f"run: {output}")
+    return output
+
+
 def _named_judges(values: Iterable[str]) -> dict[str, list[str]]:
     """The judges of `--judge J` and `--judge J=URL`, each with the addresses that were given with its name."""
     judges: dict[str, list[str]] = {}
@@ -131,8 +150,8 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[R
     whole = bool(one) != bool(several) and (baseline or several) and all(Path(file).suffix for file in files)
     if arguments.run or not arguments.judge or not whole:
         raise InputError(
-            "--output creates a run from files of answers: it takes --judge, --candidate FILE.json --baseline "
-            "FILE.json, or --files FILE.json … (with or without --baseline FILE.json), and no RUN"
+            "--output creates a run from files of answers: it takes --judge or --judge-model, --candidate FILE.json "
+            "--baseline FILE.json, or --files FILE.json … (with or without --baseline FILE.json), and no RUN"
         )
     candidates = [file for file in ([one] if one else several) if one or not baseline or Path(file) != Path(baseline)]
     if len(candidates) + bool(baseline) < 2:
@@ -148,7 +167,9 @@ def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list
     _refuse_judge_flags(arguments, "replay", advice="without it the config's judges are asked")
     judges = call.run_config(run, []).judges
     if not judges:
-        raise InputError(f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`)")
+        raise InputError(
+            f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`), or --judge-model"
+        )
     return judges
 
 
@@ -160,12 +181,15 @@ def _refuse_judge_flags(arguments: argparse.Namespace, *further: str, advice: st
     names += [name for name in further if getattr(arguments, name)]
     if names:
         flag = "--judge-model" if names[0] == "model" else f"--{names[0].replace('_', '-')}"
-        raise InputError(f"{flag} requires --judge; {advice}")
+        raise InputError(f"{flag} requires --judge or --judge-model; {advice}")
 
 
 def validate(arguments: argparse.Namespace) -> Result:
+    from instruct.judging.options import GENERAL_JUDGE
     from instruct.validation.validate import validate as validate_judge
 
+    if arguments.model and not arguments.replay:
+        arguments.judge = arguments.judge or GENERAL_JUDGE
     if not arguments.judge:
         _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
     ((name, addresses),) = _named_judges([arguments.judge or ""]).items()

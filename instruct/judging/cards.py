@@ -167,7 +167,9 @@ class JudgeCard(_Section):
     """The content of `judges/NAME/judge.yaml`. Fields that do not affect the verdicts are left out of dumps.
 
     A prompt has the placeholders {instruction}, {input}, {first} and {second}, or {instruction}, {input} and {answer}
-    if each answer is rated alone (`protocol: single`). {system}, {rubric}, {criteria} and {checklist} are the row's.
+    if each answer is rated alone (`protocol: single`). {system}, {earlier}, {reference}, {rubric}, {criteria} and
+    {checklist} are the row's; what is between {#criteria} and {/criteria} is for rows that have them, and so for each of
+    these.
     """
 
     name: str = Field(exclude=True)

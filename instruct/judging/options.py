@@ -9,6 +9,10 @@ from pydantic import Field, field_validator, model_validator
 from instruct.base.models import Dtype
 from instruct.base.options import Options, Texts
 
+# The judge of a call that names only a model; both judges are for any model, and have no published figures.
+GENERAL_JUDGE = "pairwise"
+GENERAL_JUDGES = (GENERAL_JUDGE, "pairwise_single")
+
 
 class JudgeOptions(Options):
     """One judge."""
@@ -33,6 +37,8 @@ class JudgeOptions(Options):
     """Seconds for a server's reply, of each attempt."""
     orders: Literal["both", "one"] | None = None
     """Show each pair in both orders or in one (default: as the card says)."""
+    criteria: str | None = Field(default=None, min_length=1)
+    """What to compare by, in words, for rows without `criteria` of their own (default: the judge's prompt alone)."""
     trim: bool = False
     """Cut answers that do not fit the judge's context, both to the same length."""
     budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -122,8 +123,13 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     template = AnswerChats() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
     hidden: Counter[str] = Counter()
+    criteria = judge.options.criteria
+    if criteria and "criteria" not in template.fields:
+        raise InputError(f"judge {card.name}: its prompt shows no criteria; use the judge pairwise, or drop --criteria")
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         prompt_row = ours | {name: theirs[name] for name in _BESIDE if name in theirs and not ours.get(name)}
+        if criteria:
+            prompt_row = {"criteria": criteria} | prompt_row
         hidden.update(template.hidden(prompt_row))
         lacking = [
             f"no answer of {side.name}: {row['failed']}"
@@ -246,11 +252,15 @@ _SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first"
 # MT-Bench's, for a turn by its number from 1: the question, the answers, and their reference.
 _TURNS = r"(?:question|answer|answer_[ab]|ref_answer)_\d+"
 _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
+# A part of a prompt that only rows with this field have.
+_SECTION = re.compile(r"\{#(" + "|".join(("input", *_BESIDE)) + r")\}(.*?)\{/\1\}", re.DOTALL)
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
 
 
 class AnswerChats:
     """The prompts of a reward model: a chat with the system prompt, the request and an answer, for each answer."""
+
+    fields = frozenset({"instruction", "input", "system", "earlier"})
 
     def hidden(self, row: Mapping[str, Any]) -> list[str]:
         """What a row has and the chats do not show."""
@@ -280,7 +290,7 @@ class PromptTemplate:
         self._answers = {"first", "second"} if pairwise else {"first"}
         self._turn_answers = {"answer_a", "answer_b"} if pairwise else {"answer"}
         shown = ["first", "second"] if pairwise else []
-        known = ["instruction", "input", "system", "reference", *GUIDES, *shown, *self._names]
+        known = ["instruction", "input", *_BESIDE, *shown, *self._names]
         self._placeholder = re.compile(r"\{(" + "|".join([*known, _TURNS]) + r")\}")
         self._texts = {which: self._read(which) for which in (False, *([True] if card.prompt_with_input else []))}
         self._further = [(prompt, self._read(prompt)) for prompt in card.prompts]
@@ -299,6 +309,11 @@ class PromptTemplate:
             )
         return (self._rendered(row, {"first": first, "second": second}),)
 
+    @property
+    def fields(self) -> set[str]:
+        """What some rows' prompts show."""
+        return set().union(*map(self._used, [*self._texts.values(), *(text for _, text in self._further)]))
+
     def hidden(self, row: Mapping[str, Any]) -> list[str]:
         """What a row has and its prompt does not show.
 
@@ -312,17 +327,19 @@ class PromptTemplate:
                 f"judge {self._card.name}: {one_line(row['instruction'], 60)!r} is turn {turns} of a conversation, and "
                 "its prompt shows fewer; give the card a prompt for such rows, under `prompts`"
             )
-        shows = {name: {name} for name in ("system", "reference", *GUIDES)}
+        shows = {name: {name} for name in _BESIDE}
         if "reference" not in used:
             shows["reference"] = {f"ref_answer_{number + 1}" for number in range(len(row.get("reference") or ()))}
         before = {"question", *self._turn_answers}
-        shows["earlier"] = {f"{name}_{number}" for number in range(1, turns) for name in before}
+        if "earlier" not in used:
+            shows["earlier"] = {f"{name}_{number}" for number in range(1, turns) for name in before}
         return [name for name in _BESIDE if row.get(name) and not shows[name] <= used]
 
     def _text_for(self, row: Mapping[str, Any]) -> str:
-        """The prompt for a row."""
+        """The prompt for a row, with the sections of the fields that it has."""
         text = self._texts.get(bool(row.get("input")), self._texts[False])
-        return next((further for prompt, further in self._further if prompt.fits(row)), text)
+        text = next((further for prompt, further in self._further if prompt.fits(row)), text)
+        return _SECTION.sub(lambda section: section[2] if row.get(section[1]) else "", text)
 
     def _used(self, text: str) -> set[str]:
         return {self._names.get(name, name) for name in self._placeholder.findall(text)}
@@ -385,12 +402,23 @@ def _turn_values(row: dict[str, Any], answers: dict[str, str]) -> dict[str, str]
     values = {f"ref_answer_{number}": text for number, text in enumerate(references, start=1)}
     if references:  # of this turn, where each turn has one
         values["reference"] = "\n\n".join(references[len(_conversations(row)[0]) // 2 :] or references[-1:])
+    if before := list(zip(*_conversations(row), strict=False)):
+        values["earlier"] = "\n\n".join(itertools.chain.from_iterable(map(_turn_text, before)))
     sides = ("_a", "_b") if len(answers) == 2 else ("",)
     for side, answer, earlier in zip(sides, answers.values(), _conversations(row), strict=False):
         turns = [*earlier, {"role": "user", "content": request_of(row)}, {"role": "assistant", "content": answer}]
         for number, (asked, told) in enumerate(zip(turns[::2], turns[1::2], strict=True), start=1):
             values |= {f"question_{number}": asked["content"], f"answer{side}_{number}": told["content"]}
     return values
+
+
+def _turn_text(turns: Sequence[Message]) -> list[str]:
+    """A turn of a conversation, once or as each system took it."""
+    texts = [turn["content"] for turn in turns]
+    who = turns[0]["role"].capitalize()
+    if len(set(texts)) == 1:
+        return [f"{who}: {texts[0]}"]
+    return [f"{who} {name}: {text}" for name, text in zip("AB", texts, strict=True)]
 
 
 def trimmed(

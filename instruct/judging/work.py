@@ -123,11 +123,16 @@ def judge_plan(
         trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
-        notes=[*plan.notes, *engine.notes, *work.changes()],
+        notes=[*plan.notes, *_criteria_note(judge), *engine.notes, *work.changes()],
         verdicts=dict(Counter(judgment.verdict for judgment in judged)),
         sha256=verdicts_sha256(judged),
         unanswered=unanswered,
     )
+
+
+def _criteria_note(judge: Judge) -> list[str]:
+    criteria = judge.options.criteria
+    return [f"rows without criteria of their own were judged by: {one_line(criteria, 1000)}"] if criteria else []
 
 
 def _second_judgment(shown: Presentation, reading: Reading) -> Judgment | None:

@@ -25,7 +25,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.judge import ask_judges, comparison_tasks
 from instruct.judging.money import SECONDS_PER_REQUEST
-from instruct.judging.options import JudgeOptions
+from instruct.judging.options import GENERAL_JUDGE, JudgeOptions
 from instruct.judging.work import JudgingMode
 from instruct.phases.remedies import judge_flags, renamed
 from instruct.phases.steps import Step
@@ -130,13 +130,14 @@ def judge_and_report(
 def compare_answers(
     candidate: GivenAnswers,
     baseline: GivenAnswers,
-    judge: str | Path | Sequence[str | Path] = "smollm2_score",
+    judge: str | Path | Sequence[str | Path] | None = None,
     output: str | Path | None = None,
     *,
     model: str | None = None,
     base_url: str | None = None,
     engine: Literal["vllm", "transformers", "server"] | None = None,
     orders: Literal["both", "one"] | None = None,
+    criteria: str | None = None,
     trim: bool = False,
     concurrency: int = 64,
     timeout: float = 300.0,
@@ -158,13 +159,15 @@ def compare_answers(
         candidate, baseline: a file of answers, or rows with `instruction`, `output` and maybe `generator`,
             `dataset` and `id`, as in AlpacaEval's model_outputs.json. A file's system is called like the file, that of
             rows like their generator.
-        judge: a name from `instruct list judges`, a judge's folder, or several of either (a panel).
+        judge: a name from `instruct list judges`, a judge's folder, or several of either (a panel). None: with a model
+            `pairwise`, else the bundled `smollm2_score`.
         output: the run directory to create or continue: it keeps every reply, so that none is asked for twice, and has
             the report as files. None: nothing is kept, for judges that cost nothing.
         model: ask this model with the judge's prompt, under a name of its own.
         base_url: an OpenAI-compatible server to ask.
         engine: what runs the model; None: what is installed.
         orders: show each pair in both orders or in one; None: as the judge's card says.
+        criteria: what to compare by, in words, for rows without `criteria` of their own.
         trim: cut answers that exceed the judge's context, both equally.
         concurrency: requests to a server at a time.
         timeout: seconds for a server's reply, of each attempt.
@@ -189,8 +192,11 @@ def compare_answers(
         StoppedError: the budget or too many failures; what was judged is in `output`, with its report.
     """
     options: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
+    options |= {"criteria": criteria}
     options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
     options |= {} if samples is None else {"samples": samples}
+    if judge is None:
+        judge = GENERAL_JUDGE if model else "smollm2_score"
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")

@@ -9,6 +9,7 @@ from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.judging.options import GENERAL_JUDGES
 from instruct.reporting import model, provenance
 from instruct.reporting.bench import bench_results
 from instruct.reporting.cautions import baseline_warnings, comparison_warnings, seed_warnings, task_warnings
@@ -123,12 +124,13 @@ def _judges(contents: RunContents, compared: Sequence[tuple[Judged, ComparisonRe
 def _judge(judged: Judged, usd: float) -> JudgeReport:
     """A judge without its comparisons; of a judge without a card only the name is known."""
     card, unknown = judged.card, "known only by its name in the imported file" if judged.imported else ""
+    name, of_model, _ = card.name.partition("@") if card else ("", "", "")
     missing = f"the judge has no card here ({judged.problem}); disagreement between orders counts as a tie"
     return JudgeReport(
         name=judged.key.judge,
         description=card.description if card else unknown,
         model=card.model if card else "unknown",
-        other_model=card is not None and "@" in card.name,
+        other_model=bool(of_model) and name not in GENERAL_JUDGES,
         human_agreement=card.human_agreement if card else None,
         agreement=agreement_words(card) if card else "unknown, because the judge's card is missing",
         warning=card.warning if card else None,

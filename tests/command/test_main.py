@@ -125,7 +125,10 @@ def test_rows_that_cannot_be_trained_on_are_refused(instruct, tmp_path, rows, li
             ["judge", "--judge", "pandalm", "--judge", "autoj", "--judge-model", "m"],
             "--judge-model takes a single --judge",
         ),
-        (["judge", "--candidate", "a.json", "--baseline", "b.json", "--output", "x"], "it takes --judge, --candidate"),
+        (
+            ["judge", "--candidate", "a.json", "--baseline", "b.json", "--output", "x"],
+            "it takes --judge or --judge-model, --candidate",
+        ),
         (
             ["judge", "--judge", "pandalm", "--candidate", "a", "--baseline", "b", "--output", "x"],
             "--candidate FILE.json",
@@ -357,7 +360,7 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
     _, _, stderr = instruct("judge", "runs/it")
     assert "judge pandalm: http://127.0.0.1:9/v1 does not answer" in stderr
     line = refused(instruct("judge", "runs/it", "--orders", "one"))
-    assert "--orders requires --judge; without it the config's judges are asked" in line
+    assert "--orders requires --judge or --judge-model; without it the config's judges are asked" in line
 
 
 @pytest.mark.parametrize(
@@ -366,10 +369,11 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
 def test_flags_of_a_judge_require_a_judge(instruct, tmp_path, verb):
     make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
     for flag, value in {"concurrency": 64, "dtype": "float32", "tensor-parallel-size": 1, "budget-usd": 0}.items():
-        assert f"--{flag} requires --judge; without it" in refused(instruct(*verb, f"--{flag}", value))
+        assert f"--{flag} requires --judge or --judge-model; without it" in refused(instruct(*verb, f"--{flag}", value))
     for flag in ("trim", *(["yes", "retry-failed"] if verb[0] == "validate" else [])):
-        assert f"--{flag} requires --judge; without it" in refused(instruct(*verb, f"--{flag}"))
-    assert "--judge-model requires --judge" in refused(instruct(*verb, "--judge-model", "x"))
+        assert f"--{flag} requires --judge or --judge-model; without it" in refused(instruct(*verb, f"--{flag}"))
+    if verb[0] == "validate":
+        assert "--judge-model requires --judge" in refused(instruct(*verb, "--judge-model", "x"))
     for judge in ([], ["--judge", "pandalm"]):
         line = refused(instruct(*verb, *judge, "--concurrency", 0))
         assert "command line: concurrency: Input should be greater than or equal to 1 (given: 0)" in line

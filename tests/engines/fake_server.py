@@ -104,7 +104,9 @@ def reply_text(prompt: str, decided: str) -> str:
         return "M" if decided == "2" else "m"
     if "[RESULT]" in prompt:  # the cards rubric and rubric_pair
         return f"So: [RESULT] {dict(zip(RANKS, ('A', 'B', 'tie'), strict=True))[decided]}"
-    if "[[rating]]" in prompt:
+    if "[[tie]]" in prompt:  # the card pairwise
+        return f"B is shorter. [[B]]? No.\n\n[[{dict(zip(RANKS, ('A', 'B', 'tie'), strict=True))[decided]}]]"
+    if "[[rating]]" in prompt or "[[6]]" in prompt:  # MT-Bench's, and pairwise_single's
         return f"It answers. Rating: [[{hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % 10 + 1}]]"
     if "[[A>>B]]" in prompt or "[[C]]" in prompt:  # Arena-Hard's and MT-Bench's
         labels = ("A>>B", "A>B", "A=B", "B>A", "B>>A") if "[[A>>B]]" in prompt else ("A", "B", "C")

@@ -229,6 +229,28 @@ def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: P
     assert f"NOT JUDGED YET: {last.judge}: {last.candidate} against {last.baseline}" in " ".join(out.split())
 
 
+def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
+    """Without --judge and --output; criteria are part of what is asked, recorded and reported."""
+    url, requests_of = fake_server()
+    for name in "ab":
+        answers(Path(f"{name}.json"), [f"{name} {n}" for n in range(8)])
+    call = ["judge", "--candidate", "a.json", "--baseline", "b.json", "--base-url", url]
+    assert "it takes --judge or --judge-model" in instruct(*call)[2]
+    assert not Path("runs").exists()
+    assert instruct(*call, "--judge-model", "m")[0] == 0
+    assert len(requests_of()) == 16
+    assert instruct(*call, "--judge-model", "m", "--criteria", "Brevity {first}")[0] == 0
+    assert len(requests_of()) == 32
+    run = RunDirectory("runs/a_vs_b")
+    assert run.manifest()["steps"]["judge/pairwise@m/a_vs_b"]["inputs"]["judge"]["criteria"] == "Brevity {first}"
+    report = Path("runs/a_vs_b/report/report.md").read_text()
+    assert "judged by: Brevity \\{first\\}" in report
+    assert "another model than the card's" not in report  # the card is for any
+    code, _, error = instruct("judge", run.folder, "--judge", "pandalm", "--base-url", url, "--criteria", "Brevity")
+    assert code == 2
+    assert "judge pandalm: its prompt shows no criteria; use the judge pairwise" in error
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
