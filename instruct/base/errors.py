@@ -78,6 +78,12 @@ class GateError(InstructError):
     exit_code = 4
 
 
+class UnparsedError(InstructError):
+    """A judge replied, and none of its verdicts could be read; the report was written anyway. Exit code 5."""
+
+    exit_code = 5
+
+
 @contextlib.contextmanager
 def refused_by_library(problem: str, remedy: str, kind: type[InstructError] = InputError) -> Iterator[None]:
     """Turn what another package raises meanwhile into one line; our own errors and a lack of memory go through.

@@ -215,7 +215,7 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
 
     Returns:
         The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
-        4 a report is below `--fail-under`, 130 interrupted.
+        4 a report is below `--fail-under`, 5 no verdict of a judge could be read, 130 interrupted.
     """
     # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -17,6 +17,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, further_plans, plan_again, plan_comparison
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
+from instruct.judging.unparsed import check_readable
 from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
@@ -40,7 +41,8 @@ def ask_judges(
     """Let one judge after another do its tasks; one that is stopped or refused does not keep the others from theirs.
 
     Returns:
-        What stopped or refused judges: a StoppedError if one was stopped, else an InputError.
+        What stopped or refused judges, or that no verdict of one can be read: a StoppedError if one was stopped, else
+        an UnparsedError, else an InputError.
 
     Raises:
         InputErrors: every judge was refused.
@@ -63,6 +65,7 @@ def ask_judges(
     if errors and len(errors) == len(judges) and all(isinstance(error, InputError) for error in errors):
         raise InputErrors([*map(str, errors)])
     stopped = [error for error in errors if not isinstance(error, InputError)]
+    stopped.sort(key=lambda error: error.exit_code)
     if len(errors) < 2:
         return errors[0] if errors else None
     return type(stopped[0])("; ".join(map(str, errors))) if stopped else InputErrors([*map(str, errors)])
@@ -126,6 +129,7 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
         InputError: candidate and baseline have different prompts, the verdicts were imported and cannot be made again,
             or a judge costs money and neither a budget nor `yes` is given.
         StoppedError: the budget or too many failures in a row; verdicts so far are kept.
+        UnparsedError: the judge replied, and none of its verdicts could be read.
     """
     due = [task for task in tasks if _is_due(run, judge, task, mode)]
     if due:
@@ -138,6 +142,9 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
             except InstructError as error:  # what was finished stays so
                 run.record(task.step, before)
                 warn(f"{task.step}: failed requests are not asked again: {error}")
+    if judge.card.protocol != "reward":
+        names = [ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name) for task in tasks]
+        check_readable(run, judge.card, names)
 
 
 def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:

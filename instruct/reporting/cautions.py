@@ -109,8 +109,8 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
             f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} {span(figures.bounds)} %"
-            + ", which could reverse the result"
-            * (figures.claim.finding == "reversible")
+            + ", which could reverse the result" * (figures.claim.finding == "reversible")
+            + "; most have none, so the others are no fair sample" * (2 * missing > figures.n)
         )
     consistency = comparison.consistency
     if consistency is not None and consistency < LEAST_CONSISTENCY:

@@ -1,0 +1,52 @@
+"""A judge most of whose replies have no readable verdict: nobody takes its report for a result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instruct.base.cards import list_cards
+from instruct.judging.cards import load_judge_card
+from instruct.judging.unparsed import expectation
+from tests.judging.test_answer_files import answers
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("unread", "code"), [(range(10), 5), (range(6), 0), (range(5), 0)])
+def test_replies_without_a_verdict_are_said_and_kept(instruct, fake_server, unread, code):
+    url, requests = fake_server({f"Question {n}?": "two" for n in unread} | {"Question": "ok"})
+    for name in "ab":
+        answers(Path(f"{name}.json"), [f"{name} {n}" for n in range(10)])
+    call = ["judge", "--judge", "pandalm", "--base-url", url, "--candidate", "a.json", "--baseline", "b.json"]
+    for _ in range(2):  # a rerun asks nothing, and says it again
+        ended, _, error = instruct(*call)
+        assert ended == code, error
+    assert len(requests()) == 20
+    report = Path("runs/a_vs_b/report/report.md").read_text()
+    kept = Path("runs/a_vs_b/unparsed-pandalm.jsonl")
+    most = len(unread) > 5
+    assert kept.exists() == most
+    assert ("no fair sample" in report) == most
+    assert (f"judge pandalm: {2 * len(unread)} of 20 verdicts cannot be read" in error) == most
+    if most:
+        assert "expected the form that the parser pandalm of the judge's authors reads" in error
+        assert 'one reply: "It could be that 1 ###' in error
+        assert error.splitlines()[-1].endswith("or ask another model")
+        rows = [json.loads(line) for line in kept.read_text().splitlines()]
+        assert len(rows) == 2 * len(unread)
+        assert rows[0]["replies"][0]
+        assert {row["instruction"] for row in rows} == {f"Question {n}?" for n in unread}
+
+
+@pytest.mark.parametrize("name", sorted(card.name for card in list_cards("judges")))
+def test_each_card_says_what_it_reads(name):
+    card = load_judge_card(name)
+    if card.protocol != "reward":
+        assert len(expectation(card)) > 20
+        assert expectation(card)[0].islower() or expectation(card)[0] == "'"
