@@ -51,6 +51,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     _add_bench_and_check(verb)
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     _run_or_file(sub)
+    text = "replace answers that verdicts were made on"
+    sub.add_argument("--redo", action="append", default=[], choices=["answers"], help=text)
     flags.add_retry_flag(sub)
     flags.add_cluster_flags(sub)
     _add_evaluate(verb)
@@ -221,9 +223,11 @@ def train(arguments: argparse.Namespace) -> Result:
 
 def generate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.answer import generate as generate_texts
+    from instruct.phases.steps import make_again
 
     overrides = arguments.overrides + call.cluster_override(arguments)
     config, run = _run_of_systems(arguments, overrides)
+    make_again(run, arguments.redo)
     return _files(generate_texts(config, run, arguments.retry_failed))
 
 

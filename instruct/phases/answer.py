@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.asking.kept import forgive
-from instruct.base.errors import InputError, InstructError, Problems, counted
+from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig
@@ -166,7 +166,8 @@ def answer_prompts(
         evaluation: the evaluation set; None: it is read.
 
     Raises:
-        InputError: a system is not trained yet.
+        InputError: a system is not trained yet, or verdicts were made on the answers to other prompts, or with other
+            options.
     """
     options = config.answers
     if options is None:
@@ -190,6 +191,7 @@ def answer_prompts(
         record = run.manifest()["steps"]["answers"]
         if not again and not any(made.get("again") for made in record["results"].values()):
             return
+    _check_judged(run, inputs)
     try:
         _answer(config, run, inputs, evaluation, systems, outputs)
     except InstructError as error:
@@ -197,6 +199,20 @@ def answer_prompts(
             raise
         run.record("answers", record)  # what was finished stays so
         warn(f"answers: failed requests are not asked again: {error}")
+
+
+def _check_judged(run: RunDirectory, inputs: Mapping[str, Any]) -> None:
+    """Refuse answers to other prompts, or made with other options, in place of those that verdicts are about."""
+    steps = run.manifest()["steps"]
+    before = steps.get("answers", {"status": "started"})
+    if before["status"] != "done" or all(before["inputs"].get(part) == inputs[part] for part in ("options", "prompts")):
+        return
+    if verdicts := [name for name in steps if name.startswith("judge/")]:
+        changed = "other prompts" if before["inputs"].get("prompts") != inputs["prompts"] else "other options"
+        raise InputError(
+            f"{run.outputs}: answers with {changed} would replace those that {one_line(verdicts[0], 80)} is about; "
+            "answer in another run, or replace them and judge again: --redo answers"
+        )
 
 
 def _answer(

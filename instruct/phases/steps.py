@@ -167,6 +167,11 @@ def start_or_continue(
             say(f"changed   {words}")
         run.write_config(content)
     run.start(content)
+    make_again(run, redo)
+
+
+def make_again(run: RunDirectory, redo: Collection[str]) -> None:
+    """Let finished steps be made again, named as in `refusals`."""
     for name, record in run.manifest()["steps"].items():
         if is_named(name, redo):
             cost = f", {usd:.2f} USD" if (usd := (record.get("results") or {}).get("usd")) else ""

@@ -87,3 +87,22 @@ def test_what_failed_for_now_is_asked_again_by_a_rerun(experiment, fake_server, 
     )
     assert instruct("generate", "runs/mine")[0] == 0
     assert len(requests()) - before == 1
+
+
+def test_answers_that_were_judged_are_not_replaced_in_silence(experiment, fake_server, instruct) -> None:
+    url, _ = fake_server()
+    assert instruct("generate", written(experiment, url))[0] == 0
+    rows = [{"instruction": f"Question {i}?", "output": "B", "generator": "people"} for i in range(40)]
+    Path("people.json").write_text(json.dumps(rows))
+    Path("other.jsonl").write_text('{"instruction": "Another?"}\n')
+    judged = ["--judge", "pandalm", "--base-url", url, "--candidate", "base", "--baseline", "people.json"]
+    assert instruct("judge", "runs/mine", *judged)[0] == 0
+    kept = Path("runs/mine/outputs/base.json").read_bytes()
+    changes = (["--answers.files", "other.jsonl"], ["--answers.generation.max_new_tokens", "7"])
+    for flags, what in zip(changes, ("prompts", "options"), strict=True):
+        code, _, err = instruct("generate", "runs/mine", *flags)
+        assert code == 2
+        assert f"answers with other {what} would replace those that judge/pandalm/base_vs_people is about" in err
+    assert Path("runs/mine/outputs/base.json").read_bytes() == kept
+    assert instruct("generate", "runs/mine", *changes[0], "--redo", "answers")[0] == 0
+    assert [row["instruction"] for row in load_answers("runs/mine/outputs/base.json")] == ["Another?"]
