@@ -29,7 +29,7 @@ def watched_interrupts() -> Iterator[None]:
         yield
         return
     watch = _Watch()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)
     try:
         yield

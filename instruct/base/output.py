@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
 import logging
 import os
 import re
@@ -102,6 +103,53 @@ def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
     finally:
         level, _LOG.propagate, _LOG.handlers = state
         _LOG.setLevel(level)
+
+
+class _Lasting(io.FileIO):
+    """Stdout or stderr that never ends the work: what is printed after its reader has gone is lost, and said to be."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: of a terminal that was closed
+                raise
+            if self.fileno() == 1:
+                with contextlib.suppress(OSError):
+                    os.write(2, b"instruct: nobody reads stdout any more; the work goes on\n")
+            return len(data)
+
+
+def make_streams_last() -> None:
+    """Let nothing that is printed end the process's work: a closed pipe, a closed stream, a character not in its code.
+
+    A closed descriptor is opened first, because the next file that is opened would have its number.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is not getattr(sys, f"__{name}__"):  # a test's, or a notebook's
+            continue
+        if isinstance(getattr(getattr(stream, "buffer", None), "raw", None), _Lasting):
+            continue
+        if stream is not None:
+            stream.flush()
+        lasting = io.TextIOWrapper(
+            io.BufferedWriter(_Lasting(descriptor, "wb", closefd=False)),
+            stream.encoding if stream is not None else "utf-8",
+            "backslashreplace",
+            line_buffering=stream is None or stream.line_buffering,
+            write_through=stream is not None and stream.write_through,
+        )
+        setattr(sys, name, lasting)
+        setattr(sys, f"__{name}__", lasting)
 
 
 def _is_main() -> bool:
@@ -222,12 +270,14 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    make_streams_last()
     try:
         with watched_interrupts():
             with printed_log(json, quiet):
                 result = work()
             if result is not None and _is_main():
                 show(result, json, quiet)
+                sys.stdout.flush()
         if result is not None and result.failure:
             raise result.failure
     except InstructError as error:
@@ -245,15 +295,15 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         cause: BaseException | None = error
         while cause is not None:  # libraries raise their own from it, some with its text alone
             if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or re.search(_FULL_DISK, str(cause)):
                 print("instruct: the disk is full; free disk space and rerun the command to resume", file=sys.stderr)
                 return 1
             cause = cause.__cause__ or cause.__context__
+        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
+            print(f"instruct: {one_line(error)}; correct the path", file=sys.stderr)
+            return 2
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
             raise
         reason = one_line(error.strerror, 100)

@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.output import Result, run_guarded
+from instruct.base.output import Result, make_streams_last, run_guarded
 from instruct.command import completion, experiments, judging, reports, tools
 from instruct.command.flags import OVERRIDES, SECTIONS, split_overrides
 
@@ -70,7 +70,8 @@ def _hint(arguments: argparse.Namespace, flag: str) -> str:
 
 
 def main() -> int:
-    """The entry point of the console script."""
+    """Do what the process's arguments say; returns its exit code."""
+    make_streams_last()
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(parser, verbs_of(parser).values())

@@ -106,3 +106,19 @@ def test_a_command_that_is_not_interrupted_is_left_alone():
     done = subprocess.run([sys.executable, "-c", program + after], capture_output=True, text=True, timeout=60)
     assert done.stdout == "begun\n0\n"
     assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+
+
+@pytest.mark.slow
+def test_the_command_can_be_interrupted_at_any_moment(tmp_path):
+    """From the first moments, in which it loads, to the last ones."""
+    command = [sys.executable, "-X", "faulthandler", "-m", "instruct", "list", "judges"]
+    begun = time.monotonic()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    lasts = time.monotonic() - begun
+    for moment in range(20):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.06 + moment / 20 * lasts)  # before that, Python itself begins
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (0, INTERRUPTED, -signal.SIGINT), err
+        assert "Traceback" not in err or "__main__.py" not in err, err  # else Python itself was beginning

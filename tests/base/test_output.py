@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -203,3 +204,51 @@ def test_a_full_disk_is_one_line_whatever_library_meets_it(error, capsys):
     assert run_guarded(work) == 1
     line = "instruct: the disk is full; free disk space and rerun the command to resume\n"
     assert capsys.readouterr().err == line
+
+
+WORK = r"""
+import sys
+from instruct.base.output import Result, progress, run_guarded, say, warn
+from pathlib import Path
+
+def work():
+    for number in range(2000):
+        say(f"\u00e9\u4f60 {{number}}")
+    warn("\u4f60 \ud800")
+    with progress("\u4f60", 2) as advance:
+        advance(2)
+    Path("done").write_text("done")
+    return Result([1], "a line", "\u4f60 the result", {failure})
+sys.exit(run_guarded(work))
+"""
+FAILURE = "__import__('instruct.base.errors').base.errors.StoppedError('no money')"
+
+
+@pytest.mark.parametrize(
+    "closed", ["", ">&-", "2>&-", "<&-", "<&- >&- 2>&-", "| true", "2>&1 | true", "2>&1 | head -n 2"]
+)
+@pytest.mark.parametrize("code", ["utf-8", "latin-1", "ascii"])
+def test_what_nobody_can_read_does_not_end_the_work(tmp_path, closed, code):
+    environment = {**os.environ, "PYTHONIOENCODING": code}
+    failure = {"ascii": FAILURE}.get(code)
+    script = tmp_path / "work.py"
+    script.write_text(WORK.format(failure=failure))
+    command = f"set -o pipefail; {sys.executable} {script} {closed}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert (tmp_path / "done").read_text() == "done"
+    assert done.returncode == (3 if failure else 0)
+    assert b"Traceback" not in done.stdout + done.stderr
+    if closed == "| true":
+        assert b"nobody reads stdout any more; the work goes on" in done.stderr
+    if not closed:
+        assert "\u4f60 the result".encode(code, "backslashreplace") in done.stdout
+
+
+def test_stdout_on_a_full_disk_is_no_success(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(WORK.format(failure=None))
+    command = f"{sys.executable} {script} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
