@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.files import read_text
 from instruct.base.parsing import invalid_yaml, parse_yaml
 
 Kind = Literal["data", "data/human", "data/tasks", "judges"]
@@ -99,7 +100,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         InputError: the file is missing, is not valid YAML, or is not a mapping.
     """
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"))
+        content = parse_yaml(read_text(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the path of an existing YAML file") from None
     except IsADirectoryError:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import functools
 import hashlib
 import os
 import re
+import secrets
 import shutil
-import zlib
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO, Literal
 
 from instruct.base.errors import InputError, InstructError, one_line
 
@@ -29,6 +33,50 @@ def ending_of(path: str | Path, known: Iterable[str]) -> str:
     return ending
 
 
+def open_to_write(path: Path, new: bool = False) -> IO[bytes]:
+    """Open a file to write at its end; created if it is not there. No other function of the package opens one.
+
+    Args:
+        new: refuse a file that is there.
+
+    Raises:
+        OSError: it is a link, which might lead anywhere, or something else than a file, or cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | (os.O_EXCL if new else 0)
+    return _opened(path, flags, "a+b")
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Open a file that anyone may have written: not a pipe or a device, which might never end.
+
+    Raises:
+        OSError: it is something else than a file, or cannot be opened.
+    """
+    return _opened(path, os.O_RDONLY, "rb")
+
+
+def _opened(path: Path, flags: int, mode: Literal["a+b", "rb"]) -> IO[bytes]:
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.ELOOP, "is a link; put the file itself there", str(path)) from None
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(descriptor, mode)
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, see `open_to_read`."""
+    with open_to_read(path) as file:
+        return file.read().decode()
+
+
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write a file completely or not at all, even if the power is cut; `content` may come in pieces.
 
@@ -38,19 +86,20 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
     """
     if isinstance(content, str):
         content = content.encode()
-    temporary = path.with_name(f".{path.name}.{_MACHINE}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path.parent.absolute())
-        try:
-            with temporary.open("wb") as file:
+        temporary, file = _new_file(path)
+        with file:  # locked until it is in its place
+            try:
                 file.writelines([content] if isinstance(content, bytes) else content)
-            sync(temporary)
-            os.replace(temporary, path)
-            sync(path.parent)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, path)
+                sync(path.parent)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
         kind = InstructError if error.errno in (errno.ENOSPC, errno.EDQUOT) else InputError
         raise kind(
@@ -59,22 +108,77 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
         ) from None
 
 
-_MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
+_UNFINISHED = ".unfinished"
+
+
+def _unfinished_name(path: Path) -> Path:
+    """A place beside `path` that no other process has: their numbers are the same in two containers."""
+    return path.with_name(f".{path.name[:60]}.{secrets.token_hex(8)}{_UNFINISHED}")
+
+
+def unfinished_in(folder: Path) -> list[Path]:
+    """The files and folders in a folder that are being made there, or were when their process was killed."""
+    return sorted(folder.glob(f".*{_UNFINISHED}"))
+
+
+def _new_file(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new file beside `path`, locked as long as it is open."""
+    while True:
+        temporary = _unfinished_name(path)
+        file = open_to_write(temporary, new=True)
+        lock_file(file.fileno())
+        if temporary.exists():  # else it was taken for a leftover before it was locked
+            return temporary, file
+        file.close()
+
+
+def lock_file(descriptor: int, wait: bool = False) -> bool:
+    """Lock an open file or folder until it is closed or the process ends; whether that could be done."""
+    with contextlib.suppress(OSError):  # locked by another process, or where nothing can be locked
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    return False
 
 
 @functools.cache
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what processes of this machine that were killed while they wrote files of a folder have left of them.
+    """Remove what processes that were killed have left of files and folders that they made in this one.
 
-    Once a folder: listing it for each of many files takes longer the more there are.
+    Once a folder: listing it for each of many files takes longer the more there are. Never on a network file system,
+    where another machine may not see a lock.
     """
-    for leftover in folder.glob(f".*.{_MACHINE}.*"):
-        try:
-            os.kill(int(leftover.suffix[1:]), 0)
-        except ProcessLookupError:
-            leftover.unlink(missing_ok=True)
-        except (ValueError, PermissionError):  # of another name; of another user, and running
-            continue
+    for leftover in [] if network_file_system(folder) else unfinished_in(folder):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if lock_file(descriptor):  # else its process is at work
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """A folder beside `folder`, to be filled and moved there; if it is still there at the end, it is removed.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(folder.parent.absolute())
+    while True:
+        making = _unfinished_name(folder)
+        making.mkdir(mode)
+        descriptor = os.open(making, os.O_RDONLY)
+        lock_file(descriptor)
+        if making.exists():
+            break
+        os.close(descriptor)
+    try:
+        yield making
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+        os.close(descriptor)
 
 
 # Types in /proc/mounts of file systems whose locks and shared memory SQLite cannot rely on.

@@ -9,16 +9,14 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError, InstructError
-from instruct.base.files import cache_folder, sync, write_atomically
+from instruct.base.files import cache_folder, new_folder, sync, write_atomically
 from instruct.base.machine import has_gpu, least_seconds, processor, processor_line
 from instruct.base.options import Options
 from instruct.base.output import log_once, warn
@@ -153,19 +151,15 @@ def folder_made_of(model: str, identity: str) -> Path:
 @contextlib.contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that becomes `folder` at the end, completely or not at all; several processes may do so."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        yield making
-        making.chmod(0o755)
-        sync(*(path for path in making.rglob("*") if path.is_file()))
-        os.replace(making, folder)
-        sync(folder.parent)
+        with new_folder(folder) as making:
+            yield making
+            sync(*(path for path in making.rglob("*") if path.is_file()))
+            os.replace(making, folder)
+            sync(folder.parent)
     except OSError:
         if not (folder / "config.json").is_file():  # otherwise another process finished first
             raise
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
 
 
 Dtype = Literal["auto", "bfloat16", "float16", "float32"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InstructError, counted
-from instruct.base.files import changed_file, sha256_of
+from instruct.base.files import changed_file, sha256_of, unfinished_in
 from instruct.base.output import Finding
 from instruct.judging.comparison import judged_comparisons
 from instruct.judging.store import check_verdicts, open_store, was_judged
@@ -155,8 +155,9 @@ def _metrics(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _leftovers(run: RunDirectory, busy: bool) -> Iterator[Finding]:
-    """Parts of files that a killed process left: `.NAME.PID`."""
-    parts = [] if busy else [path for path in run.folder.rglob(".*.*") if path.suffix[1:].isdigit() and path.is_file()]
+    """What a killed process left of files and folders that it made."""
+    folders = [run.folder, *(path for path in run.folder.rglob("*") if path.is_dir())]
+    parts = [] if busy else [path for folder in folders for path in unfinished_in(folder)]
     if parts:
         text = f"{counted(len(parts), 'unfinished file')} of killed processes, such as {parts[0]}"
         yield Finding("leftovers", "warning", text, "delete them")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import date, datetime
@@ -17,7 +15,7 @@ from typing import Any
 import yaml
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sync, write_atomically
+from instruct.base.files import lock_file, new_folder, open_to_write, sync, write_atomically
 from instruct.base.machine import machine, now, versions
 from instruct.run.manifest import FORMAT, read_config, read_manifest
 
@@ -158,8 +156,8 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def _changed_steps(self) -> Iterator[dict[str, Any]]:
-        with (self.folder / ".manifest.lock").open("w") as lock:  # another process may record another step
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with open_to_write(self.folder / ".manifest.lock") as lock:  # another process may record another step
+            lock_file(lock.fileno(), wait=True)
             manifest = self.manifest()
             yield manifest["steps"]
             self._write(manifest)
@@ -186,24 +184,23 @@ def whole_run(folder: str | Path, config: dict[str, Any]) -> Iterator[RunDirecto
         yield run
         return
     new_parents = [parent for parent in place.parents if not parent.exists()]
-    temporary = place.with_name(f".{os.getpid()}.new")
     try:
-        try:
-            if place.exists() and not place.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, "is a file")
-            temporary.mkdir(_PRIVATE, parents=True)
-            run = RunDirectory(temporary)
-            run.start(config)
-        except OSError as error:
-            raise _not_created(folder, error) from None
-        yield run
-        try:
-            os.rename(temporary, place)
-            sync(place.parent)
-        except OSError as error:
-            raise _not_created(folder, error) from None
+        with contextlib.ExitStack() as stack:
+            try:
+                if place.exists() and not place.is_dir():
+                    raise NotADirectoryError(errno.ENOTDIR, "is a file")
+                temporary = stack.enter_context(new_folder(place, _PRIVATE))
+                run = RunDirectory(temporary)
+                run.start(config)
+            except OSError as error:
+                raise _not_created(folder, error) from None
+            yield run
+            try:
+                os.rename(temporary, place)
+                sync(place.parent)
+            except OSError as error:
+                raise _not_created(folder, error) from None
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
         with contextlib.suppress(OSError):
             for parent in new_parents:
                 parent.rmdir()

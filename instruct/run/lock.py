@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.files import open_to_write
 from instruct.base.machine import now
 from instruct.run.directory import RunDirectory
 
@@ -27,15 +28,22 @@ def outputs_of(system: str) -> str:
     return f"outputs/{system}"
 
 
+def merged_of(system: str) -> str:
+    """The scope of merging a system's adapter into its base."""
+    return f"merged/{system}"
+
+
 @contextlib.contextmanager
 def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
     """Hold the lock of a scope. The system releases it when the process ends, however it ends.
+
+    Judging, which may cost money, locks the run's folder, too, since the file of a lock may be deleted.
 
     A process that already holds it keeps it: several judges of one call share the lock. Of the processes that train
     together (`accelerate launch`), the main one holds it for all.
 
     Args:
-        scope: `VERDICTS`, or what `adapter_of` or `outputs_of` names.
+        scope: `VERDICTS`, or what `adapter_of`, `outputs_of` or `merged_of` names.
 
     Raises:
         InputError: another process holds it.
@@ -47,22 +55,24 @@ def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
         yield
         return
     try:
-        opened = path.open("a+")
+        opened = open_to_write(path)
     except OSError as error:
         raise InstructError(f"{path}: cannot be opened ({error.strerror}); make the run directory writable") from None
-    with opened as lock:
+    with opened as lock, contextlib.ExitStack() as stack:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if scope == VERDICTS:
+                _lock_folder(run.folder, stack)
         except (BlockingIOError, PermissionError):
             lock.seek(0)
-            holder = one_line(lock.read(), 120)
+            holder = one_line(lock.read().decode(errors="replace") or "another process", 120)
             raise InputError(
                 f"{path}: {holder} {_doing(scope)}; wait until it ends, or stop it, and run the command again"
             ) from None
         except OSError as error:
             raise InstructError(f"{path}: cannot be locked ({error}); use a file system that supports locks") from None
         lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()} (since {now()})")
+        lock.write(f"process {os.getpid()} on {socket.gethostname()} (since {now()})".encode())
         lock.flush()
         _held.add(place)
         try:
@@ -71,8 +81,19 @@ def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
             _held.remove(place)
 
 
+def _lock_folder(folder: Path, stack: contextlib.ExitStack) -> None:
+    """Lock a folder until the stack is closed, where the file system can: BlockingIOError if another process has."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a network file system locks files alone
+        return
+
+
 def _doing(scope: str) -> str:
     kind, _, system = scope.partition("/")
-    if kind == VERDICTS:
-        return "is judging this run"
-    return f"is training {system}" if kind == "adapters" else f"is writing the outputs of {system}"
+    doing = {"adapters": "is training", "merged": "is merging", "outputs": "is writing the outputs of"}
+    return "is judging this run" if kind == VERDICTS else f"{doing[kind]} {system}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +11,8 @@ from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from instruct.base.errors import InputError, first_problem
+from instruct.base.files import read_text
+from instruct.base.parsing import RepeatedKeyError, parse_json, parse_yaml
 
 
 class _Comparison(BaseModel):
@@ -131,7 +132,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it has another format or shape; the message names the first place.
     """
-    manifest = _read(path, _Manifest, json.loads)
+    manifest = _read(path, _Manifest, parse_json)
     if manifest.get("format") != FORMAT:
         raise InputError(
             f"{path}: is of another format than {FORMAT}; use the version of instruct that wrote the run (commit "
@@ -146,25 +147,20 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it has another shape; the message names the first place.
     """
-    return _read(path, _Config, _yaml)
+    return _read(path, _Config, parse_yaml)
 
 
 def _read(path: Path, shape: type[BaseModel], load: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = load(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = load(read_text(path))
         shape.model_validate(content)
         return content
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path}: no such file; {path.parent} is not a run directory") from None
     except ValidationError as error:
         problem = first_problem(error)
-    except (ValueError, RecursionError):
-        problem = f"is not valid {'JSON' if load is json.loads else 'YAML'}"
+    except RepeatedKeyError as error:
+        problem = str(error)
+    except (ValueError, RecursionError, yaml.YAMLError):
+        problem = f"is not valid {'JSON' if load is parse_json else 'YAML'}"
     raise InputError(f"{path}: {problem}; restore it or delete the run")
-
-
-def _yaml(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except Exception as error:  # a tag's constructor raises anything
-        raise ValueError from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from pydantic import (
 
 from instruct.analysis.results import Interval
 from instruct.base.errors import InputError, InstructError, first_problem, one_line
-from instruct.base.files import sha256_of, valid_name, write_atomically
+from instruct.base.files import lock_file, open_to_read, open_to_write, sha256_of, valid_name, write_atomically
 from instruct.run.directory import RunDirectory
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -265,8 +264,8 @@ def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[N
     """
     new = [Measurement(system=system, part=part, **dict(number)) for number in numbers]
     run.folder.mkdir(parents=True, exist_ok=True)
-    with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open_to_write(run.folder / ".metrics.lock") as lock:  # another process may measure something else
+        lock_file(lock.fileno(), wait=True)
         old = read_metrics(run).measurements
         # A system keeps its place, and so does a part of it.
         places = {key: place for place, key in enumerate(dict.fromkeys((row.system, row.part) for row in [*old, *new]))}
@@ -379,7 +378,8 @@ def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
     """
     remedy = _again(run)
     try:
-        content = model.model_validate_json(path.read_bytes(), strict=True)
+        with open_to_read(path) as file:
+            content = model.model_validate_json(file.read(), strict=True)
         json.dumps(content.model_dump(), allow_nan=False)
         return content
     except ValidationError as error:

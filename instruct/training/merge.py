@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.files import replace_folder, write_atomically
+from instruct.base.files import new_folder, replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import load_adapter, load_network
 from instruct.base.output import say, warn
 from instruct.engines.canary import read_canary
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import merged_of, only_process
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
@@ -47,16 +47,15 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             raise unreachable_model(config.model.name, error) from None
         model = _merged(load_adapter(base, adapter), adapter, compute_dtype(config.model))
         folder = run.folder / "merged" / name
-        making = folder.with_name(f".{name}.making")
-        shutil.rmtree(making, ignore_errors=True)
-        model.save_pretrained(making)
-        load_tokenizer(config).save_pretrained(making)
         record = run.manifest()["steps"][f"train/{name}"]
         train, results = record.get("config", {}).get("train") or train_options(config), record["results"]
         evaluation = results.get("evaluation")
         card = model_card(config, name, results["rows"], train, merged=True, evaluation=evaluation)
-        write_atomically(making / "README.md", card)
-        replace_folder(folder, making)
+        with only_process(run, merged_of(name)), new_folder(folder) as making:
+            model.save_pretrained(making)
+            load_tokenizer(config).save_pretrained(making)
+            write_atomically(making / "README.md", card)
+            replace_folder(folder, making)
         merged.append(folder)
     return merged
 

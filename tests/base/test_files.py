@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from instruct.base.errors import InstructError
-from instruct.base.files import _MACHINE, replace_folder, write_atomically
+from instruct.base.files import new_folder, open_to_read, open_to_write, replace_folder, write_atomically
 from instruct.base.models import whole_folder
 
 
@@ -43,7 +44,9 @@ def calls(monkeypatch):
 
 def test_a_file_is_on_the_disk_before_its_name_is_and_both_when_it_returns(tmp_path, calls):
     write_atomically(tmp_path / "report.md", "text")
-    assert calls == [("sync", f".report.md.{_MACHINE}.{os.getpid()}"), ("rename", "report.md"), ("sync", tmp_path.name)]
+    (_, temporary), *others = calls
+    assert re.fullmatch(r"\.report\.md\.[0-9a-f]{16}\.unfinished", temporary)
+    assert others == [("rename", "report.md"), ("sync", tmp_path.name)]
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
@@ -71,13 +74,34 @@ def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
     path = tmp_path / "report [1].json"
     code = (
         "import os, pathlib, sys, instruct.base.files as files\n"
-        "files.sync = lambda *paths: os.kill(os.getpid(), 9)\n"
+        "files.os.fsync = lambda descriptor: os.kill(os.getpid(), 9)\n"
         "files.write_atomically(pathlib.Path(sys.argv[1]), 'half')"
     )
     killed = subprocess.run([sys.executable, "-c", code, path])
     assert killed.returncode == -9
-    (left,) = tmp_path.iterdir()
-    of_a_running_process = left.with_suffix(f".{os.getppid()}")
-    of_a_running_process.touch()
-    write_atomically(path, "whole")
-    assert sorted(tmp_path.iterdir()) == sorted([path, of_a_running_process])
+    assert len([*tmp_path.iterdir()]) == 1
+    with new_folder(tmp_path / "model") as of_a_running_process:
+        write_atomically(path, "whole")
+        assert sorted(tmp_path.iterdir()) == sorted([path, of_a_running_process])
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe", "folder"])
+@pytest.mark.parametrize("opened", [open_to_write, open_to_read])
+def test_what_is_no_file_is_not_opened(tmp_path, kind, opened):
+    path, other = tmp_path / "lock", tmp_path / "other"
+    other.write_text("theirs")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(other if kind == "link" else tmp_path / "nothing")
+    if kind == "link" and opened is open_to_read:
+        with open_to_read(path) as file:
+            assert file.read() == b"theirs"
+        return
+    with pytest.raises(OSError) as error:
+        opened(path)
+    assert error.value.filename == str(path) or error.value.filename == path
+    assert other.read_text() == "theirs"
+    assert not (tmp_path / "nothing").exists()

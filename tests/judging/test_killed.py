@@ -13,7 +13,7 @@ from contextlib import closing
 
 import pytest
 
-from instruct.base.errors import InstructError
+from instruct.base.errors import InputError, InstructError
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.run.directory import RunDirectory
@@ -159,3 +159,35 @@ def test_a_complete_run_reports_without_a_request(fake_server, make_run, command
     same = subprocess.run(command(run, url), capture_output=True, text=True)
     assert (same.returncode, len(requests())) == (0, before)
     assert figures(run) == first
+
+
+def test_a_deleted_lock_file_does_not_let_a_second_process_judge(tmp_path):
+    run = RunDirectory(tmp_path)
+    lock = tmp_path / ".verdicts.lock"
+    code = (
+        "import sys; from instruct.run.directory import RunDirectory; from instruct.run.lock import *\n"
+        "with only_process(RunDirectory(sys.argv[1]), VERDICTS): print('locked', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "locked\n"
+    lock.unlink()
+    with pytest.raises(InputError, match="another process is judging this run"), only_process(run, VERDICTS):
+        pass
+    holder.communicate()
+    with only_process(run, VERDICTS):
+        pass
+
+
+def test_a_lock_that_leads_elsewhere_is_refused_and_empties_nothing(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("theirs")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".verdicts.lock").symlink_to(other)
+    with (
+        pytest.raises(InstructError, match=r"cannot be opened \(is a link; put the file itself there\)"),
+        only_process(RunDirectory(tmp_path / "run"), VERDICTS),
+    ):
+        pass
+    assert other.read_text() == "theirs"

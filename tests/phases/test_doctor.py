@@ -104,7 +104,7 @@ def test_an_unfinished_step_says_what_the_next_command_does(run, instruct):
     state = run.folder / "checkpoints" / "emo" / "checkpoint-2" / "trainer_state.json"
     state.parent.mkdir(parents=True)
     state.write_text('{"global_step": 2}')
-    (run.folder / ".report.md.12345").write_text("half")
+    (run.folder / ".report.md.0123456789abcdef.unfinished").write_text("half")
     found = "\n".join(lines(instruct))
     assert "warning  steps     train/emo is not finished" in found
     assert "`instruct train runs/two_judges/config.yaml` resumes after step 2" in found

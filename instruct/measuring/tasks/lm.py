@@ -25,6 +25,7 @@ from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompleti
 from lm_eval.models.utils import has_bos_prefix, postprocess_generated_text
 
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line
+from instruct.base.files import open_to_write
 from instruct.base.output import progress
 from instruct.base.replies import ScoredCompletion
 from instruct.engines.server import CONCURRENCY, TIMEOUT
@@ -57,13 +58,13 @@ class ReplyFile(dict[str, Any]):
             super().__setitem__(key, tuple(reply) if isinstance(reply, list) else reply)
         self._path = path
         if before and not before.endswith(b"\n"):
-            with path.open("ab") as file:
+            with open_to_write(path) as file:
                 file.write(b"\n")
 
     def __setitem__(self, key: str, reply: Any) -> None:
         if self.get(key) != reply:
             super().__setitem__(key, reply)
-            with self._path.open("ab") as file:
+            with open_to_write(self._path) as file:
                 file.write(json.dumps([key, reply]).encode() + b"\n")
 
     def commit(self) -> None:
