@@ -168,8 +168,8 @@ class JudgeCard(_Section):
 
     A prompt has the placeholders {instruction}, {input}, {first} and {second}, or {instruction}, {input} and {answer}
     if each answer is rated alone (`protocol: single`). {system}, {earlier}, {reference}, {rubric}, {criteria} and
-    {checklist} are the row's; what is between {#criteria} and {/criteria} is for rows that have them, and so for each of
-    these.
+    {checklist} are the row's; what is between {#criteria} and {/criteria} is for rows that have them, and so for each
+    of these.
     """
 
     name: str = Field(exclude=True)
