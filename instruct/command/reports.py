@@ -69,18 +69,15 @@ def _add_report(verb: flags.AddVerb) -> None:
 def _add_compare_and_sample(verb: flags.AddVerb) -> None:
     sub = verb(
         compare,
-        "compare systems: on logs of evaluations that other tools ran, or the runs of this one",
-        "Logs: of lm-eval, Inspect, AlpacaEval and others (docs/compare_logs.md), files or folders that are searched. "
-        "Runs: run directories; files of verdicts may stand beside them.",
+        "compare systems on logs of evaluations, of other tools or of runs: paired, unit by unit",
+        "Logs are those of lm-eval, Inspect, AlpacaEval and others (docs/compare_logs.md): files, or folders that are "
+        "searched. Of run directories, their judges' verdicts and their tasks are compared.",
     )
-    text = "logs, NAME=PATH to name the system; or run directories. The first is the reference"
+    text = "logs or run directories, NAME=PATH to name the system; the first is the baseline"
     sub.add_argument("paths", nargs="+", metavar="PATH", help=text)
-    text = "write to FILE.html, FILE.md, FILE.csv or, of logs, FILE.json; repeatable"
+    text = "write to FILE.html, FILE.md, FILE.csv or FILE.json; repeatable"
     sub.add_argument("--output", action="append", metavar="FILE", help=text)
-    runs = sub.add_argument_group("runs")
-    text = "compare runs with different prompts on those that both have, and say how many were left out"
-    runs.add_argument("--common-prompts", action="store_true", help=text)
-    logs = sub.add_argument_group("logs: what is compared")
+    logs = sub.add_argument_group("what is compared")
     logs.add_argument(
         "--baseline", metavar="NAME", help="the system that others are compared with (default: the first)"
     )
@@ -94,7 +91,7 @@ def _add_compare_and_sample(verb: flags.AddVerb) -> None:
         "--primary", metavar="TASK/METRIC", help="the claim that is tested alone; the others are secondary"
     )
     _add_column_flags(sub)
-    shown = sub.add_argument_group("logs: what is printed")
+    shown = sub.add_argument_group("what is printed")
     text = "print the claims as a comment for a pull request, or as a message for Slack"
     shown.add_argument("--for", dest="purpose", choices=["pr", "slack"], help=text)
     text = "exit 4 if a difference of a main metric is below X points"
@@ -130,7 +127,7 @@ def _add_log_flags(sub: argparse._ActionsContainer) -> None:
 
 def _add_column_flags(sub: argparse.ArgumentParser) -> None:
     """How tables are read that no tool wrote."""
-    tables = sub.add_argument_group("logs: tables that no tool wrote (CSV, JSON lines, Parquet)")
+    tables = sub.add_argument_group("tables that no tool wrote (CSV, JSON lines, Parquet)")
     for flag, text in (
         ("unit", "that identifies a unit; --metric names those with values"),
         ("cluster", "with the same value in units that depend on each other"),
@@ -217,37 +214,11 @@ def report(arguments: argparse.Namespace) -> Result:
     return Result(built, "\n".join([*call.short(built), passed]), comment + passed)
 
 
-# Flags of `compare` for logs alone.
-_FOR_LOGS = ("baseline", "metric", "seeds", "allow", "pairs", "margin", "primary", "purpose", "fail_under")
+# The columns of tables that no tool wrote.
 _COLUMNS = ("unit", "cluster", "system", "task", "epoch")
 
 
 def compare(arguments: argparse.Namespace) -> Result:
-    if any((Path(path) / "manifest.json").is_file() for path in arguments.paths):
-        for flag in (*_FOR_LOGS, *(f"{name}_column" for name in _COLUMNS)):
-            if getattr(arguments, flag) not in (None, False, []):
-                shown = {"purpose": "for"}.get(flag, flag).replace("_", "-")
-                raise InputError(f"--{shown} is for logs; drop it, or give logs in place of runs")
-        return _compare_runs(arguments)
-    if arguments.common_prompts:
-        raise InputError("--common-prompts is for runs; logs are compared on the units that they share")
-    return _compare_logs(arguments)
-
-
-def _compare_runs(arguments: argparse.Namespace) -> Result:
-    from instruct.base.files import ending_of
-    from instruct.reporting.compare_runs import ENDINGS, compare_runs, render_table, write_comparison
-
-    for path in arguments.output or ():
-        ending_of(path, ENDINGS)  # before the work
-    comparison = compare_runs(arguments.paths, arguments.common_prompts)
-    for path in arguments.output or ():
-        write_comparison(comparison, path)
-    written = "".join(f"written: {path}\n" for path in arguments.output or ())
-    return Result(comparison.content(), render_table(comparison), render_table(comparison) + written)
-
-
-def _compare_logs(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
     from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs
     from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal

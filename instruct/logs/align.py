@@ -17,7 +17,9 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.logs.log import PARTS, Log
 
 # Settings that change what a model is shown.
-PROMPT_SETTINGS = ("shots", "template", "system prompt", "shots seed", "task version")
+PROMPT_SETTINGS = (
+    "shots", "template", "system prompt", "shots seed", "task version", "judge model", "judge card", "policy", "orders",
+)  # fmt: skip
 # Allows every difference of the prompts.
 ANY_PROMPT = "prompt"
 
@@ -81,7 +83,7 @@ def evaluations(
         alone: one system is enough.
 
     Raises:
-        InputError: not a regular expression, or two logs of one task that no name tells apart.
+        InputError: not a regular expression, a log given twice, or two of one task that no name tells apart.
     """
     chosen, logs = [name for name, _ in named], [log for _, log in named]
     pattern = None
@@ -93,11 +95,17 @@ def evaluations(
         if "seed" not in pattern.groupindex:
             raise InputError(f"seeds: {one_line(seeds, 60)!r} has no group named seed; write '(?P<seed>...)'")
     found = [pattern.search(str(log.path)) if pattern else None for log in logs]
-    numbers = [match["seed"] if match else None for match in found]
+    numbers = [match["seed"] if match else log.seed for match, log in zip(found, logs, strict=True)]
     paths = [
         Path(str(log.path)[: match.start()] + "/" + str(log.path)[match.end() :]) if match else log.path
         for log, match in zip(logs, found, strict=True)
     ]
+    seen: set[tuple[Path, str | None, str, str | None]] = set()
+    for log, number in zip(logs, numbers, strict=True):
+        key = (log.path.resolve(), log.model, log.task, number)
+        if key in seen:
+            raise InputError(f"{_place(log)}: given twice; name each log once")
+        seen.add(key)
     folders, files = _differing([path.parent for path in paths]), _differing([path.with_suffix("") for path in paths])
     models = [log.model or log.path.stem for log in logs]
     both = [f"{model} ({folder})" if folder else model for model, folder in zip(models, folders, strict=True)]
@@ -118,11 +126,11 @@ def evaluations(
         first = first or twice
     if first is None:
         raise InputError(
-            f"{logs[0].path}: all logs are of one system ({one_line(models[0], 60)}); give those of a second one"
+            f"{_place(logs[0])}: all logs are of one system ({one_line(models[0], 60)}); give those of a second one"
         )
     one, other = first
     raise InputError(
-        f"{other.path}: is a second log of the task {one_line(other.task, 60)} by the same system as {one.path}; drop "
+        f"{_place(other)}: is a second log of the task {one_line(other.task, 60)} by the same system as {_place(one)}; drop "
         "one of them, name the systems (NAME=PATH), or say where the path has the training seed"
     )
 
@@ -218,7 +226,7 @@ def align(candidate: list[Evaluation], baseline: list[Evaluation], allow: Sequen
     ours, theirs = [each.seed for each in candidate], [each.seed for each in baseline]
     if ours != theirs and len(theirs) != 1:
         raise InputError(
-            f"{candidate[0].log.path}: the task {task} has the seeds {', '.join(map(str, ours))} of "
+            f"{_place(candidate[0].log)}: the task {task} has the seeds {', '.join(map(str, ours))} of "
             f"{one_line(candidate[0].system, 60)} and {', '.join(map(str, theirs))} of "
             f"{one_line(first.system, 60)}; give the same seeds of both, or one log of the baseline"
         )
@@ -226,16 +234,15 @@ def align(candidate: list[Evaluation], baseline: list[Evaluation], allow: Sequen
     if not units:
         other = next(each for each in every if not each.places.keys() & first.places.keys() or each is every[-1])
         raise InputError(
-            f"{other.log.path}: no unit of the task {task} is also in {first.log.path} (such as "
+            f"{_place(other.log)}: no unit of the task {task} is also in {_place(first.log)} (such as "
             f"{one_line(next(iter(other.places), ''), 60)!r} and {one_line(next(iter(first.places), ''), 60)!r}); "
             "give logs of the same rows"
         )
     places = [np.fromiter((each.places[unit] for unit in units), np.intp, len(units)) for each in every]
     shared = Shared(candidate, baseline, units, places, _lacking(candidate, baseline))
-    reference = len(candidate)
-    for number, each in enumerate(every):
-        if number != reference:
-            _check_same(shared, each, places[number], places[reference], allow)
+    for ours_at, theirs_at in shared.seeds:  # prompts and opponents may differ between seeds
+        _check_same(shared, ours_at, theirs_at, PARTS, allow)
+        _check_same(shared, ours_at, len(candidate), ("doc",), allow)
     return shared
 
 
@@ -246,41 +253,42 @@ def _lacking(candidate: list[Evaluation], baseline: list[Evaluation]) -> dict[st
     return {system: len(either) - len(units) for system, units in has.items()}
 
 
-def _check_same(
-    shared: Shared, each: Evaluation, ours: NDArray[np.intp], theirs: NDArray[np.intp], allow: Sequence[str]
-) -> None:
-    """Whether an evaluation's units are those of the baseline's first evaluation."""
-    first = shared.baseline[0]
+def _check_same(shared: Shared, number: int, reference: int, parts: Sequence[str], allow: Sequence[str]) -> None:
+    """Whether the units of two of the evaluations are the same in these parts."""
+    each, first = shared.every[number], shared.every[reference]
     task = one_line(first.log.task, 60)
     different: dict[str, NDArray[np.intp]] = {}
-    known = {}
-    for part in PARTS:
-        one, other = each.hashes(part)[ours], first.hashes(part)[theirs]
+    for part in parts:
+        one, other = each.hashes(part)[shared.places[number]], first.hashes(part)[shared.places[reference]]
         both = (one != 0) & (other != 0)
-        known[part] = bool(both.all())
         different[part] = np.flatnonzero(both & (one != other))
-    for part, words in (("doc", "row"), ("target", "right answer")):
-        if len(different[part]):
+        if not both.all() and part not in shared.unchecked:
+            shared.unchecked.append(part)
+    for part, words in (("doc", "row"), ("target", "right answer, or opponent's answer,")):
+        if len(different.get(part, ())):
             unit = shared.units[different[part][0]]
             raise InputError(
-                f"{each.log.path}: {len(different[part])} of {counted(len(shared.units), 'unit')} of the task {task} "
-                f"have another {words} than in {first.log.path}, the first {one_line(unit, 60)!r}; give logs of the "
+                f"{_place(each.log)}: {len(different[part])} of {counted(len(shared.units), 'unit')} of the task {task} "
+                f"have another {words} than in {_place(first.log)}, the first {one_line(unit, 60)!r}; give logs of the "
                 "same rows"
             )
-    settings = [
-        name for name in PROMPT_SETTINGS if _setting(each.log, name) not in (None, _setting(first.log, name))
-        and _setting(first.log, name) is not None
-    ]  # fmt: skip
-    if len(different["prompt"]) or (settings and not known["prompt"]):
+    if "prompt" not in different:
+        return
+    settings = []
+    for name in PROMPT_SETTINGS:
+        values = {_setting(each.log, name), _setting(first.log, name)}
+        if len(values) == 2 and None not in values:
+            settings.append(name)
+    if len(different["prompt"]) or (settings and "prompt" in shared.unchecked):
         reasons = settings or [ANY_PROMPT]
         if ANY_PROMPT not in allow and not set(reasons) <= set(allow):
-            raise InputError(_differing_prompts(shared, each, different["prompt"], settings))
+            raise InputError(_differing_prompts(shared, each, first, different["prompt"], settings))
         shared.differing.extend(_in_words(each.log, first.log, name) for name in reasons)
-    shared.unchecked.extend(part for part in PARTS if not known[part] and part not in shared.unchecked)
 
 
-def _differing_prompts(shared: Shared, each: Evaluation, units: NDArray[np.intp], settings: Sequence[str]) -> str:
-    first = shared.baseline[0]
+def _differing_prompts(
+    shared: Shared, each: Evaluation, first: Evaluation, units: NDArray[np.intp], settings: Sequence[str]
+) -> str:
     where = ""
     if len(units):
         unit = one_line(shared.units[units[0]], 60)
@@ -288,9 +296,13 @@ def _differing_prompts(shared: Shared, each: Evaluation, units: NDArray[np.intp]
     because = ", ".join(_in_words(each.log, first.log, name) for name in settings) or "the logs do not say why"
     allowed = ", ".join(settings) or ANY_PROMPT
     return (
-        f"{each.log.path}: other prompts of the task {one_line(first.log.task, 60)} than in {first.log.path}{where} "
+        f"{_place(each.log)}: other prompts of the task {one_line(first.log.task, 60)} than in {_place(first.log)}{where} "
         f"({because}); evaluate both alike, or allow it (allow: {allowed}) to compare by row and right answer"
     )
+
+
+def _place(log: Log) -> str:
+    return one_line(log.path, 300)
 
 
 def _in_words(one: Log, other: Log, name: str) -> str:

@@ -34,7 +34,8 @@ class Row(NamedTuple):
         epoch: of a unit that was answered several times, which time; None: it was answered once.
         part: of a log with several rows for a unit, each with other metrics, which; None: it has one row.
         cluster: what several units share, such as a passage; None: nothing that the log tells.
-        doc: the row that was asked about, or its hash. target: the right answer, or its hash.
+        doc: the row that was asked about, or its hash. target: the right answer, or its hash; of verdicts
+            the opponent's answer.
         prompt: all that the model was shown, or its hash; with another template or other demonstrations it differs.
         question, response: texts for people to read.
     """
@@ -58,7 +59,7 @@ class Log:
 
     Args:
         tool: that wrote the log. version: of the tool.
-        path: the file. model: the log's own name of the system; None: it has none.
+        path: the file. model: the log's own name of the system; None: it has none. seed: of its training, if known.
         settings: what the evaluation ran with: `shots`, `template`, `limit`, `max tokens`, `temperature`, `model
             arguments`, `task version`, `tool version`, `date`, and others.
         figures: by metric, the tool's own figure, where the log has one.
@@ -73,6 +74,7 @@ class Log:
     model: str | None
     task: str
     version: str | None = None
+    seed: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)

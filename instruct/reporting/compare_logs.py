@@ -1,4 +1,4 @@
-"""Systems compared on the logs of evaluations that other tools ran: paired differences, unit by unit."""
+"""Systems compared on logs of evaluations, of other tools or of runs: paired differences, unit by unit."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.lines import render_markdown
+from instruct.reporting.run_logs import logs_of_run
 from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import difference, difference_headline, name, probability
 
@@ -259,7 +260,7 @@ class LogComparison:
         return "\n".join(self.headlines())
 
 
-# A file, a folder that is searched, or a log that was read.
+# A file, a folder that is searched, a run directory, or a log that was read.
 Source = str | Path | Log
 
 
@@ -275,11 +276,11 @@ def compare_logs(
     all_pairs: bool = False,
     columns: Columns | None = None,
 ) -> LogComparison:
-    """Compare systems on the logs of evaluations that other tools ran; docs/compare_logs.md lists the tools.
+    """Compare systems on logs of evaluations, of other tools (docs/compare_logs.md) or of runs.
 
     Args:
-        logs: files, folders that are searched, or logs that were read. Names of systems are the keys; without keys
-            they come from the logs' models or, where these do not tell them apart, from the paths.
+        logs: files, folders that are searched, run directories, or logs that were read. Names of systems are the keys;
+            without keys they come from the logs' models or, where these do not tell them apart, from the paths.
         baseline: the system that the others are compared with; None: the first.
         metrics: to compare, the main one first; (): all of them, the main one being a log's first.
         seeds: a regular expression with the group `seed`, such as `seeds/(?P<seed>[0-9]+)/`: logs whose paths differ
@@ -301,11 +302,15 @@ def compare_logs(
     found: list[tuple[str | None, Log]] = []
     for key, sources in by_name.items():
         listing = [sources] if isinstance(sources, Source) else sources
-        of_name = read_logs([source for source in listing if not isinstance(source, Log)], columns)
-        every = [source for source in listing if isinstance(source, Log)]
-        every += [log for each in of_name for log in each.logs]
-        found += [(key or None, log) for log in every]
-        read += of_name
+        for source in listing:
+            if isinstance(source, Log):
+                logs_found = [source]
+            elif (Path(source) / "manifest.json").is_file():
+                logs_found = logs_of_run(source)
+            else:
+                read += read_logs([source], columns)
+                logs_found = read[-1].logs
+            found += [(key or None, log) for log in logs_found]
     evaluated = evaluations(found, seeds)
     systems = list(dict.fromkeys(each.system for each in evaluated))
     if baseline is not None and baseline not in systems:
@@ -318,7 +323,7 @@ def compare_logs(
     claims = joined.claims(simultaneous=len(pairs) if all_pairs else 1)
     if not claims:
         raise InputError(
-            f"{evaluated[0].log.path}: no task has a metric of two systems; the systems are {listed(systems)}, "
+            f"{one_line(evaluated[0].log.path, 300)}: no task has a metric of two systems; the systems are {listed(systems)}, "
             f"the tasks {listed(tasks)}"
         )
     unknown = [file for each in read for file in each.unknown]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import open_to_write
+from instruct.base.files import made_here, open_to_write
 from instruct.base.machine import now
 from instruct.run.directory import RunDirectory
 
@@ -61,7 +61,7 @@ def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
     with opened as lock, contextlib.ExitStack() as stack:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if scope == VERDICTS:
+            if scope == VERDICTS and run.folder not in made_here:
                 _lock_folder(run.folder, stack)
         except (BlockingIOError, PermissionError):
             lock.seek(0)

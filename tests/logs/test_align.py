@@ -114,7 +114,7 @@ def test_a_figure_that_the_rows_do_not_have_is_refused():
 def test_other_rows_under_the_same_ids_are_refused(part):
     ours = make_log("a", [Row("x", {"acc": 1.0}, **{part: "one"}), Row("y", {"acc": 1.0}, **{part: "two"})])
     theirs = make_log("b", [Row("x", {"acc": 1.0}, **{part: "one"}), Row("y", {"acc": 1.0}, **{part: "other"})])
-    words = {"doc": "row", "target": "right answer"}[part]
+    words = {"doc": "row", "target": "right answer, or opponent's answer,"}[part]
     with pytest.raises(
         InputError, match=f"a: 1 of 2 units of the task t have another {words} than in b, the first 'y'"
     ):

@@ -16,7 +16,7 @@ from instruct.base.errors import GateError
 from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
 from instruct.reporting import sides
-from instruct.reporting.compare_runs import compare_runs
+from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.gate import check_gate
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.report import build_report, write_report
@@ -172,11 +172,11 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
     markdown, page = ((run.report / f"report.{ending}").read_text(encoding="utf-8") for ending in ("md", "html"))
     assert markdown.index("of row over column") < markdown.index("- **j: ")
     assert page.index("of row over column") < page.index("<article data-comparison")
-    compared = compare_runs([run.folder])
-    assert {ranking.baseline: sorted(each.name for each in ranking.standings) for ranking in compared.rankings} == {
-        system: [other for other in SYSTEMS if other != system] for system in SYSTEMS
-    }
-    assert [each.name for each in compared.strengths[0].systems] == [*SYSTEMS]
+    compared = compare_logs([run.folder], all_pairs=True)
+    against: dict[str, set[str]] = {}
+    for claim in compared.claims:
+        against.setdefault(claim.task, set()).update((claim.candidate, claim.baseline))
+    assert against == {f"j against {system}": {other for other in SYSTEMS if other != system} for system in SYSTEMS}
     for system in SYSTEMS[1:]:
         file = run.folder / "annotations.json"
         call = ["--judge", "j", "--candidate", system, "--baseline", "a", "--output", file]

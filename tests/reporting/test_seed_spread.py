@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from instruct.reporting.compare_runs import compare_runs
 from instruct.reporting.report import Report, build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -131,10 +130,3 @@ def test_the_report_leads_with_the_claim_over_seeds(judged):
     assert report.seeds[1].claims == 3
     text = str(report)
     assert text.index("over 3 training seeds") < text.index("one training seed: ")
-
-
-def test_compare_has_the_mean_over_seeds(judged):
-    compared = compare_runs([judged.folder])
-    (table,) = [table for table in compared.tables() if table.title.startswith("Training seeds")]
-    assert {row[header] for row in table.cells() for header in (2,)} == {"emo"}
-    assert [spread["value"] for spread in compared.content()["seeds"]["small"]] == [75.0, 60.0]

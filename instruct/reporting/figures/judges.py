@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.ranking import Standing
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
@@ -203,35 +201,6 @@ def _shown_interval(figures: TallyFigures) -> list[float] | None:
 
 def _ends(interval: list[float]) -> str:
     return f"{interval[0]:.1f}–{interval[1]:.1f}"
-
-
-def ranked_systems(ranked: Sequence[tuple[str, str, list[Standing]]]) -> Drawing | None:
-    """A forest plot of systems, a panel per judge and common baseline; None without one."""
-    title = "Win rates against a common baseline, with simultaneous 95 % intervals and rank intervals"
-    return Drawing("ranking", title, list(ranked), _draw_ranking) if ranked else None
-
-
-def _draw_ranking(ranked: list[tuple[str, str, list[Standing]]]) -> canvas.Figure:
-    left, right, top, gap = 3.0, 2.2, 1.05, 0.7
-    width = WIDTH - left - right
-    best = [(judge, baseline, systems[:_MOST_ROWS]) for judge, baseline, systems in ranked]
-    subtitle = "Win rates with simultaneous 95 % intervals; a tie is half a win"
-    height = top + sum(len(systems) * ROW + gap for *_, systems in best)
-    figure = canvas.empty_figure(height, "Systems ranked", subtitle)
-    for judge, baseline, systems in best:
-        axes = canvas.axes_at(figure, left, top, width, len(systems) * ROW)
-        canvas.as_forest(axes, len(systems), (0, 100))
-        top += len(systems) * ROW + gap
-        title = f"{one_line(judge, 40)}, against {one_line(baseline, 40)}"
-        canvas.beside(axes, 0.15 - left, -0.85, title, size=9, weight="bold", color=INK)
-        for place, system in enumerate(systems):
-            low, high = system.rank_interval
-            ranks = f"rank {low}" if low == high else f"rank {low}–{high}"
-            said = f"{system.win_rate:.1f} ({_ends(system.interval)}), {ranks}"
-            canvas.beside(axes, 0.3 - left, place, one_line(system.name, 36), size=9, color=INK)
-            canvas.beside(axes, width + 0.15, place, said, size=8, color=FAINT)
-            canvas.mark_rate(axes, place, system.win_rate, system.interval)
-    return figure
 
 
 def stopping(judges: list[JudgeReport]) -> Drawing | None:

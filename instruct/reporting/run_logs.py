@@ -1,0 +1,112 @@
+"""What a run's judges and tasks said, as logs: so that runs are compared like the logs of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from instruct.base.errors import InputError, one_line
+from instruct.data.prompts import identity
+from instruct.logs.log import Log, Row
+from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
+from instruct.reporting.tasks import scored_rows
+from instruct.run.measurements import clusters_of, metric_step
+from instruct.training.options import without_seed
+
+WIN_RATE = "win rate"
+
+
+def logs_of_run(folder: str | Path) -> list[Log]:
+    """The verdicts of a run's judges on each system and opponent, and its tasks, row by row.
+
+    A verdict counts 1, ½ or 0, or what a weighted judge gave. Opponents are the baselines of comparisons; their own
+    comparisons with each other are seen from both sides.
+
+    Raises:
+        InputError: not a run directory, or nothing in it to compare.
+    """
+    contents = read_run(folder)
+    logs = [*_verdicts(contents), *_tasks(contents)]
+    if not logs:
+        raise InputError(f"{contents.run.folder}: has no verdicts and no tasks; compare runs that have some")
+    return logs
+
+
+def _log(contents: RunContents, system: str, task: str, settings: Mapping[str, Any]) -> Log:
+    seed = seeds_of(contents.config).get(system)
+    return Log(
+        tool="instruct",
+        path=contents.run.folder / system,
+        model=system if seed is None else without_seed(system, seed),
+        task=task,
+        seed=None if seed is None else str(seed),
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+
+
+def _verdicts(contents: RunContents) -> Iterator[Log]:
+    opponents = {judged.key.baseline for judged in contents.judged}
+    for judged in contents.judged:
+        if judged.key.candidate == judged.key.baseline:
+            continue
+        for side, (system, opponent) in enumerate((judged.key[1:], judged.key[:0:-1])):
+            if opponent in opponents:
+                yield _of_opponent(contents, judged, system, opponent, mirrored=side == 1)
+
+
+def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: str, mirrored: bool) -> Log:
+    asked = judged.step.get("inputs", {})
+    settings = {
+        "judge model": asked.get("judge", {}).get("model") or (judged.card.model if judged.card else None),
+        "judge card": (asked.get("card") or "")[:12] or None,
+        "policy": judged.leading,
+        "orders": max(judged.times.values()),
+        "judging": "not finished" if judged.step.get("status") in ("started", "stopped") else "finished",
+    }
+    seeds = seeds_of(contents.config)
+    seed = seeds.get(opponent)
+    name = without_seed(opponent, seed) if seed is not None and seed == seeds.get(system) else opponent
+    task = f"{one_line(judged.key.judge, 60)} against {name}"
+    log = _log(contents, system, task, settings)
+    answers = judged.sides[0 if mirrored else 1]
+    theirs: dict[str, list[str]] = {}
+    for pair, row in answers.by_pair.items() if answers else ():
+        theirs.setdefault(judged.conversations.get(pair, pair), []).append(str(row["output"]))
+    ours = judged.sides[1 if mirrored else 0]
+    texts = {identity(row): row for row in ours.rows} if ours else {}
+    prompt = ", ".join(str(settings[name]) for name in ("judge model", "judge card", "policy", "orders"))
+    for unit, score in judged.scores().items():
+        row = texts.get(unit, {})
+        value = score if score is None or not mirrored else 1 - score
+        log.add(
+            Row(
+                unit,
+                {WIN_RATE: value},
+                "no verdict" if score is None else None,
+                doc=unit,
+                target="\n".join(theirs[unit]) if unit in theirs else None,
+                prompt=prompt,
+                question=str(row.get("instruction", unit)),
+                response=str(row.get("output", "")),
+            ),
+            f"{contents.run.store}, {one_line(unit, 60)}",
+        )
+    return log
+
+
+def _tasks(contents: RunContents) -> Iterator[Log]:
+    for part, systems in contents.values.items():
+        if not part.startswith(("tasks/", "lm_eval/")):
+            continue
+        metric, scored = scored_rows(part, systems)
+        for system, scores in scored.items():
+            asked = contents.manifest["steps"].get(metric_step(part, system), {}).get("inputs", {})
+            known = {"shots": asked.get("shots"), "template": "chat" if asked.get("chat") else None}
+            others = {name: value for name, value in asked.items() if name in ("lm_eval", "limit", "rule", "engine")}
+            log = _log(contents, system, part.partition("/")[2], known | others)
+            clusters = clusters_of(systems[system])
+            for row, value in scores.items():
+                cluster = clusters.get(row)
+                log.add(Row(str(row), {metric: value}, cluster=None if cluster is None else str(cluster)), part)
+            yield log
