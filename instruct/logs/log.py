@@ -146,13 +146,16 @@ class Log:
         again = "" if row.epoch is None else f", repeat {one_line(row.epoch, 40)}"
         return f"the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)}"
 
-    def check_figure(self, metric: str, value: float, place: str) -> None:
-        """Keep the tool's own figure of a metric, which is a mean over units.
+    def check_figure(self, metric: str, value: float, place: str, by_row: bool = False) -> None:
+        """Keep the tool's own figure of a metric, which is a mean over units, or over rows.
+
+        Args:
+            by_row: as in `mean`.
 
         Raises:
-            InputError: the units of this log do not have that mean.
+            InputError: this log does not have that mean.
         """
-        mean = self.mean(metric)
+        mean = self.mean(metric, by_row)
         if mean is None or not math.isclose(mean, value, rel_tol=_SAME, abs_tol=_SAME):
             raise InputError(
                 f"{place}: {one_line(metric, 60)} of the task {one_line(self.task, 60)} is {value!r}, but the rows of "
@@ -160,12 +163,17 @@ class Log:
             )
         self.figures[metric] = value
 
-    def mean(self, metric: str) -> float | None:
-        """The mean over the units with a value of their means over repeats; None: there are none."""
-        values = [value for value in self.values.get(metric, ()) if not math.isnan(value)]
-        if self._repeated:
+    def mean(self, metric: str, by_row: bool = False) -> float | None:
+        """The mean over the units with a value; None: there are none.
+
+        Args:
+            by_row: each repeat counts alike, not each unit, which differs where units have several numbers of values.
+        """
+        column = self.values.get(metric, ())
+        values = [value for value in column if not math.isnan(value)]
+        if self._repeated and not by_row:
             repeats: dict[str, list[float]] = {}
-            for unit, value in zip(self.units, self.values.get(metric, ()), strict=False):
+            for unit, value in zip(self.units, column, strict=False):
                 if not math.isnan(value):
                     repeats.setdefault(unit, []).append(value)
             values = [math.fsum(each) / len(each) for each in repeats.values()]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.log import Log
 from instruct.logs.source import Columns, Source
+from instruct.logs.tables import read_table
 
 
 class Reader(NamedTuple):
@@ -28,15 +29,19 @@ class Reader(NamedTuple):
 # In the order in which they are asked; a table of any tool is the last.
 READERS: tuple[Reader, ...] = (
     Reader("lm-eval", read_lm_eval, "evaluate with `lm_eval run --log_samples`, and give the samples_*.jsonl"),
+    Reader("table", read_table),
 )
 
 
 class Found(NamedTuple):
-    """The logs below a path that a user named, and the files there that no reader knows."""
+    """The logs below a path that a user named, and the files there that no reader knows.
+
+    `unknown`: why a file cannot be read, if it cannot.
+    """
 
     path: Path
     logs: list[Log]
-    unknown: list[Path]
+    unknown: dict[Path, str | None]
 
 
 def read_logs(paths: Iterable[str | Path], columns: Columns | None = None) -> list[Found]:
@@ -54,22 +59,26 @@ def _read(path: Path, columns: Columns) -> Found:
     files: Sequence[Path] = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-    found, alone = Found(path, [], []), ""
+    found, alone = Found(path, [], {}), ""
     for file in files:
         source = Source(file, columns)
         for reader in READERS:
             if (logs := reader.read(source)) is not None:
                 found.logs.extend(logs)
                 if not logs:
-                    alone = alone or f"{file}: has figures of {reader.tool} without their rows; {reader.remedy}"
+                    alone = alone or f"{file}: is of {reader.tool}, without the rows of a log; {reader.remedy}"
                 break
         else:
-            found.unknown.append(file)
+            found.unknown[file] = str(source.problem) if source.problem else None
     if not found.logs and alone:
         raise InputError(alone)
     if not found.logs:
+        if path.is_file() and source.problem:
+            raise source.problem
         tools = ", ".join(reader.tool for reader in READERS)
+        there = f": {one_line(', '.join(source.first), 200)}" if path.is_file() and source.first else ""
         raise InputError(
-            f"{path}: is no log that can be read ({tools}); name the columns of a table with its unit and metric"
+            f"{path}: is no log that can be read ({tools}); of a table, name the columns with its units and metrics"
+            f"{there}"
         )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import itertools
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.data.sources import SUFFIXES, RawRow, read_file
 
 # Larger files of one JSON value are not read, which would take several times their size of memory.
@@ -53,28 +54,42 @@ class Source:
 
     def rows(self) -> Iterator[RawRow]:
         """The rows of a JSON, JSONL, CSV or Parquet file, each with its place; raises as `read_file`."""
+        return iter(self._json) if self.suffix == ".json" else read_file(self.path)
+
+    @cached_property
+    def _json(self) -> list[RawRow]:
+        """The rows of a JSON file, which is parsed as a whole."""
         self._check_size()
-        return read_file(self.path)
+        return list(read_file(self.path))
+
+    @cached_property
+    def problem(self) -> InputError | None:
+        """Why the first row of a table or JSON file cannot be read; None: it can, or the file is neither."""
+        try:
+            if self.suffix in SUFFIXES:
+                next(self.rows())
+        except InputError as error:
+            return error
+        return None
 
     @cached_property
     def content(self) -> dict[str, Any]:
         """The object that a JSON file holds; {} if the file is no JSON, or holds something else."""
-        if self.suffix != ".json":
+        if self.suffix != ".json" or self.problem or len(self._json) > 1:
             return {}
-        rows = self.rows()
-        first, second = next(rows).fields, next(rows, None)
-        return first if second is None else {}
+        return self._json[0].fields
 
     @cached_property
     def first(self) -> dict[str, Any]:
         """The fields of the first row; of a JSON file with one object that object; {} of other files."""
-        if self.suffix not in SUFFIXES:
-            return {}
-        return self.content or next(self.rows()).fields
+        return {} if self.suffix not in SUFFIXES or self.problem else next(self.rows()).fields
+
+    def beside(self, name: str) -> Source | None:
+        """The file of that name in the same folder; None: there is none."""
+        path = self.path.with_name(name)
+        return Source(path) if path.is_file() else None
 
     def _check_size(self) -> None:
-        if self.suffix != ".json":
-            return
         size = self.path.stat().st_size
         if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > _LARGEST:
             with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(self.path) as file:
@@ -86,3 +101,53 @@ class Source:
                 f"{self.path}: has {size >> 20:,} MiB of JSON or more, {_LARGEST >> 20:,} is too much; split it, or "
                 "write JSON lines"
             )
+
+
+def read_objects(value: Any, place: str) -> list[RawRow]:
+    """The objects in a list, as rows, for the functions that read a row's fields.
+
+    Raises:
+        InputError: it is no list, or holds something else.
+    """
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise InputError(f"{place}: must be a list of objects; give the file as the tool wrote it")
+    return [RawRow(place, number, each) for number, each in enumerate(value, start=1)]
+
+
+def read_object(row: RawRow, field: str) -> RawRow:
+    """The object in a field, as a row; an empty one if the field is missing or null.
+
+    Raises:
+        InputError: it is something else.
+    """
+    value = row.fields.get(field)
+    if not isinstance(value, dict | None):
+        raise InputError(f"{row.place}: {field}: must be an object; give the file as the tool wrote it")
+    return RawRow(f"{row.origin}", row.row, value or {})
+
+
+def read_number(row: RawRow, field: str) -> float | None:
+    """The number in a field, 1 for true and 0 for false, also as the text of a cell.
+
+    Returns:
+        None if the field is missing, null, empty or not a number (NaN).
+
+    Raises:
+        InputError: it is something else, or infinite.
+    """
+    value = row.fields.get(field)
+    if isinstance(value, str):
+        text = value.strip().lower()
+        value = {"": None, "true": True, "false": False}.get(text, value)
+        if value is not None and not isinstance(value, bool):
+            with contextlib.suppress(ValueError):
+                value = float(text)
+    if value is None:
+        return None
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, int | float) and not math.isinf(number := float(value)):
+            return None if math.isnan(number) else number
+    raise InputError(
+        f"{row.place}: {one_line(field, 60)}: {one_line(repr(value), 40)} is not a finite number, true or false; "
+        "correct it, or leave it empty where it is missing"
+    )

@@ -326,10 +326,10 @@ def compare_logs(
             f"{one_line(evaluated[0].log.path, 300)}: no task has a metric of two systems; the systems are {listed(systems)}, "
             f"the tasks {listed(tasks)}"
         )
-    unknown = [file for each in read for file in each.unknown]
+    unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
     cautions = [*joined.cautions(), *_state(claims, margin, primary)]
     if unknown:
-        cautions.append(note_warning(f"not read, as no reader knows them: {listed([str(file) for file in unknown])}"))
+        cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
     add_detectable(claims)
     changed, count = joined.changed(of_family(claims, MAIN))

@@ -180,7 +180,7 @@ def test_units_cluster_by_a_named_field(tmp_path):
 def test_results_alone_say_how_to_get_samples(tmp_path):
     write(tmp_path, ROWS, RIGHT).unlink()
     for path in (tmp_path, next(tmp_path.iterdir())):
-        with pytest.raises(InputError, match=r"results_\S+\.json: has figures of lm-eval without their rows; .*--log"):
+        with pytest.raises(InputError, match=r"results_\S+\.json: is of lm-eval, without the rows of a log; .*--log"):
             read_logs([path])
 
 

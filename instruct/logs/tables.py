@@ -1,0 +1,68 @@
+"""Reads a table of values (CSV, JSON, JSON lines, Parquet) whose columns the user names."""
+
+from __future__ import annotations
+
+from instruct.base.errors import InputError, one_line
+from instruct.data.formats import check_storable, word_field
+from instruct.data.sources import RawRow
+from instruct.logs.log import Log, Row
+from instruct.logs.source import Source, read_number
+
+# What tables call the texts.
+_QUESTIONS = ("question", "instruction", "input")
+_RESPONSES = ("response", "output", "completion", "answer")
+
+
+def read_table(source: Source) -> list[Log] | None:
+    """A log for each system and task; None if the table lacks the column with the units.
+
+    Raises:
+        InputError: it lacks another column, or a row is not valid.
+    """
+    columns = source.columns
+    if not columns.unit or not columns.metric or columns.unit not in source.first:
+        return None
+    named = (*columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
+    logs: dict[tuple[str, str], Log] = {}
+    for row in source.rows():
+        if not logs and (lacking := [name for name in named if name is not None and name not in row.fields]):
+            raise InputError(
+                f"{row.place}: has no column {one_line(repr(lacking[0]), 60)}; name one of those there: {row.columns}"
+            )
+        check_storable(row, "row", row.fields)
+        model, task = _word(row, columns.system), _word(row, columns.task) or "table"
+        log = logs.setdefault((model, task), Log("table", source.path, model or None, task))
+        if not (unit := _word(row, columns.unit)):
+            raise InputError(f"{row.place}: {one_line(columns.unit, 60)}: is empty; name the unit of each row")
+        values = {name: read_number(row, name) for name in columns.metric}
+        question, prompt = _text(row, _QUESTIONS), _text(row, ("prompt",))
+        log.add(
+            Row(
+                unit,
+                values,
+                "empty in the table" if None in values.values() else None,
+                epoch=_word(row, columns.epoch) or None,
+                cluster=_word(row, columns.cluster) or None,
+                doc=question,
+                prompt=prompt,
+                question=question or prompt or "",
+                response=_text(row, _RESPONSES) or "",
+            ),
+            row.place,
+        )
+    return list(logs.values())
+
+
+def _word(row: RawRow, column: str | None) -> str:
+    """A name or a number; empty without one."""
+    if column is None:
+        return ""
+    value = row.fields.get(column)
+    # A column of Parquet with empty cells has integers as such.
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.0f}" if value.is_integer() else repr(value)
+    return word_field(row, column)
+
+
+def _text(row: RawRow, names: tuple[str, ...]) -> str | None:
+    return next((text for name in names if isinstance(text := row.fields.get(name), str) and text), None)

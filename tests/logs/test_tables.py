@@ -1,0 +1,97 @@
+"""Tables with named columns: each cell is a value, counted as missing, or refused with its place."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from instruct.base.errors import InputError
+from instruct.logs.read import read_logs
+from instruct.logs.source import Columns
+
+ROWS = [
+    {"id": 1, "score": 1, "right": True, "passage": "p", "model": "a", "set": "x", "repeat": 1, "question": "Q?"},
+    {"id": 1, "score": 0.25, "right": False, "passage": "p", "model": "a", "set": "x", "repeat": 2, "question": "Q?"},
+    {"id": 2, "score": None, "right": True, "passage": "q", "model": "a", "set": "x", "repeat": 1, "question": "R?"},
+    {"id": 1, "score": 0.5, "right": None, "passage": "p", "model": "b", "set": "x", "repeat": 1, "question": "Q?"},
+]
+ALL = Columns("id", ("score", "right"), "passage", "model", "set", "repeat")
+
+
+def write_table(path, rows) -> None:
+    if path.suffix == ".csv":
+        lines = [
+            ",".join(rows[0]),
+            *(",".join("" if cell is None else str(cell) for cell in row.values()) for row in rows),
+        ]
+        path.write_text("\n".join(lines))
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".json", ".parquet"])
+def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path) -> None:
+    path = tmp_path / f"scores{suffix}"
+    write_table(path, ROWS)
+    [found] = read_logs([path], ALL)
+    ours, theirs = found.logs
+    assert (ours.tool, ours.model, ours.task, theirs.model) == ("table", "a", "x", "b")
+    assert ours.units == ["1", "1", "2"]
+    assert ours.clusters == ["p", "p", "q"]
+    assert ours.mean("score") == 0.625
+    assert ours.mean("right") == 0.75
+    assert ours.mean("right", by_row=True) == 2 / 3
+    assert math.isnan(ours.values["score"][2])
+    assert ours.reasons == theirs.reasons == {"empty in the table": 1}
+    assert ours.texts[0] == ("Q?", "")
+
+
+def test_a_table_without_the_optional_columns_is_one_log(tmp_path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("id;score\na;1\nb;0\n")
+    [[log]] = [found.logs for found in read_logs([path], Columns("id", ("score",)))]
+    assert (log.model, log.task, log.units, [*log.values["score"]]) == (None, "table", ["a", "b"], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("id,score\na,1\n", Columns(), r"name the columns with its units and metrics: id, score$"),
+        ("id,score\na,1\n", Columns("unit", ("score",)), r"name the columns with its units and metrics: id, score$"),
+        ("id,score\na,1\n", Columns("id", ("scores",)), r"row 1: has no column 'scores'; .* there: id, score$"),
+        ("id,score\na,1\n", Columns("id", ("score",), task="set"), r"row 1: has no column 'set'"),
+        ("id,score\na,good\n", Columns("id", ("score",)), r"row 1: score: 'good' is not a finite number"),
+        ("id,score\na,1\nb,inf\n", Columns("id", ("score",)), r"row 2: score: inf is not a finite number"),
+        ("id,score\na,1\n,1\n", Columns("id", ("score",)), r"row 2: id: is empty"),
+        ("id,score\na,1\na,1\n", Columns("id", ("score",)), r"row 2: the unit 'a' of the task table is there twice"),
+        ("id,score\na,1,2\n", Columns("id", ("score",)), r"row 1: must have the 2 fields of the header"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused_with_its_place(text, columns, message, tmp_path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as raised:
+        read_logs([path], columns)
+    assert str(raised.value).startswith(str(path))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_names_the_files_that_it_does_not_know(tmp_path) -> None:
+    (tmp_path / "scores.csv").write_text("id,score\na,1\n")
+    (tmp_path / "other.csv").write_text("name,size\na,1\n")
+    (tmp_path / "notes.txt").write_text("so\n")
+    (tmp_path / "cut.json").write_text('[{"id": 1}')
+    [found] = read_logs([tmp_path], Columns("id", ("score",)))
+    assert [log.path.name for log in found.logs] == ["scores.csv"]
+    why = {path.name: problem for path, problem in found.unknown.items()}
+    assert why.keys() == {"cut.json", "notes.txt", "other.csv"}
+    assert why["notes.txt"] is why["other.csv"] is None
+    assert "cut.json, line 1: is not JSON" in why["cut.json"]
+    with pytest.raises(InputError, match=r"cut.json, line 1: is not JSON"):
+        read_logs([tmp_path / "cut.json"])
