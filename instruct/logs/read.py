@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instruct.base.errors import InputError, one_line
+from instruct.logs.alpaca_eval import read_alpaca_eval
+from instruct.logs.arena_hard import read_arena_hard
 from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.log import Log
+from instruct.logs.mt_bench import read_mt_bench
 from instruct.logs.source import Columns, Source
 from instruct.logs.tables import read_table
 
@@ -29,6 +32,9 @@ class Reader(NamedTuple):
 # In the order in which they are asked; a table of any tool is the last.
 READERS: tuple[Reader, ...] = (
     Reader("lm-eval", read_lm_eval, "evaluate with `lm_eval run --log_samples`, and give the samples_*.jsonl"),
+    Reader("alpaca_eval", read_alpaca_eval, "give the annotations.json beside it"),
+    Reader("Arena-Hard", read_arena_hard),
+    Reader("FastChat", read_mt_bench),
     Reader("table", read_table),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,18 +82,7 @@ def read_annotations(
     rows = form.rows_of(path) if form else list(read_file(path))
     if form and (not (outputs or reference) or any(form.cluster in row.fields for row in rows)):
         rows, form = [with_cluster(row, form.cluster) for row in rows], replace(form, cluster=None)
-    prompts = [read_prompt(row, "unknown") for row in rows]
-    annotations = [
-        Annotation(
-            id or prompt.request,
-            prompt,
-            _output(row, "output_1"),
-            _output(row, "output_2"),
-            read_preference(row),
-            _completion(row),
-        )
-        for row, prompt, id in zip(rows, prompts, pair_ids(rows, prompts), strict=True)
-    ]
+    annotations = annotations_of(rows)
     if reference is not None:
         annotations = _with_answers(path, annotations, "output_1", Path(reference), form)
     if outputs is not None:
@@ -107,6 +97,26 @@ def read_annotations(
     if comparison.candidate == comparison.baseline:
         _check_same_system(rows, comparison.candidate, annotations)
     return AnnotationFile(path, comparison, annotations)
+
+
+def annotations_of(rows: Sequence[RawRow]) -> list[Annotation]:
+    """The annotations in the rows of one comparison by one judge.
+
+    Raises:
+        InputError: an invalid row (file, row and field), or an instruction that repeats without ids.
+    """
+    prompts = [read_prompt(row, "unknown") for row in rows]
+    return [
+        Annotation(
+            id or prompt.request,
+            prompt,
+            _output(row, "output_1"),
+            _output(row, "output_2"),
+            read_preference(row),
+            _completion(row),
+        )
+        for row, prompt, id in zip(rows, prompts, pair_ids(rows, prompts), strict=True)
+    ]
 
 
 def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotation]) -> None:
@@ -216,7 +226,7 @@ def annotated_contents(file: AnnotationFile) -> Contents:
         confirmed = _position(card, row)
         position = confirmed or ("second" if candidate_is_second(row.prompt.instruction) else "first")
         shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
-        verdict, reason = _verdict(row, shown)
+        verdict, reason = verdict_of(row, shown)
         if verdict in EXCHANGED and confirmed is None:
             reason = UNKNOWN_ORDER
         preference = shown if weighted else None
@@ -250,7 +260,7 @@ def _position(card: JudgeCard | None, row: Annotation) -> str | None:
     return "second" if baseline_first else "first"
 
 
-def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
+def verdict_of(row: Annotation, shown: float | None) -> tuple[str, str | None]:
     """The verdict of a preference in the order shown, and the reason if there is none."""
     if shown is None:
         if row.completion is not None:

@@ -13,8 +13,8 @@ from instruct.base.files import write_atomically
 from instruct.base.output import warn
 from instruct.base.replies import Completion
 from instruct.data.formats import check_storable, text_field
-from instruct.data.prompts import id_of, turn_of, unwrapped
-from instruct.data.sources import RawRow
+from instruct.data.prompts import as_prompt, id_of, read_prompt, turn_of, unwrapped
+from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.json_lines import Contents
@@ -57,7 +57,7 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         candidate, other = (
             baseline if name not in row.fields and baseline else text_field(row, name) for name in names
         )
-        identity = _identity(row)
+        identity = pair_of(row)
         _refuse_twice(row, identity, taken.setdefault((card.name, candidate, other, identity), row))
         if candidate == other:
             raise InputError(f"{row.place}: both systems are called {one_line(candidate, 60)!r}; rename one of them")
@@ -81,7 +81,7 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
     by_model: dict[str, dict[str, RawRow]] = {}
     for row in rows:
         check_storable(row, "row", row.fields)
-        model, identity = text_field(row, "model"), _identity(row)
+        model, identity = text_field(row, "model"), pair_of(row)
         _refuse_twice(row, identity, by_model.setdefault(model, {}).setdefault(identity, row))
     known = one_line(", ".join(by_model), 200)
     if len(by_model) < 2:
@@ -106,12 +106,10 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         for pair, (identity, row) in enumerate(ours.items()):
             keys, told = [], []
             for side in (row, theirs[identity]):
-                completion, score = Completion(str(side.fields.get("judgment") or "")), side.fields.get("score")
+                completion, score = Completion(str(side.fields.get("judgment") or "")), rating_of(side)
                 keys.append(completion_key({"imported": completion.record(), "row": side.fields}))
                 contents.replies[card.name][keys[-1]] = completion
-                if isinstance(score, bool) or not isinstance(score, int | float):
-                    raise InputError(f"{side.place}: score: must be a number, or -1 where there is none")
-                told.append(Completion("" if score == -1 else f"[[{score}]]"))
+                told.append(Completion("" if score is None else f"[[{score}]]"))
             reading = read_replies(card, told, ("", ""))
             if reading.verdict == "unparsed" and all(reply.text for reply in told) and (scale := card.verdict.rating):
                 raise InputError(f"{row.place}: score: must be from {scale.low:g} to {scale.high:g}; correct it")
@@ -120,7 +118,36 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
     return contents
 
 
-def _identity(row: RawRow) -> str:
+def question_texts(judgments: Path) -> dict[str, str]:
+    """What each turn asks, by what identifies its pair: from the benchmark's question.jsonl above a file of judgments.
+
+    Empty without it.
+
+    Raises:
+        InputError: an invalid question.
+    """
+    folders = (folder for folder in judgments.resolve().parents[1:3] if (folder / "question.jsonl").is_file())
+    texts = {}
+    for row in itertools.chain.from_iterable(read_file(folder / "question.jsonl") for folder in folders):
+        question = read_prompt(as_prompt(row), "unknown")
+        for number, text in enumerate((question.request, *question.later), start=1):
+            texts[f"{question.id}, turn {number}" if question.later else str(question.id)] = text
+    return texts
+
+
+def rating_of(row: RawRow) -> int | float | None:
+    """The score of a rated answer of MT-Bench; None where it is -1, which is FastChat's for a reply without one.
+
+    Raises:
+        InputError: it is no number.
+    """
+    score = row.fields.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise InputError(f"{row.place}: score: must be a number, or -1 where there is none; correct it")
+    return None if score == -1 else score
+
+
+def pair_of(row: RawRow) -> str:
     """What identifies a row's pair, as `EvalPrompt.answered` names it."""
     turn = f", turn {row.fields['turn']}" if "turn" in row.fields else ""
     return (id_of(row) or text_field(row, "question_id")) + turn
@@ -152,7 +179,7 @@ def _arena_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
     """
     games = row.fields["games"]
     if not isinstance(games, list) or len(games) > 2:
-        raise InputError(f"{row.place}: games: must be a list of two, one for each order")
+        raise InputError(f"{row.place}: games: must be a list of two, one for each order; correct it")
     for position, game in itertools.zip_longest(("second", "first"), games):
         known = game if isinstance(game, Mapping) else {}
         yield position, known.get("score"), str(unwrapped(known.get("judgment")) or "")
@@ -162,7 +189,7 @@ def _mt_bench_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
     for game, position, labels in (("g1", "first", _WINNERS), ("g2", "second", _SWAPPED)):
         winner = row.fields.get(f"{game}_winner")
         if winner not in (*labels, "error"):
-            raise InputError(f"{row.place}: {game}_winner: must be model_1, model_2, tie or error")
+            raise InputError(f"{row.place}: {game}_winner: must be model_1, model_2, tie or error; correct it")
         yield position, labels.get(winner), str(row.fields.get(f"{game}_judgment") or "")
 
 
