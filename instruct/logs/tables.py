@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instruct.base.errors import InputError, one_line
-from instruct.data.formats import check_storable, word_field
+from instruct.data.formats import text_field, word_field
 from instruct.data.sources import RawRow
 from instruct.logs.log import Log, Row
 from instruct.logs.source import Source, read_number
@@ -17,25 +17,29 @@ def read_table(source: Source) -> list[Log] | None:
     """A log for each system and task; None if the table lacks the column with the units.
 
     Raises:
-        InputError: it lacks another column, or a row is not valid.
+        InputError: it lacks another column that is named, or a row is not valid.
     """
     columns = source.columns
     if not columns.unit or not columns.metric or columns.unit not in source.first:
         return None
     named = (*columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
+    if lacking := [name for name in named if name is not None and name not in source.first]:
+        raise InputError(
+            f"{source.path}, row 1: has no column {one_line(repr(lacking[0]), 60)}; name one of those there: "
+            f"{one_line(', '.join(source.first), 120)}"
+        )
+    question, prompt, response = (
+        next((name for name in names if name in source.first), None) for names in (_QUESTIONS, ("prompt",), _RESPONSES)
+    )
     logs: dict[tuple[str, str], Log] = {}
     for row in source.rows():
-        if not logs and (lacking := [name for name in named if name is not None and name not in row.fields]):
-            raise InputError(
-                f"{row.place}: has no column {one_line(repr(lacking[0]), 60)}; name one of those there: {row.columns}"
-            )
-        check_storable(row, "row", row.fields)
-        model, task = _word(row, columns.system), _word(row, columns.task) or "table"
-        log = logs.setdefault((model, task), Log("table", source.path, model or None, task))
+        system, task = _word(row, columns.system), _word(row, columns.task) or "table"
+        if (log := logs.get((system, task))) is None:
+            log = logs[system, task] = Log("table", source.path, system or None, task)
         if not (unit := _word(row, columns.unit)):
             raise InputError(f"{row.place}: {one_line(columns.unit, 60)}: is empty; name the unit of each row")
         values = {name: read_number(row, name) for name in columns.metric}
-        question, prompt = _text(row, _QUESTIONS), _text(row, ("prompt",))
+        asked, shown = _text(row, question), _text(row, prompt)
         log.add(
             Row(
                 unit,
@@ -43,10 +47,10 @@ def read_table(source: Source) -> list[Log] | None:
                 "empty in the table" if None in values.values() else None,
                 epoch=_word(row, columns.epoch) or None,
                 cluster=_word(row, columns.cluster) or None,
-                doc=question,
-                prompt=prompt,
-                question=question or prompt or "",
-                response=_text(row, _RESPONSES) or "",
+                doc=asked or None,
+                prompt=shown or None,
+                question=asked or shown,
+                response=_text(row, response),
             ),
             row.place,
         )
@@ -64,5 +68,6 @@ def _word(row: RawRow, column: str | None) -> str:
     return word_field(row, column)
 
 
-def _text(row: RawRow, names: tuple[str, ...]) -> str | None:
-    return next((text for name in names if isinstance(text := row.fields.get(name), str) and text), None)
+def _text(row: RawRow, column: str | None) -> str:
+    """A text; empty where there is something else, such as a chat."""
+    return text_field(row, column) if column is not None and isinstance(row.fields.get(column), str) else ""

@@ -83,7 +83,8 @@ class JoinedLogs:
             (task, *pair): align(systems[pair[0]], systems[pair[1]], allow)
             for task, systems in tasks.items()
             for pair in pairs
-            if all(system in systems for system in pair)
+            # A log may have figures alone.
+            if all(system in systems and all(each.log.units for each in systems[system]) for system in pair)
         }
         known = dict.fromkeys(metric for shared in self._shared.values() for metric in _in_both(shared))
         if lacking := [metric for metric in metrics if metric not in known]:

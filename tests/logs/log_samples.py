@@ -1,0 +1,236 @@
+"""A small log of each tool: the files that it writes, as its source says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.logs.source import Columns
+
+NONE = Columns()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The files of one evaluation, the first of which is the log; `rows`: that it has, over all its logs."""
+
+    files: dict[str, Any]
+    rows: int
+    columns: Columns = NONE
+
+    def write(self, folder: Path) -> Path:
+        """Write the files to a folder; the path of the log."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.files.items():
+            (folder / name).write_bytes(encoded(name, content))
+        return folder / next(iter(self.files))
+
+
+def encoded(name: str, content: Any) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    if name.endswith(".csv"):
+        rows = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
+        text = io.StringIO()
+        columns = list(rows[0]) if rows else ["x"]
+        csv.writer(text).writerows([columns, *([row.get(column, "") for column in columns] for row in rows)])
+        return text.getvalue().encode(errors="surrogatepass")
+    if name.endswith(".jsonl") and isinstance(content, list):
+        return "".join(json.dumps(row) + "\n" for row in content).encode()
+    return json.dumps(content).encode()
+
+
+def annotations() -> list[dict[str, Any]]:
+    about = {"generator_1": "base", "generator_2": "tuned", "annotator": "judge"}
+    return [
+        {"instruction": f"Q{n}?", "output_1": "theirs", "output_2": f"ours {n}", "preference": value} | about
+        for n, value in enumerate((1, 2, 1.5, 1.25, None))
+    ]
+
+
+def arena_hard() -> list[dict[str, Any]]:
+    about = {"category": "hard_prompt", "judge": "gpt-4.1", "model": "tuned", "baseline": "o3"}
+    return [
+        {"uid": f"u{n}", **about, "games": [{"score": label, "judgment": f"[[{label}]]"} for label in labels]}
+        for n, labels in enumerate([("A>B", "B>>A"), ("A=B", "A<B"), ("A>>B", None)])
+    ]
+
+
+def rated() -> list[dict[str, Any]]:
+    about = {"judge": ["gpt-4", "single-v1"], "judgment": "[[7]]"}
+    return [
+        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "model": model, "score": 7 - 8 * (n == 3)} | about
+        for model in ("base", "tuned")
+        for n in range(4)
+    ]
+
+
+def paired() -> list[dict[str, Any]]:
+    about = {"judge": ["gpt-4", "pair-v2"], "model_1": "tuned", "model_2": "base"}
+    games = [("model_1", "model_1"), ("model_1", "model_2"), ("tie", "error"), ("model_2", "model_2")]
+    return [
+        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "g1_winner": one, "g2_winner": other} | about
+        for n, (one, other) in enumerate(games)
+    ]
+
+
+def judge_arena() -> dict[str, Any]:
+    name = "alpaca-eval-tuned-base-judge-both"
+    orders = [("tuned", "base"), ("base", "tuned")]
+    battles = [
+        {"instruction": f"Q{n}?", "completion_A": f"{a} {n}", "completion_B": f"{b} {n}", "judge_completion": "…"}
+        | {"instruction_index": n, "model_A": a, "model_B": b, "judge": "judge"}
+        for a, b in orders
+        for n in range(3)
+    ]
+    preferences = [0.2, 0.5, None, 0.4, 0.9, 0.1]
+    results = {
+        "task": "alpaca-eval",
+        "model_A": "tuned",
+        "model_B": "base",
+        "judge_model": "judge",
+        "swap_mode": "both",
+    }
+    results |= {"num_battles": 6, "winrate": 3.5 / 5, "preferences": preferences}
+    return {f"results-{name}.json": results, f"{name}-annotations.csv": battles}
+
+
+def evalplus(samples: int = 2) -> dict[str, Any]:
+    draw = random.Random(1)
+    tasks = {
+        f"HumanEval/{n}": [
+            {"task_id": f"HumanEval/{n}", "solution": "def f(): 1", "base_status": (s := draw.choice(["pass", "fail"]))}
+            | {"plus_status": s if draw.random() < 0.5 else "timeout", "base_fail_tests": [], "plus_fail_tests": []}
+            for _ in range(samples)
+        ]
+        for n in range(4)
+    }  # fmt: skip
+    return {"date": "2026-01-01 10:00", "hash": "fe58", "eval": tasks, "pass_at_k": pass_at_1(tasks)}
+
+
+def pass_at_1(tasks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The mean over tasks of the share of samples that pass, as `estimate_pass_at_k` has it for k = 1."""
+    base = [[sample["base_status"] == "pass" for sample in samples] for samples in tasks.values()]
+    plus = [[s["base_status"] == s["plus_status"] == "pass" for s in samples] for samples in tasks.values()]
+    return {
+        kind: {"pass@1": sum(sum(each) / len(each) for each in passed) / len(passed)}
+        for kind, passed in (("base", base), ("plus", plus))
+    }
+
+
+def stat(metric: str, values: list[float], **context: Any) -> dict[str, Any]:
+    return {
+        "name": {"name": metric, "split": "test", **context},
+        "count": len(values),
+        "sum": sum(values),
+        "mean": sum(values) / len(values),
+    }
+
+
+def helm() -> dict[str, Any]:
+    typos = {"perturbation": {"name": "typos", "robustness": True, "fairness": False, "computed_on": "perturbed"}}
+    values = {"id1": 1.0, "id2": 0.0, "id3": 1.0}
+    # One row a metric class, as runner.py extends the list.
+    rows = [
+        {"instance_id": unit, "train_trial_index": 0, **about}
+        | {"stats": [stat("num_prompt_tokens", [9], **about), *(stat(m, [value], **about) for m in metrics)]}
+        for metrics in (("f1_score", "exact_match"), ("quality",))
+        for about in ({}, typos)
+        for unit, value in values.items()
+    ]
+    spec = {
+        "name": "mmlu:subject=anatomy,method=joint,model=org_tuned",
+        "adapter_spec": {"model": "org/tuned", "max_train_instances": 5, "max_eval_instances": 3, "temperature": 0.0},
+        "metric_specs": [{"class_name": "Basic", "args": {"names": ["exact_match", "f1_score"]}}],
+    }
+    states = [
+        {"instance": {"id": unit, "input": {"text": f"Q{unit}?"}, "references": [], **about}, "train_trial_index": 0}
+        | {"request": {"prompt": f"Shots. Q{unit}?"}, "result": {"completions": [{"text": "A"}]}}
+        for about in ({}, typos)
+        for unit in values
+    ]
+    stats = [stat(metric, [2 / 3], **about) for metric in ("exact_match", "quality") for about in ({}, typos)]
+    stats += [stat("perplexity", [3.5]), stat("num_instances", [3])]
+    state = {"adapter_spec": spec["adapter_spec"], "request_states": states}
+    return {"per_instance_stats.json": rows, "run_spec.json": spec, "scenario_state.json": state, "stats.json": stats}
+
+
+def promptfoo(version: int = 3) -> dict[str, Any]:
+    results = []
+    outcomes = {"openai:a": "pfe", "openai:b": "ppf"}
+    for column, (provider, states) in enumerate(outcomes.items()):
+        for n, state in enumerate(states):
+            result: dict[str, Any] = {
+                "provider": {"id": provider}, "prompt": {"raw": f"Say {n}", "label": "Say {{x}}"},
+                "vars": {"x": str(n)}, "success": state == "p", "score": float(state == "p"),
+                "namedScores": {"tone": 0.5}, "response": {"output": f"said {n}"},
+            }  # fmt: skip
+            if state != "e":
+                result["gradingResult"] = {"pass": state == "p", "score": float(state == "p"), "reason": "…"}
+            else:
+                result |= {"error": "API error: 429", "namedScores": {}}
+            if version == 3:
+                result |= {"promptIdx": column, "testIdx": n, "promptId": "p", "testCase": {"vars": {"x": str(n)}}}
+                result["failureReason"] = {"p": 0, "f": 1, "e": 2}[state]
+            results.append(result)
+    columns = [
+        {"raw": "Say {{x}}", "label": "Say {{x}}", "provider": provider}
+        | {"metrics": {"testPassCount": states.count("p"), "testFailCount": states.count("f")}}
+        for provider, states in outcomes.items()
+    ]
+    stats = {"successes": 3, "failures": 2}
+    summary: dict[str, Any] = {
+        "version": version,
+        "timestamp": "2026-01-01T10:00:00Z",
+        "results": results,
+        "stats": stats,
+    }
+    summary |= (
+        {"prompts": columns} if version == 3 else {"table": {"head": {"prompts": columns, "vars": ["x"]}, "body": []}}
+    )
+    return {
+        "evalId": "e",
+        "results": summary,
+        "config": {},
+        "shareableUrl": None,
+        "metadata": {"promptfooVersion": "0.120.0"},
+    }
+
+
+def lm_eval() -> dict[str, Any]:
+    date = "2026-01-01T10-00-00.000000"
+    rows = [
+        {"doc_id": n, "doc": {"question": f"Q{n}?"}, "target": "A", "arguments": {"gen_args_0": {"arg_0": f"Q{n}?"}}}
+        | {"resps": [["B"]], "filtered_resps": ["B"], "filter": "none", "metrics": ["exact_match"]}
+        | {"exact_match": value, "doc_hash": f"d{n}", "prompt_hash": f"p{n}", "target_hash": f"t{n}"}
+        for n, value in enumerate((1.0, 0.0, 1.0, 1.0))
+    ]  # fmt: skip
+    results = {
+        "results": {"sums": {"alias": "sums", "exact_match,none": 0.75, "exact_match_stderr,none": 0.25}},
+        "configs": {"sums": {"task": "sums", "metric_list": [{"metric": "exact_match", "aggregation": "mean"}]}},
+        "n-shot": {"sums": 5}, "versions": {"sums": 1}, "n-samples": {"sums": {"original": 4, "effective": 4}},
+        "higher_is_better": {"sums": {"exact_match": True}}, "config": {"model": "hf"}, "model_name": "org/tuned",
+    }  # fmt: skip
+    return {f"samples_sums_{date}.jsonl": rows, f"results_{date}.json": results}
+
+
+TABLE = [{"id": n, "score": n / 4, "passage": f"p{n // 2}"} for n in range(5)]
+# By tool; the second of FastChat's kinds is a sample of its own.
+SAMPLES: dict[str, list[Sample]] = {
+    "HELM": [Sample(helm(), 6)],
+    "lm-eval": [Sample(lm_eval(), 4)],
+    "alpaca_eval": [Sample({"annotations.json": annotations()}, 5)],
+    "Arena-Hard": [Sample({"tuned.jsonl": arena_hard()}, 3)],
+    "FastChat": [Sample({"gpt-4_single.jsonl": rated()}, 8), Sample({"gpt-4_pair.jsonl": paired()}, 8)],
+    "JudgeArena": [Sample(judge_arena(), 6)],
+    "EvalPlus": [Sample({"org--tuned_vllm_temp_0.8.eval_results.json": evalplus()}, 8)],
+    "promptfoo": [Sample({"results.json": promptfoo(version)}, 6) for version in (3, 2)],
+    "table": [
+        Sample({f"scores{suffix}": TABLE}, 5, Columns("id", ("score",), "passage")) for suffix in (".csv", ".jsonl")
+    ],
+}
