@@ -1,0 +1,87 @@
+"""Every reader: knows its tool's files alone, and reads a file or refuses it in one line; nothing is lost uncounted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from log_samples import SAMPLES, Sample, encoded
+from odd_files import changed, changed_bytes
+
+from instruct.base.errors import InputError
+from instruct.logs.read import READERS, Reader, read_logs
+from instruct.logs.source import Columns, Source
+
+CASES = [(reader, number) for reader in READERS for number in range(len(SAMPLES[reader.tool]))]
+NAMES = [f"{reader.tool} {number}" for reader, number in CASES]
+
+
+@pytest.mark.parametrize(("reader", "number"), CASES, ids=NAMES)
+def test_each_file_is_known_to_the_reader_of_its_tool_alone(reader, number, tmp_path) -> None:
+    sample = SAMPLES[reader.tool][number]
+    path = sample.write(tmp_path)
+    for file in (path, *(tmp_path / name for name in sample.files)):
+        read = [each.tool for each in READERS if each.read(Source(file)) is not None]
+        assert read == ([reader.tool] if reader.tool != "table" else [])
+    [found] = read_logs([tmp_path], sample.columns)
+    assert sum(len(log.units) for log in found.logs) == sample.rows
+    assert {log.path.name for log in found.logs} == {path.name}
+
+
+def check(reader: Reader, path: Path, columns: Columns) -> bool:
+    """Whether a file was read: then each row has a value or a reason; else one line names what is wrong, and where."""
+    try:
+        logs = reader.read(Source(path, columns)) or []
+        known = bool(logs) or bool(read_logs([path], columns))
+    except InputError as error:
+        text = str(error)
+        assert "\n" not in text
+        assert len(text) < 1500
+        assert any(name.name in text for name in path.parent.iterdir())
+        assert ";" in text
+        return False
+    for log in logs:
+        for column in (*log.values.values(), *log.hashes.values(), log.clusters):
+            assert len(column) == len(log.units)
+        missing = {row for values in log.values.values() for row, value in enumerate(values) if value != value}
+        assert sum(log.reasons.values()) == len(missing)
+        json.dumps([log.units, log.clusters, log.texts, log.settings, log.figures, [*log.reasons]]).encode()
+    return known
+
+
+@st.composite
+def changed_files(draw: st.DrawFn, sample: Sample) -> tuple[str, bytes]:
+    """One of a sample's files, most often the log, with random changes of its values or its bytes."""
+    name = draw(st.sampled_from([next(iter(sample.files)), *sample.files]))
+    if draw(st.integers(0, 3)) == 0:
+        return name, draw(changed_bytes(encoded(name, sample.files[name])))
+    return name, encoded(name, draw(changed(sample.files[name])))
+
+
+@pytest.mark.parametrize("changes", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("reader", "number"), CASES, ids=NAMES)
+def test_a_changed_file_is_read_or_refused_in_one_line(reader, number, changes, tmp_path) -> None:
+    sample = SAMPLES[reader.tool][number]
+    path = sample.write(tmp_path)
+    outcomes = []
+
+    @settings(
+        max_examples=changes,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=HealthCheck,
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(changed_files(sample))
+    def change(file: tuple[str, bytes]) -> None:
+        name, data = file
+        (tmp_path / name).write_bytes(data)
+        outcomes.append(check(reader, path, sample.columns))
+        (tmp_path / name).write_bytes(encoded(name, sample.files[name]))
+
+    change()
+    assert changes < 200 or {*outcomes} == {True, False}
