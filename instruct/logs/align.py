@@ -130,8 +130,8 @@ def evaluations(
         )
     one, other = first
     raise InputError(
-        f"{_place(other)}: is a second log of the task {one_line(other.task, 60)} by the same system as {_place(one)}; drop "
-        "one of them, name the systems (NAME=PATH), or say where the path has the training seed"
+        f"{_place(other)}: is a second log of the task {one_line(other.task, 60)} by the same system as {_place(one)}; "
+        "drop one of them, name the systems (NAME=PATH), or say where the path has the training seed"
     )
 
 
@@ -268,9 +268,9 @@ def _check_same(shared: Shared, number: int, reference: int, parts: Sequence[str
         if len(different.get(part, ())):
             unit = shared.units[different[part][0]]
             raise InputError(
-                f"{_place(each.log)}: {len(different[part])} of {counted(len(shared.units), 'unit')} of the task {task} "
-                f"have another {words} than in {_place(first.log)}, the first {one_line(unit, 60)!r}; give logs of the "
-                "same rows"
+                f"{_place(each.log)}: {len(different[part])} of {counted(len(shared.units), 'unit')} of the task "
+                f"{task} have another {words} than in {_place(first.log)}, the first {one_line(unit, 60)!r}; give logs "
+                "of the same rows"
             )
     if "prompt" not in different:
         return
@@ -296,8 +296,8 @@ def _differing_prompts(
     because = ", ".join(_in_words(each.log, first.log, name) for name in settings) or "the logs do not say why"
     allowed = ", ".join(settings) or ANY_PROMPT
     return (
-        f"{_place(each.log)}: other prompts of the task {one_line(first.log.task, 60)} than in {_place(first.log)}{where} "
-        f"({because}); evaluate both alike, or allow it (allow: {allowed}) to compare by row and right answer"
+        f"{_place(each.log)}: other prompts of the task {one_line(first.log.task, 60)} than in {_place(first.log)}"
+        f"{where} ({because}); evaluate both alike, or allow it (allow: {allowed}) to compare by row and right answer"
     )
 
 

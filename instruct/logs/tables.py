@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from instruct.base.errors import InputError, one_line
 from instruct.data.formats import text_field, word_field
 from instruct.data.sources import RawRow
 from instruct.logs.log import Log, Row
-from instruct.logs.source import Source, read_number
+from instruct.logs.source import Columns, Source, read_number
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What tables call the texts.
 _QUESTIONS = ("question", "instruction", "input")
@@ -22,22 +29,32 @@ def read_table(source: Source) -> list[Log] | None:
     columns = source.columns
     if not columns.unit or not columns.metric or columns.unit not in source.first:
         return None
-    named = (*columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
-    if lacking := [name for name in named if name is not None and name not in source.first]:
+    return _logs(source.path, list(source.first), source.rows(), columns)
+
+
+def read_frame(frame: pd.DataFrame, columns: Columns, name: str) -> list[Log]:
+    """The same of a data frame; `name` stands for the file."""
+    rows = (RawRow(name, number, row) for number, row in enumerate(frame.to_dict("records"), start=1))
+    return _logs(Path(name), list(map(str, frame.columns)), rows, columns)
+
+
+def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Columns) -> list[Log]:
+    named = (columns.unit, *columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
+    if lacking := [name for name in named if name is not None and name not in header]:
         raise InputError(
-            f"{source.path}, row 1: has no column {one_line(repr(lacking[0]), 60)}; name one of those there: "
-            f"{one_line(', '.join(source.first), 120)}"
+            f"{path}, row 1: has no column {one_line(repr(lacking[0]), 60)}; name one of those there: "
+            f"{one_line(', '.join(header), 120)}"
         )
     question, prompt, response = (
-        next((name for name in names if name in source.first), None) for names in (_QUESTIONS, ("prompt",), _RESPONSES)
+        next((name for name in names if name in header), None) for names in (_QUESTIONS, ("prompt",), _RESPONSES)
     )
     logs: dict[tuple[str, str], Log] = {}
-    for row in source.rows():
+    for row in rows:
         system, task = _word(row, columns.system), _word(row, columns.task) or "table"
         if (log := logs.get((system, task))) is None:
-            log = logs[system, task] = Log("table", source.path, system or None, task)
+            log = logs[system, task] = Log("table", path, system or None, task)
         if not (unit := _word(row, columns.unit)):
-            raise InputError(f"{row.place}: {one_line(columns.unit, 60)}: is empty; name the unit of each row")
+            raise InputError(f"{row.place}: {one_line(columns.unit or '', 60)}: is empty; name the unit of each row")
         values = {name: read_number(row, name) for name in columns.metric}
         asked, shown = _text(row, question), _text(row, prompt)
         log.add(

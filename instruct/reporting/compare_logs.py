@@ -18,6 +18,7 @@ from instruct.logs.align import Evaluation, by_task, differing_settings, evaluat
 from instruct.logs.log import Log
 from instruct.logs.read import Found, read_logs
 from instruct.logs.source import Columns
+from instruct.logs.tables import read_frame
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
 from instruct.reporting.exports import csv_text, ends
 from instruct.reporting.figures.differences import forest
@@ -260,12 +261,12 @@ class LogComparison:
         return "\n".join(self.headlines())
 
 
-# A file, a folder that is searched, a run directory, or a log that was read.
-Source = str | Path | Log
+# A file, a folder that is searched, a run directory, a log that was read, or a data frame.
+Source = Any
 
 
 def compare_logs(
-    logs: Sequence[Source] | Mapping[str, Source | Sequence[Source]],
+    logs: Sequence[Source] | Mapping[str, Source],
     *,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
@@ -279,8 +280,9 @@ def compare_logs(
     """Compare systems on logs of evaluations, of other tools (docs/compare_logs.md) or of runs.
 
     Args:
-        logs: files, folders that are searched, run directories, or logs that were read. Names of systems are the keys;
-            without keys they come from the logs' models or, where these do not tell them apart, from the paths.
+        logs: files, folders that are searched, run directories, data frames (see `columns`), or logs that were read.
+            Names of systems are the keys, each of one of these or a list; without keys they come from the logs' models
+            or, where these do not tell them apart, from the paths.
         baseline: the system that the others are compared with; None: the first.
         metrics: to compare, the main one first; (): all of them, the main one being a log's first.
         seeds: a regular expression with the group `seed`, such as `seeds/(?P<seed>[0-9]+)/`: logs whose paths differ
@@ -289,7 +291,7 @@ def compare_logs(
         margin: in points: also test whether systems are equivalent, or not worse, within it.
         primary: TASK/METRIC, the claim that is tested alone.
         all_pairs: compare every two systems, with simultaneous intervals and ranks.
-        columns: the names of the columns of tables that no tool wrote.
+        columns: the names of the columns of data frames, and of tables that no tool wrote.
 
     Raises:
         InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
@@ -297,14 +299,15 @@ def compare_logs(
     """
     if margin is not None and not 0 < margin < 100:
         raise InputError(f"margin {margin:g}: must be more than 0 and less than 100 points")
-    by_name: Mapping[str, Source | Sequence[Source]] = logs if isinstance(logs, Mapping) else {"": logs}
+    by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
     read: list[Found] = []
     found: list[tuple[str | None, Log]] = []
     for key, sources in by_name.items():
-        listing = [sources] if isinstance(sources, Source) else sources
-        for source in listing:
+        for source in sources if isinstance(sources, list | tuple) else [sources]:
             if isinstance(source, Log):
                 logs_found = [source]
+            elif hasattr(source, "to_dict"):
+                logs_found = read_frame(source, columns or Columns(), key or f"data frame {len(found) + 1}")
             elif (Path(source) / "manifest.json").is_file():
                 logs_found = logs_of_run(source)
             else:
@@ -323,8 +326,8 @@ def compare_logs(
     claims = joined.claims(simultaneous=len(pairs) if all_pairs else 1)
     if not claims:
         raise InputError(
-            f"{one_line(evaluated[0].log.path, 300)}: no task has a metric of two systems; the systems are {listed(systems)}, "
-            f"the tasks {listed(tasks)}"
+            f"{one_line(evaluated[0].log.path, 300)}: no task has a metric of two systems; the systems are "
+            f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
     cautions = [*joined.cautions(), *_state(claims, margin, primary)]

@@ -149,8 +149,10 @@ def _of_task(
     gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
     n, clusters = len(kept), len(set(places.tolist()))
     if clusters < 2:
-        raise InputError(f"{one_line(every[0].log.path, 300)}: the task {one_line(task, 60)} has {clusters} independent units with a "
-                         "value; a plan needs 2 or more")  # fmt: skip
+        raise InputError(
+            f"{one_line(every[0].log.path, 300)}: the task {one_line(task, 60)} has {clusters} independent units with "
+            "a value; a plan needs 2 or more"
+        )
     per_unit = np.array([unit_values(training, places) for training in gains])
     of_samples = [np.mean([_within(each, metric) for each in side]) for side in sides if side]
     within = scale**2 * float(sum(of_samples))  # of one sample of each side

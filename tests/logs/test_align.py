@@ -76,9 +76,9 @@ def test_two_logs_that_nothing_tells_apart_are_refused():
 
 
 def test_a_unit_that_is_there_twice_is_refused_unless_it_was_repeated():
-    log = make_log("a", rows(["x"]))
-    with pytest.raises(InputError, match="a, row 2: the unit 'x' of the task t is there twice"):
-        log.add(Row("x", {"acc": 0.0}), "a, row 2")
+    log = make_log("b", rows(["x"]))
+    with pytest.raises(InputError, match="b, row 2: the unit 'x' of the task t is there twice"):
+        log.add(Row("x", {"acc": 0.0}), "b, row 2")
     repeated = make_log("a", [Row("x", {"acc": value}, epoch=epoch) for epoch, value in enumerate((0.0, 1.0, 1.0))])
     (each,) = evaluations([("a", repeated), ("b", log)])[:1]
     assert each.means("acc").tolist() == [2 / 3]

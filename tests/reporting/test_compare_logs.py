@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -14,6 +15,7 @@ from benchmarks import log_claims as simulation
 from instruct import compare_logs
 from instruct.base.errors import GateError, InputError
 from instruct.logs.log import Log, Row
+from instruct.logs.source import Columns
 from instruct.reporting.compare_logs import check_difference_gate
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
 
@@ -216,6 +218,17 @@ def test_margin_and_primary_are_claims_with_a_caution():
 def test_what_the_logs_do_not_have_is_refused(arguments, problem):
     with pytest.raises(InputError, match=problem):
         compare_logs([make_log("base", right(9, 0.5)), make_log("tuned", right(9, 0.5))], **arguments)
+
+
+def test_data_frames_are_compared_by_named_columns():
+    frames = {
+        name: pd.DataFrame({"id": range(30), "score": right(30, share), "passage": np.repeat(range(10), 3)})
+        for name, share in (("one", 0.2), ("two", 0.8))
+    }
+    columns = Columns(unit="id", metric=("score",), cluster="passage")
+    (claim,) = compare_logs(frames, columns=columns).claims
+    assert (claim.candidate, claim.measure, claim.n, claim.params["clusters"]) == ("two", "score", 30, 10)
+    assert claim.value == pytest.approx(100 * (frames["two"]["score"] - frames["one"]["score"]).mean())
 
 
 def test_the_gate_is_about_main_metrics():
