@@ -131,8 +131,8 @@ def _add_column_flags(sub: argparse.ArgumentParser) -> None:
     for flag, text in (
         ("unit", "that identifies a unit; --metric names those with values"),
         ("cluster", "with the same value in units that depend on each other"),
-        ("system", "with the system's name (default: the file's)"),
-        ("task", "with the task's name (default: the file's)"),
+        ("system", "with the system's name (default: from the path)"),
+        ("task", "with the task's name (default: one task, `table`)"),
         ("epoch", "that numbers the repeats of a unit"),
     ):
         tables.add_argument(f"--{flag}-column", metavar="NAME", help=f"the column {text}")

@@ -116,7 +116,7 @@ class LogComparison:
             yield from self._matrices()
         for family in (PARTS_OF_GROUPS, OTHERS):
             if claims := of_family(self.claims, family):
-                yield columns_table(f"Differences: {family} (secondary)", claims, columns, note)
+                yield columns_table(f"Differences: {family} (secondary)", claims, columns)
         yield self._figures("Scores", _SCORES, lambda log: {metric: log.mean(metric) for metric in log.values})
         if any(each.log.unpaired for each in self.found):
             yield self._figures("Not paired", _UNPAIRED, _unpaired)
@@ -388,8 +388,9 @@ def _standings(claims: Sequence[Claim], found: Sequence[Evaluation]) -> list[Sta
                 worse[winner] += 1
         means: dict[str, list[float]] = {}
         for each in found:
-            if each.log.task == task and (mean := each.log.mean(metric)) is not None:
-                means.setdefault(each.system, []).append(mean)
+            if task in (each.log.task, *each.log.groups) and (mean := each.log.mean(metric)) is not None:
+                times = len(each.places) if each.log.groups.get(task) else 1
+                means.setdefault(each.system, []).extend([mean] * times)
         rows = [
             Standing(
                 task,
@@ -443,11 +444,11 @@ def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
         Column("without a value", "missing", when="known"),
         Column("difference", lambda claim: None if claim.value is None else _in_unit(claim, [claim.value])),
         Column("95 % CI", lambda claim: _in_unit(claim, claim.interval)),
-        Column("simultaneous", lambda claim: _in_unit(claim, claim.params.get("simultaneous")), when="known"),
+        Column("p (Holm)", "adjusted_p", form=probability),
         Column("better on", of_params("candidate_above")),
         Column("worse on", of_params("baseline_above")),
         Column("p", form=probability),
-        Column("p (Holm)", "adjusted_p", form=probability),
+        Column("simultaneous", lambda claim: _in_unit(claim, claim.params.get("simultaneous")), when="known"),
         EXCLUDED,
         Column("detectable", of_params("detectable", ".1f"), when="known"),
         Column("units for a point", of_params("units_for_a_point", ",d"), when="known"),

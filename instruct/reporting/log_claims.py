@@ -163,8 +163,8 @@ class JoinedLogs:
             ours, theirs = values[0], values[len(shared.candidate)]
             gains = np.nan_to_num(ours - theirs)
             count += int(np.count_nonzero(gains))
-            order = np.argsort(gains, kind="stable")
-            chosen = dict.fromkeys(map(int, [*order[::-1][:MOST_CHANGED], *order[:MOST_CHANGED]]))
+            up, down = (np.argsort(-sign * gains, kind="stable")[:MOST_CHANGED] for sign in (1, -1))
+            chosen = dict.fromkeys([*up.tolist(), *down.tolist()])
             for unit in (unit for unit in chosen if gains[unit]):
                 question, response = shared.texts(0, unit)
                 shown.append(
