@@ -278,7 +278,7 @@ def _read_jsonl(file: io.TextIOBase, origin: str) -> Iterator[RawRow]:
                 f"{origin}, row {number}: has more than {_LONGEST_LINE >> 20} Mi characters; write one JSON object per "
                 "line"
             )
-        if not line.strip():
+        if line.isspace():
             continue
         try:
             content = parse_json(line)
@@ -370,9 +370,15 @@ def _as_row(origin: str, number: int, content: Any) -> RawRow:
         names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
         kind = names.get(type(content), "null")
         raise InputError(f'{origin}, row {number}: is a JSON {kind}, not an object; write {{"field": "text", …}}')
-    if any(key != key.strip() for key in content):
+    if not _are_stripped(tuple(content)):
         check_names(content, f"{origin}, row {number}")
     return RawRow(origin, number, content)
+
+
+@functools.lru_cache(maxsize=64)
+def _are_stripped(names: tuple[str, ...]) -> bool:
+    """Whether no name begins or ends with white space; kept, as rows of a file have the same names."""
+    return all(name == name.strip() for name in names)
 
 
 def _unreachable(source: Source, section: str, error: Exception) -> InputError:

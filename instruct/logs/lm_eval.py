@@ -20,7 +20,6 @@ from typing import Any
 
 from instruct.analysis.inference import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
-from instruct.data.sources import RawRow
 from instruct.logs.log import MOST_TEXTS, TEXT_LENGTH, Log, Row
 from instruct.logs.source import Source
 
@@ -41,6 +40,7 @@ _QUESTIONS = ("question", "query", "problem", "instruction", "input")
 _SAME = 1e-12
 
 
+@functools.lru_cache(maxsize=256)
 def metric_name(metric: str, applied: str) -> str:
     """A metric with the filter that its replies went through."""
     return metric if applied == "none" else f"{metric} ({applied})"
@@ -124,7 +124,8 @@ class _Rows:
     def read(self) -> None:
         log = self._log
         for raw in self._source.rows():
-            log.add(self._row(raw), raw.place)
+            place = raw.place
+            log.add(self._row(raw.fields, place), place)
         for metric in self._other:
             log.values.pop(metric, None)
         log.unpaired = sorted(self._other)
@@ -132,30 +133,30 @@ class _Rows:
         if clusters:
             log.clusters = [clusters[unit] for unit in log.units]
 
-    def _row(self, raw: RawRow) -> Row:
-        fields = raw.fields
+    def _row(self, fields: Mapping[str, Any], place: str) -> Row:
         doc, unit = fields.get("doc"), fields.get("doc_id")
         if not isinstance(unit, int | str) or not isinstance(doc, dict):
             lacking = "doc" if isinstance(unit, int | str) else "doc_id"
-            raise InputError(f"{raw.place}: has no {lacking}; is the file complete? evaluate again with --log_samples")
+            raise InputError(f"{place}: has no {lacking}; is the file complete? evaluate again with --log_samples")
         unit = str(unit)
         applied = fields.get("filter")
         if applied is None:
-            applied = self._filter(unit, raw.place)
-        prompt, choices = _asked(fields.get("arguments"))
-        values, reason = self._values(fields, str(applied), raw.place)
+            applied = self._filter(unit, place)
+        values, reason = self._values(fields, str(applied), place)
+        prompt, choices, prompt_hash = "", [""], _text(fields.get("prompt_hash"))
+        with_texts = len(self._log.units) < MOST_TEXTS
+        if with_texts or prompt_hash is None:
+            prompt, choices = _asked(fields.get("arguments"))
+            prompt_hash = prompt_hash or _hashed(prompt)
         if unit not in self._clusters:
             if self._column is not None and self._column not in doc:
                 raise InputError(
-                    f"{raw.place}: the doc has no {one_line(self._column, 60)!r} to cluster by (fields: "
+                    f"{place}: the doc has no {one_line(self._column, 60)!r} to cluster by (fields: "
                     f"{one_line(', '.join(doc), 120)}); name one of them"
                 )
-            shared = row_cluster(doc, prompt, self._column)
+            shared = row_cluster(doc, prompt_hash, self._column)
             text = "" if shared is None else str(shared).strip()
             self._clusters[unit] = hash(text) if text else None
-        question = response = ""
-        if len(self._log.units) < MOST_TEXTS:
-            question, response = _question(doc, prompt), _response(fields, choices)
         return Row(
             unit,
             values,
@@ -163,9 +164,9 @@ class _Rows:
             part=str(applied),
             doc=_text(fields.get("doc_hash")) or _hashed(json.dumps(doc, indent=2, ensure_ascii=False)),
             target=_text(fields.get("target_hash")) or _hashed(fields.get("target")),
-            prompt=_text(fields.get("prompt_hash")) or _hashed(prompt),
-            question=question,
-            response=response,
+            prompt=prompt_hash,
+            question=_question(doc, prompt) if with_texts else "",
+            response=_response(fields, choices) if with_texts else "",
         )
 
     def _filter(self, unit: str, place: str) -> str:
@@ -331,7 +332,7 @@ def _arguments(arguments: Any) -> str | None:
     return ", ".join(f"{name}={'…' if secret.search(name) else value}" for name, value in pairs) or None
 
 
-def _asked(arguments: Any) -> tuple[str | None, list[str]]:
+def _asked(arguments: Any) -> tuple[str, list[str]]:
     """The prompt of a row's first request, and the texts whose likelihood was asked for."""
     # A mapping by name, of mappings; a list of lists in memory.
     requests = list(arguments.values()) if isinstance(arguments, dict) else arguments
@@ -343,13 +344,13 @@ def _asked(arguments: Any) -> tuple[str | None, list[str]]:
     while isinstance(prompt, list) and prompt:  # a chat's messages
         prompt = prompt[0]
     choices = [str(each[1]) for each in parts if isinstance(each, list) and len(each) > 1]
-    return (prompt if isinstance(prompt, str) else None), choices
+    return (prompt if isinstance(prompt, str) else ""), choices
 
 
-def _question(doc: Mapping[str, Any], prompt: str | None) -> str:
+def _question(doc: Mapping[str, Any], prompt: str) -> str:
     """What a row asks, without demonstrations: a field of the doc, else the end of the prompt."""
     fields = (doc.get(name) for name in _QUESTIONS)
-    return next((each for each in fields if isinstance(each, str) and each.strip()), (prompt or "")[-TEXT_LENGTH:])
+    return next((each for each in fields if isinstance(each, str) and each.strip()), prompt[-TEXT_LENGTH:])
 
 
 def _response(fields: Mapping[str, Any], choices: Sequence[str]) -> str:
@@ -366,6 +367,8 @@ def _response(fields: Mapping[str, Any], choices: Sequence[str]) -> str:
 
 def _number(value: Any) -> float | None:
     """A number, also one that was written as text, as the tool writes types of NumPy."""
+    if value.__class__ is float:
+        return None if value != value else value
     if value in ("True", "False"):
         return float(value == "True")
     try:
@@ -377,7 +380,7 @@ def _number(value: Any) -> float | None:
 
 def _hashed(text: Any) -> str | None:
     """The hash that the tool gives a text; None: there is none."""
-    return None if text is None else hashlib.sha256(str(text).encode(errors="surrogatepass")).hexdigest()
+    return None if text in (None, "") else hashlib.sha256(str(text).encode(errors="surrogatepass")).hexdigest()
 
 
 def _has(content: Mapping[str, Any], *names: str) -> bool:

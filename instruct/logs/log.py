@@ -19,7 +19,7 @@ MOST_TEXTS, TEXT_LENGTH = 50_000, 600
 # Means of the same numbers, added in another order, differ by less.
 _SAME = 1e-12
 
-# What tells whether two rows with the same id are the same; see `Row`.
+# What tells whether two rows with the same id are the same, in the order in which `Row` has them.
 PARTS = ("doc", "target", "prompt")
 
 Better = Literal["higher", "lower", ""]
@@ -105,20 +105,20 @@ class Log:
             InputError: the unit is there twice, its parts differ in more than their metrics, or a value is not finite.
         """
         number = self._numbers.setdefault(row.unit if row.epoch is None else (row.unit, row.epoch), len(self.units))
-        hashes = {part: 0 if (text := getattr(row, part)) is None else hash(text) or 1 for part in PARTS}
+        hashes = [0 if text is None else hash(text) or 1 for text in (row.doc, row.target, row.prompt)]
         parts = None if row.part is None else self._parts.setdefault(row.part, set())
         if number == len(self.units):
             self.units.append(row.unit)
             self.clusters.append(row.cluster)
             if number < MOST_TEXTS:
                 self.texts.append((row.question[:TEXT_LENGTH], row.response[:TEXT_LENGTH]))
-            for part, column in self.hashes.items():
-                column.append(hashes[part])
+            for column, value in zip(self.hashes.values(), hashes, strict=True):
+                column.append(value)
             for values in self.values.values():
                 values.append(math.nan)
         elif parts is None or number in parts:
             raise InputError(f"{place}: {self._named(row)} is there twice; keep one of them")
-        elif differs := [part for part, column in self.hashes.items() if column[number] != hashes[part]]:
+        elif differs := [part for part, text in zip(PARTS, hashes, strict=True) if self.hashes[part][number] != text]:
             raise InputError(
                 f"{place}: {self._named(row)} has another {differs[0]} than in an earlier row; give the files of one "
                 "evaluation"
@@ -126,12 +126,12 @@ class Log:
         if parts is not None:
             parts.add(number)
         self._repeated |= row.epoch is not None
-        for metric, value in row.values.items():
+        for metric, figure in row.values.items():
             if metric not in self.values:
                 self.values[metric] = array("d", [math.nan]) * len(self.units)
-            if value is not None and not math.isfinite(value):
+            if figure is not None and not math.isfinite(figure):
                 raise InputError(f"{place}: {one_line(metric, 60)}: is not a finite number; correct it")
-            self.values[metric][number] = math.nan if value is None else value
+            self.values[metric][number] = math.nan if figure is None else figure
         if row.reason is not None:
             self.why.setdefault(number, row.reason)
 
