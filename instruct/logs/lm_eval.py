@@ -20,7 +20,7 @@ from typing import Any
 
 from instruct.analysis.inference import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
-from instruct.logs.log import MOST_TEXTS, TEXT_LENGTH, Log, Row
+from instruct.logs.log import MOST_TEXTS, TEXT_LENGTH, Log, Row, listed
 from instruct.logs.source import Source
 
 TOOL = "lm-eval"
@@ -307,7 +307,7 @@ def _settings(results: Mapping[str, Any], task: str, config: Mapping[str, Any]) 
         "limit": run.get("limit") or "none",
         "max tokens": generation.pop("max_gen_toks", None),
         "temperature": generation.pop("temperature", None),
-        "generation": ", ".join(f"{name}={value}" for name, value in sorted(generation.items())) or None,
+        "generation": listed(generation),
         "repeats": config.get("repeats") if config.get("repeats") != 1 else None,
         "model type": run.get("model"),
         "model arguments": _arguments(run.get("model_args")),
@@ -321,15 +321,10 @@ def _settings(results: Mapping[str, Any], task: str, config: Mapping[str, Any]) 
 
 
 def _arguments(arguments: Any) -> str | None:
-    """A model's arguments without its name, and without what must stay secret."""
+    """A model's arguments, a mapping or `name=value,...`."""
     if isinstance(arguments, str):
-        pairs = [tuple(each.split("=", 1)) for each in arguments.split(",") if "=" in each]
-    elif isinstance(arguments, dict):
-        pairs = [(str(name), str(value)) for name, value in arguments.items()]
-    else:
-        return None
-    secret = re.compile(r"key|token$|secret|password|auth", re.IGNORECASE)
-    return ", ".join(f"{name}={'…' if secret.search(name) else value}" for name, value in pairs) or None
+        arguments = dict(each.split("=", 1) for each in arguments.split(",") if "=" in each)
+    return listed(arguments) if isinstance(arguments, dict) else None
 
 
 def _asked(arguments: Any) -> tuple[str, list[str]]:

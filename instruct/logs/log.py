@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -23,6 +24,22 @@ _SAME = 1e-12
 PARTS = ("doc", "target", "prompt")
 
 Better = Literal["higher", "lower", ""]
+
+
+# Of arguments that must not be shown.
+_SECRET = re.compile(r"key|token$|secret|password|auth", re.IGNORECASE)
+
+
+def listed(arguments: Mapping[str, Any]) -> str | None:
+    """Arguments as `name=value, ...` in one line, without those that must stay secret; None: there are none."""
+    return one_line(_shown(arguments)[1:-1], 300) or None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = (f"{name}={'…' if _SECRET.search(name) else _shown(part)}" for name, part in sorted(value.items()))
+        return f"{{{', '.join(parts)}}}"
+    return f"[{', '.join(map(_shown, value))}]" if isinstance(value, list) else str(value)
 
 
 class Row(NamedTuple):

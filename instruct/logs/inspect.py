@@ -1,0 +1,383 @@
+"""Inspect's logs, `.eval` and `.json`, of schema 2, and `EvalLog` objects of the package inspect_ai, which none of this
+needs.
+
+From the tool's source, 0.3.285 (`EvalRecorder`, `eval_results`, `value_to_float`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from instruct.analysis.inference import repeats, row_cluster
+from instruct.base.errors import InputError, one_line
+from instruct.base.parsing import parse_json
+from instruct.logs.log import Log, Row, listed
+from instruct.logs.source import Source
+
+_SCHEMA = 2
+_ZSTANDARD = 93
+# Bytes of one member of a log, and of all.
+_LARGEST, _MOST = 1 << 29, 1 << 35
+_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+# The tool's means over samples, of their means over epochs.
+_MEANS = ("accuracy", "mean")
+_SAMPLE = {"id", "epoch", "input", "choices", "target", "messages", "output", "scores", "metadata", "error", "limit"}
+
+
+def read_inspect(source: Source) -> list[Log] | None:
+    """The log in a file.
+
+    Raises:
+        InputError: no complete log, one of another schema or without samples, a sample that is not valid, or figures
+            that are not of these samples.
+    """
+    if source.suffix == ".eval":
+        with _Archive(source.path) as archive:
+            return [_log(source.path, archive.header(), archive.samples(), source.columns.cluster)]
+    header = source.content
+    about = header.get("eval")
+    if "status" not in header or not isinstance(about, dict) or not {"task", "model", "created"} <= about.keys():
+        return None
+    samples = header.get("samples")
+    numbered = enumerate(samples if isinstance(samples, list) else (), start=1)
+    places = ((sample, f"{source.path}, sample {number}") for number, sample in numbered)
+    return [_log(source.path, header, places, source.columns.cluster)]
+
+
+def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Log]:
+    """The logs in Inspect's `EvalLog` objects, as `inspect_ai.eval` and `inspect_ai.log.read_eval_log` return them.
+
+    Args:
+        cluster: the name in the samples' metadata of what several of them share.
+
+    Raises:
+        InputError: as `read_inspect`.
+    """
+    read = []
+    for number, log in enumerate(logs, start=1):
+        path = Path(log.location or f"log-{number}.eval")
+        header = log.model_dump(mode="json", exclude={"samples", "reductions"})
+        samples = (
+            (sample.model_dump(mode="json", include=_SAMPLE), f"{path}, sample {place}")
+            for place, sample in enumerate(log.samples or (), start=1)
+        )
+        read.append(_log(path, header, samples, cluster))
+    return read
+
+
+class _Archive:
+    """A log as a zip, of which nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+            raise self._damaged() from None
+        # A sample that was written again is there twice; the last one counts.
+        self._members = {member.filename: member for member in self._zip.infolist()}
+        for name, member in self._members.items():
+            if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
+                raise InputError(f"{path}: has the name {one_line(name, 60)!r} outside of it; download the log again")
+            if member.file_size > _LARGEST:
+                raise InputError(
+                    f"{path}, {one_line(name, 60)}: unpacks to {member.file_size >> 20:,} MiB, more than "
+                    f"{_LARGEST >> 20:,}; evaluate again without what the samples store"
+                )
+        if (total := sum(member.file_size for member in self._members.values())) > _MOST:
+            raise InputError(
+                f"{path}: unpacks to {total >> 30:,} GiB, more than {_MOST >> 30:,}; evaluate again without what the "
+                "samples store"
+            )
+
+    def __enter__(self) -> _Archive:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._zip.close()
+
+    def header(self) -> dict[str, Any]:
+        """What is not of one sample; of an evaluation that has not ended only what it began with."""
+        for name in ("header.json", "_journal/start.json"):
+            if name in self._members:
+                return self._json(name)
+        raise InputError(f"{self._path}: has no header.json, so it is no log of Inspect; give its .eval file")
+
+    def samples(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Each sample, with its place."""
+        for name in self._members:
+            if name.startswith("samples/") and name.endswith(".json"):
+                yield self._json(name), f"{self._path}, {one_line(name, 80)}"
+
+    def _json(self, name: str) -> dict[str, Any]:
+        place = f"{self._path}, {one_line(name, 80)}"
+        try:
+            content = parse_json(self._bytes(self._members[name]).decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{place}: is not JSON ({one_line(error, 80)}); download the log again") from None
+        if not isinstance(content, dict):
+            raise InputError(f"{place}: is no JSON object; download the log again")
+        return content
+
+    def _bytes(self, member: zipfile.ZipInfo) -> bytes:
+        """The content of a member; Python's zipfile before 3.14 knows no Zstandard."""
+        try:
+            if member.compress_type != _ZSTANDARD:
+                return self._zip.read(member)
+            import pyarrow
+
+            with self._path.open("rb") as file:
+                file.seek(member.header_offset + 26)
+                lengths = file.read(4)
+                file.seek(sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2)), 1)
+                packed = file.read(member.compress_size)
+            with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
+                content: bytes = stream.read(member.file_size + 1)
+            if len(content) == member.file_size and zlib.crc32(content) == member.CRC:
+                return content
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError):
+            pass
+        raise self._damaged()
+
+    def _damaged(self) -> InputError:
+        return InputError(f"{self._path}: is no complete log of Inspect; copy or download it again")
+
+
+def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Log:
+    if header.get("version") != _SCHEMA:
+        raise InputError(
+            f"{path}: is a log of schema {one_line(header.get('version'), 20)}, not {_SCHEMA}; rewrite it with "
+            "`inspect log convert`"
+        )
+    about = _mapping(header, "eval")
+    version = _mapping(about, "packages").get("inspect_ai")
+    model, task = about.get("model"), about.get("task")
+    log = Log(
+        "Inspect",
+        path,
+        model if isinstance(model, str) else None,
+        task if isinstance(task, str) else path.stem,
+        version if isinstance(version, str) else None,
+    )
+    reader = _Samples(log, cluster)
+    for sample, place in samples:
+        reader.add(sample, place)
+    if not log.units:
+        raise InputError(f"{path}: has no samples; evaluate without --no-log-samples")
+    log.settings = _settings(header, about) | reader.settings()
+    reader.finish()
+    _keep_figures(log, _mapping(header, "results").get("scores"))
+    return log
+
+
+class _Samples:
+    """Reads samples into a log."""
+
+    def __init__(self, log: Log, cluster: str | None) -> None:
+        self._log, self._column = log, cluster
+        self._clusters: dict[str, str | None] = {}
+        self._other: set[str] = set()
+        self._limits: Counter[str] = Counter()
+        self._system: str | None = None
+
+    def add(self, sample: Any, place: str) -> None:
+        if not isinstance(sample, dict) or not isinstance(sample.get("id"), int | str) or "input" not in sample:
+            raise InputError(f"{place}: has no id or no input, so it is no sample; download the log again")
+        unit, epoch = str(sample["id"]), sample.get("epoch")
+        metadata = _mapping(sample, "metadata")
+        if self._column is not None and self._column not in metadata:
+            raise InputError(
+                f"{place}: the metadata have no {one_line(self._column, 60)!r} to cluster by (they have "
+                f"{one_line(', '.join(metadata), 120) or 'nothing'}); name one of them"
+            )
+        doc = _hash([_turns(sample["input"]), sample.get("choices")])
+        shared = row_cluster(metadata, doc, self._column)
+        self._clusters.setdefault(unit, None if shared is None else _hash(shared))
+        values, reason = self._values(_mapping(sample, "scores"), place)
+        stopped = _mapping(sample, "limit").get("type")
+        if stopped is not None:
+            self._limits[one_line(stopped, 40)] += 1
+        if not values:
+            error = re.match(r"\w*", str(_mapping(sample, "error").get("message")))
+            failed = sample.get("error") is not None and error
+            reason = f"error: {failed[0]}" if failed else f"limit: {stopped}" if stopped else "no score"
+        prompt = _prompt(sample)
+        if self._system is None:
+            self._system = next((text for role, text in prompt if role == "system"), "none")
+        turns = _turns(sample["input"])
+        row = Row(
+            unit,
+            values,
+            reason,
+            epoch=epoch if isinstance(epoch, int | str) else None,
+            doc=doc,
+            target=_hash(sample.get("target")),
+            prompt=_hash(prompt) if prompt else None,
+            question=turns[-1][1] if turns else "",
+            response=_reply(sample),
+        )
+        self._log.add(row, place)
+
+    def settings(self) -> dict[str, Any]:
+        """What only the samples tell."""
+        stopped = ", ".join(f"{number} by {name}" for name, number in sorted(self._limits.items()))
+        return {"system prompt": self._system} | ({"samples stopped": stopped} if stopped else {})
+
+    def finish(self) -> None:
+        """Leave out what is no number, and number the clusters."""
+        for metric in self._other:
+            self._log.values.pop(metric, None)
+        self._log.unpaired = sorted(self._other)
+        if clusters := repeats(self._clusters, chosen=self._column is not None):
+            self._log.clusters = [clusters[unit] for unit in self._log.units]
+
+    def _values(self, scores: Mapping[str, Any], place: str) -> tuple[dict[str, float | None], str | None]:
+        values: dict[str, float | None] = {}
+        reason = None
+        for scorer, score in scores.items():
+            if not isinstance(score, dict) or "value" not in score:
+                raise InputError(f"{place}: scores: {one_line(scorer, 60)}: has no value; download the log again")
+            for metric, value in _parts(scorer, score["value"]):
+                number = _number(value)
+                if value is None or number != number:
+                    values[metric], reason = None, one_line(score.get("reason") or f"{scorer}: not scored", 80)
+                elif number is None:
+                    self._other.add(metric)
+                else:
+                    values[metric] = number
+        return values, reason
+
+
+def _parts(scorer: str, value: Any) -> list[tuple[str, Any]]:
+    """The metrics in a score's value, which may be a mapping or a list of several."""
+    if isinstance(value, dict):
+        return [(f"{scorer}/{key}", part) for key, part in value.items()]
+    if isinstance(value, list):
+        return [(f"{scorer}/{number}", part) for number, part in enumerate(value, start=1)]
+    return [(scorer, value)]
+
+
+def _number(value: Any) -> float | None:
+    """What the tool takes a scalar value for; None: it has no number for it, and counts 0."""
+    if isinstance(value, str):
+        value = _GRADES.get(value, _GRADES.get(value.lower(), value))
+    if not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if not isinstance(value, str) or math.isfinite(number) else None
+
+
+def _keep_figures(log: Log, scores: Any) -> None:
+    """Check the samples against the tool's figures, and keep the others beside them."""
+    for score in scores if isinstance(scores, list) else ():
+        if not isinstance(score, dict):
+            continue
+        name, scorer, reducer = str(score.get("name")), str(score.get("scorer")), score.get("reducer")
+        part = f"{scorer}/{name}"
+        metric = part if part in log.values or part in log.unpaired else scorer
+        for key, figure in _mapping(score, "metrics").items():
+            value = _number(figure.get("value")) if isinstance(figure, dict) else None
+            if value is None or not math.isfinite(value):
+                continue
+            is_mean = key in _MEANS and figure.get("name") in _MEANS and not figure.get("params")
+            if is_mean and reducer in (None, "mean") and metric in log.values:
+                if log.mean(metric) is not None:
+                    log.check_figure(metric, value, f"{log.path}, results")
+                continue
+            other = f"{key} ({metric}, {reducer})" if reducer not in (None, "mean") else f"{key} ({metric})"
+            log.figures[other] = value
+            log.unpaired.append(other)
+    log.unpaired = list(dict.fromkeys(log.unpaired))
+
+
+def _settings(header: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    config = _mapping(about, "config")
+    generation = {
+        name: value
+        for part in (_mapping(about, "model_generate_config"), _mapping(_mapping(header, "plan"), "config"))
+        for name, value in part.items()
+        if value is not None
+    }
+    steps = _mapping(header, "plan").get("steps")
+    solvers = [str(step.get("solver")) for step in (steps if isinstance(steps, list) else ()) if isinstance(step, dict)]
+    reducers = config.get("epochs_reducer")
+    settings = {
+        "solver": ", ".join(solvers) or about.get("solver"),
+        "task arguments": listed(_mapping(about, "task_args")),
+        "limit": config.get("limit") or "none",
+        "epochs": config.get("epochs"),
+        "epochs reducer": ", ".join(map(str, reducers)) if isinstance(reducers, list) else None,
+        "max tokens": generation.pop("max_tokens", None),
+        "temperature": generation.pop("temperature", None),
+        "generation": listed(generation),
+        "model arguments": listed(_mapping(about, "model_args")),
+        "task version": about.get("task_version"),
+        "tool version": _mapping(about, "packages").get("inspect_ai"),
+        "date": about.get("created"),
+        "status": header.get("status", "not ended") if header.get("status") != "success" else None,
+    }
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _turns(messages: Any) -> list[tuple[str, str]]:
+    """Who says what, without what differs each time, such as a message's id."""
+    if isinstance(messages, str):
+        return [("user", messages)]
+    messages = messages if isinstance(messages, list) else []
+    return [(str(each.get("role")), _text(each.get("content"))) for each in messages if isinstance(each, dict)]
+
+
+def _text(content: Any) -> str:
+    """The text of a message, and what else is in it as JSON."""
+    if isinstance(content, str):
+        return content
+    parts: Sequence[Any] = content if isinstance(content, list) else []
+    return "\n".join(
+        part["text"]
+        if isinstance(part, dict) and isinstance(part.get("text"), str)
+        else json.dumps(part, sort_keys=True)
+        for part in parts
+    )
+
+
+def _prompt(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the model was shown before it first said something."""
+    messages = sample.get("messages")
+    shown = []
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict) and message.get("source") == "generate":
+            break
+        shown.append(message)
+    return _turns(shown)
+
+
+def _reply(sample: Mapping[str, Any]) -> str:
+    """What the model said last."""
+    output = _mapping(sample, "output")
+    if isinstance(completion := output.get("completion"), str) and completion:
+        return completion
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    return _text(_mapping(first, "message").get("content"))
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _mapping(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    inner = content.get(name)
+    return inner if isinstance(inner, dict) else {}
