@@ -175,8 +175,30 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str
         raise InputError(f"{path}: has no samples; evaluate without --no-log-samples")
     log.settings = _settings(header, about) | reader.settings()
     reader.finish()
-    _keep_figures(log, _mapping(header, "results").get("scores"))
+    results = _mapping(header, "results")
+    _check_number(log, results, about)
+    _keep_figures(log, results.get("scores"))
     return log
+
+
+def _check_number(log: Log, results: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Refuse a log that has fewer samples than its figures are of; count what one that was stopped lacks."""
+    planned = results.get("total_samples")
+    if planned is None:
+        planned = _times(_mapping(about, "dataset").get("samples"), _mapping(about, "config").get("epochs") or 1)
+    logged = results.get("logged_samples")
+    stopped = not results or results.get("early_stopping") is not None
+    least = planned if logged is None else logged
+    if not stopped and isinstance(least, int) and len(log.units) < least:
+        raise InputError(
+            f"{log.path}: has {len(log.units)} samples, its figures are of {least}; copy or download it again"
+        )
+    if isinstance(planned, int) and len(log.units) < planned:
+        log.settings["samples"] = f"{len(log.units)} of {planned}"
+
+
+def _times(samples: Any, epochs: Any) -> int | None:
+    return samples * epochs if isinstance(samples, int) and isinstance(epochs, int) else None
 
 
 class _Samples:

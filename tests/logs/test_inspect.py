@@ -1,0 +1,244 @@
+"""Logs of Inspect: one that the tool wrote, others of the same form, and the tool itself where it is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import random
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from inspect_runs import WRONG, mock, tasks
+
+from instruct.base.errors import InputError
+from instruct.logs.inspect import logs_of
+from instruct.logs.log import Log
+from instruct.logs.read import read_logs
+from instruct.logs.source import Columns
+
+RECORDED = Path(__file__).parent / "recorded.eval"
+
+
+def the_log(path: Path, columns: Columns | None = None) -> Log:
+    (found,) = read_logs([path], columns)
+    (log,) = found.logs
+    return log
+
+
+def test_a_recorded_log_has_its_units_settings_and_figures():
+    log = the_log(RECORDED)
+    assert (log.tool, log.model, log.task, log.version) == ("Inspect", "mockllm/m1", "sums", "0.3.285")
+    assert sorted(log.units) == sorted(["1", "2", "3", "4", "5"] * 2)
+    assert set(log.values) == {"match", "graded", "parts/length", "parts/right", "unscored"}
+    assert log.reasons == {"error: ValueError": 1, "grader_failed": 2}
+    failed = next(row for row, reason in log.why.items() if reason.startswith("error"))
+    assert log.units[failed] == str(WRONG)
+    assert all(math.isnan(column[failed]) for column in log.values.values())
+    assert {"match", "graded", "parts/length", "parts/right", "unscored"} <= log.figures.keys()
+    assert {"stderr (match)", "accuracy (match, at_least_1)"} <= set(log.unpaired)
+    assert not set(log.values) & set(log.unpaired)
+    clusters = dict(zip(log.units, log.clusters, strict=True))
+    assert clusters == {"1": "1", "2": "2", "3": "2", "4": "4", "5": "4"}
+    assert not any(0 in column for column in log.hashes.values())
+    assert log.texts[0][0].startswith("What is ")
+    expected = {
+        "solver": "system_message, failing, generate", "epochs": 2, "epochs reducer": "mean, at_least_1",
+        "temperature": 0.5, "task version": 3, "system prompt": "Be brief.", "limit": "none",
+    }  # fmt: skip
+    assert expected.items() <= log.settings.items()
+
+
+def sample(number: int | str, value: Any = "C", epoch: int = 1, **more: Any) -> dict[str, Any]:
+    messages = [
+        {"id": f"m{random.random()}", "role": "system", "content": "Be brief."},
+        {"id": f"m{random.random()}", "role": "user", "content": f"Question {number}?"},
+        {"id": f"m{random.random()}", "role": "assistant", "content": "It is.", "source": "generate"},
+    ]
+    return {
+        "id": number, "epoch": epoch, "input": f"Question {number}?", "target": "yes", "messages": messages,
+        "output": {"choices": [{"message": messages[-1]}]}, "scores": {"s": {"value": value}}, "metadata": {},
+    } | more  # fmt: skip
+
+
+def log_of(samples: list[Any], accuracy: float | None = None, total: int | None = None, **more: Any) -> dict[str, Any]:
+    about = {
+        "task": "t", "model": "m", "created": "2026-11-26", "task_version": 1, "config": {"epochs": 1},
+        "packages": {"inspect_ai": "0.3.285"}, "model_args": {"base_url": "http://x", "api_key": "s3cret"},
+    }  # fmt: skip
+    metrics = {"accuracy": {"name": "accuracy", "value": accuracy, "params": {}}}
+    scores = [{"name": "s", "scorer": "s", "reducer": None, "metrics": metrics}]
+    results = {"total_samples": total, "scores": scores if accuracy is not None else []}
+    results = {} if accuracy is None and total is None else {"results": results}
+    return {"version": 2, "status": "success", "eval": about, "plan": {}, "samples": samples} | results | more
+
+
+def write(path: Path, log: dict[str, Any], packed: bool = True) -> Path:
+    """Write a log as `.json`, or as `.eval` with Zstandard or without."""
+    if path.suffix == ".json":
+        path.write_text(json.dumps(log))
+        return path
+    members = {f"samples/{number}.json": each for number, each in enumerate(log["samples"])}
+    members["header.json"] = {name: part for name, part in log.items() if name != "samples"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            data = json.dumps(content).encode()
+            archive.writestr(name, pyarrow.compress(data, "zstd", asbytes=True) if packed else data)
+            if packed:  # what zipfile cannot write before Python 3.14
+                member = archive.infolist()[-1]
+                member.compress_type, member.file_size, member.CRC = 93, len(data), zlib.crc32(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["packed.eval", "stored.eval", "log.json"])
+def test_values_are_those_that_the_tool_takes_scores_for(name, tmp_path):
+    values = ["C", "I", "P", "N", True, False, 0.25, "yes", "0.5", "NO", math.nan]
+    numbers = [1, 0, 0.5, 0, 1, 0, 0.25, 1, 0.5, 0, math.nan]
+    log = log_of([sample(n, value) for n, value in enumerate(values)], math.fsum(numbers[:-1]) / 10)
+    read = the_log(write(tmp_path / name, log, packed=name == "packed.eval"))
+    np.testing.assert_array_equal(read.values["s"], numbers)
+    assert read.reasons == {"s: not scored": 1}
+    assert read.figures["s"] == pytest.approx(read.mean("s"), rel=1e-12)
+    assert "s3cret" not in str(read)
+    assert read.texts[0] == ("Question 0?", "It is.")
+
+
+def test_values_in_lists_are_metrics_and_what_is_no_number_is_not_paired(tmp_path):
+    rows = [sample(1, [1, "P"]), sample(2, [0, "?"]), sample(3, {"a": None}), sample(4, {"t": 10**400})]
+    read = the_log(write(tmp_path / "log.json", log_of(rows)))
+    assert set(read.values) == {"s/1", "s/a"}
+    assert read.unpaired == ["s/2", "s/t"]
+    assert list(read.values["s/1"])[:2] == [1, 0]
+
+
+def test_epochs_are_averaged_within_their_unit_before_units(tmp_path):
+    """As the tool's reducer does: a unit with one answer counts as much as one with two."""
+    rows = [sample(1, 1, 1), sample(1, 0, 2), sample(2, 1, 1), sample(2, scores={}, epoch=2, error={"message": "E()"})]
+    read = the_log(write(tmp_path / "log.json", log_of(rows, 0.75)))
+    assert (read.units, read.mean("s"), read.reasons) == (["1", "1", "2", "2"], 0.75, {"error: E": 1})
+
+
+def test_a_sample_that_a_limit_stopped_has_its_score_or_is_missing(tmp_path):
+    stopped = {"limit": {"type": "token", "limit": 5}}
+    rows = [sample(1, 1, **stopped), sample(2, scores=None, **stopped), sample(3, scores={})]
+    log = log_of(rows, status="cancelled")
+    log["eval"]["dataset"] = {"samples": 5}
+    read = the_log(write(tmp_path / "log.json", log))
+    assert read.reasons == {"limit: token": 1, "no score": 1}
+    expected = {"samples stopped": "2 by token", "status": "cancelled", "samples": "3 of 5"}
+    assert expected.items() <= read.settings.items()
+
+
+def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
+    rows = [sample(n, metadata={"story": n // 2}) for n in range(4)]
+    path = write(tmp_path / "log.json", log_of(rows))
+    assert the_log(path, Columns(cluster="story")).clusters == ["0", "0", "2", "2"]
+    with pytest.raises(InputError, match=r"sample 1: the metadata have no 'page' to cluster by \(they have story\)"):
+        the_log(path, Columns(cluster="page"))
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (
+            log_of([sample(1)], 0.5),
+            r"results: s of the task t is 0\.5, but the rows of .* the mean 1\.0; give",
+        ),
+        (log_of([sample(1)], total=2), r"log\.json: has 1 samples, its figures are of 2; copy or download it again"),
+        (log_of([sample(1), sample(1)]), r"sample 2: the unit '1', repeat 1 of the task t is there twice; keep one"),
+        (log_of([]), r"has no samples; evaluate without --no-log-samples"),
+        (log_of([{"id": 1}]), r"sample 1: has no id or no input, so it is no sample; download the log again"),
+        (log_of([sample(1, scores={"s": {}})]), r"sample 1: scores: s: has no value; download the log again"),
+        (log_of([sample(1)], version=1), r"is a log of schema 1, not 2; rewrite it with `inspect log convert`"),
+    ],
+)
+def test_logs_that_are_not_valid_are_refused_in_one_line(log, error, tmp_path):
+    path = write(tmp_path / "log.json", log)
+    with pytest.raises(InputError, match=error) as raised:
+        the_log(path)
+    assert str(raised.value).startswith(str(path))
+    assert str(raised.value).isprintable()
+
+
+def test_an_archive_that_would_fill_the_memory_or_leave_its_folder_is_refused(tmp_path, monkeypatch):
+    bomb = tmp_path / "bomb.eval"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("samples/1.json", "w") as member:
+        member.write(bytes(1 << 24))
+    monkeypatch.setattr("instruct.logs.inspect._LARGEST", 1 << 23)
+    with pytest.raises(InputError, match=r"bomb\.eval, samples/1\.json: unpacks to 16 MiB, more than 8; evaluate"):
+        the_log(bomb)
+    monkeypatch.setattr("instruct.logs.inspect._MOST", 1 << 10)
+    with pytest.raises(InputError, match=r"unpacks to 0 GiB, more than 0; evaluate again"):
+        the_log(RECORDED)
+    monkeypatch.undo()
+    climbing = tmp_path / "climbing.eval"
+    with zipfile.ZipFile(climbing, "w") as archive:
+        archive.writestr("header.json", "{}")
+        archive.writestr("samples/../../../escaped.json", "{}")
+    with pytest.raises(InputError, match=r"has the name 'samples/\.\./\.\./\.\./escaped\.json' outside of it; downl"):
+        the_log(climbing)
+    assert {path.name for path in tmp_path.iterdir()} == {bomb.name, climbing.name}
+
+
+def test_a_size_that_the_archive_does_not_keep_is_refused(tmp_path):
+    """The content is read to the size in the directory, and no further."""
+    log = log_of([sample(1)])
+    path, data = write(tmp_path / "log.eval", log), json.dumps(log["samples"][0]).encode()
+    lying = path.read_bytes().replace(len(data).to_bytes(4, "little"), (len(data) // 2).to_bytes(4, "little"))
+    path.write_bytes(lying)
+    with pytest.raises(InputError, match=r"log\.eval: is no complete log of Inspect; copy or download it again"):
+        the_log(path)
+
+
+def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path):
+    """200 changes of a log that the tool wrote: bytes that are replaced, left out, put in, or missing at the end."""
+    content, chance, whole = RECORDED.read_bytes(), random.Random(0), the_log(RECORDED)
+    path = tmp_path / "changed.eval"
+    refusals = []
+    for number in range(200):
+        # The names and sizes are at the end.
+        at = chance.randrange(len(content)) if number % 2 else len(content) - chance.randrange(1, 1500)
+        piece, rest = chance.randbytes(chance.choice([0, 1, 4])), content[at + chance.choice([0, 1, 4]) :]
+        path.write_bytes(content[:at] + piece + (rest if number % 10 else b""))
+        with contextlib.suppress(InputError):
+            try:
+                log = the_log(path)
+            except InputError as error:
+                refusals.append(str(error))
+                raise
+            assert (len(log.units), log.figures) == (len(whole.units), whole.figures)
+    assert len(refusals) > 150
+    assert all(error.startswith(str(path)) and error.isprintable() for error in refusals)
+
+
+@pytest.mark.slow
+def test_the_tools_own_figures_are_those_of_its_samples(tmp_path, fake_server, monkeypatch):
+    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; its pins may need another venv")
+    url, _ = fake_server()
+    monkeypatch.setenv("LOCAL_BASE_URL", url)
+    monkeypatch.setenv("LOCAL_API_KEY", "none")
+    for number, form in enumerate(["eval", "json"]):
+        sums, choices = tasks()
+        folder = tmp_path / form
+        options: dict[str, Any] = {"log_dir": str(folder), "log_format": form, "display": "none"}
+        logs = [
+            *inspect_ai.eval(sums, model=mock(number), **options),
+            *inspect_ai.eval(choices, model=mock(5), **options),
+            *inspect_ai.eval(tasks(), model="openai-api/local/judge", **options),
+        ]
+        assert [log.status for log in logs] == ["success"] * 4
+        for log, given in zip(logs, logs_of(logs), strict=True):
+            read = the_log(Path(log.location))
+            assert (read.settings, read.figures, read.values, read.hashes, read.texts, read.why) == (
+                given.settings, given.figures, given.values, given.hashes, given.texts, given.why,
+            )  # fmt: skip
+            for score in log.results.scores:
+                name = score.name if score.name == score.scorer else f"{score.scorer}/{score.name}"
+                for metric in ("accuracy", "mean"):
+                    if metric in score.metrics and score.reducer in (None, "mean"):
+                        assert read.mean(name) == pytest.approx(score.metrics[metric].value, rel=1e-12)
