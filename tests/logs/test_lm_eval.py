@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,25 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     assert settings["repeats"] == 2
     assert logs["mmlu_anatomy"].settings["shots"] == 1
     assert logs["mmlu_anatomy"].texts[0][0].startswith("A lesion causing compression")
+    check_changed(logs["gsm8k_some"])
+
+
+def check_changed(whole: Log) -> None:
+    """200 changes of a file of samples: all of its units are read, with their figures, or one line refuses it."""
+    content, chance = whole.path.read_bytes(), random.Random(0)
+    refusals = []
+    for number in range(200):
+        at = chance.randrange(len(content))
+        piece, rest = chance.randbytes(chance.choice([0, 1, 4])), content[at + chance.choice([0, 1, 4, 99]) :]
+        whole.path.write_bytes(content[:at] + piece + (rest if number % 10 else b""))
+        try:
+            (log,) = logs_by_task(whole.path).values()
+        except InputError as error:
+            refusals.append(str(error))
+        else:
+            assert (len(log.units), log.figures) == (len(whole.units), whole.figures)
+    assert 100 < len(refusals) < 200
+    assert all(error.startswith(str(whole.path.parent)) and error.isprintable() for error in refusals)
 
 
 def sample(number: int, applied: str | None = "none", **metrics: Any) -> dict[str, Any]:
