@@ -66,18 +66,20 @@ def faireval(folder, ids=(1, 2, 3), labels=("CHATGPT", "TIE", "VICUNA13B")):
     path.write_text(path.read_text().replace("rows: 80\n", "rows: 3\n"))
 
 
-def test_llmbar_is_added_by_the_card_in_the_documentation(folder):
+def test_a_card_of_one_file_is_found_by_its_name_and_by_its_path(folder):
+    columns = {"instruction": "input", "first": "output_1", "second": "output_2", "label": "label"}
+    card(folder, file="llmbar.json", columns=columns, labels={1: "first", 2: "second"})
     rows = [
         {"input": "Name a color.", "output_1": "Red.", "output_2": "A dog.", "label": 1},
         {"input": "Name a dog.", "output_1": "Red.", "output_2": "A poodle.", "label": 2},
     ]
-    write(folder / "llmbar_natural.json", rows)
-    human = load_human_set("llmbar_natural")
+    write(folder / "llmbar.json", rows)
+    human = load_human_set("mine")
     assert human.pairs == [
         HumanPair(0, EvalPrompt("Name a color.", ""), "Red.", "A dog.", ("first",)),
         HumanPair(1, EvalPrompt("Name a dog.", ""), "Red.", "A poodle.", ("second",)),
     ]
-    assert load_human_set(str(folder / "llmbar_natural.yaml")).pairs == human.pairs
+    assert load_human_set(str(folder / "mine.yaml")).pairs == human.pairs
 
 
 def test_faireval_is_added_by_the_card_in_the_documentation(folder):

@@ -40,7 +40,7 @@ class About(RowOptions):
     rule: Rule = "sum"
     """`sum`: the most probable label, as lm-eval's `acc`; `openicl`: that with the lowest loss of the whole prompt."""
     nearest_by: str | None = None
-    """Demonstrations are the rows with the most similar text in this column, most similar first."""
+    """Demonstrations have the most similar text in this column, most similar first (default: by fewshot_config)."""
     group: str | None = None
     """Demonstrations come from rows with the same value in this column."""
     cluster_column: str | None = None
