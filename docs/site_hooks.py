@@ -19,6 +19,7 @@ PAGES = {
     "faults.md": "tests/faults/README.md",
 }
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"\A```(\w+) (\S+)$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 EXTERNAL_ASSET = re.compile(r"""<(?:(?:script|img|iframe|source)[^>]+src|link[^>]+href)=["']?(?:https?:)?//""")
 
@@ -50,7 +51,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links lead to pages of the site. A link to a file that the site does not have becomes plain text."""
+    """Links lead to pages of the site; to a file that it does not have, plain text. A block's file is its title."""
     here = page.file.src_uri
     source = PAGES.get(here, f"docs/{here}")
 
@@ -64,7 +65,10 @@ def on_page_markdown(markdown, page, config, files):
             return label
         return f"{image}[{label}]({posixpath.relpath(name, posixpath.dirname(here) or '.')}{anchor})"
 
-    return "".join(part if FENCE.fullmatch(part) else LINK.sub(rewrite, part) for part in FENCE.split(markdown))
+    return "".join(
+        FILE.sub(r'```\1 title="\2"', part) if FENCE.fullmatch(part) else LINK.sub(rewrite, part)
+        for part in FENCE.split(markdown)
+    )
 
 
 def on_post_build(config):
