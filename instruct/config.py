@@ -199,6 +199,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
     return make_config(content, overrides, where)
 
 
+# Sections whose flag takes a file, or else the name of a card under this key.
+_SHORT = {"data": "card", "answers": "eval_set"}
 _ONE_SOURCE = "files and eval_set exclude each other; remove one of them"
 
 
@@ -292,9 +294,9 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
 
 
 def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
-    """`["--data.limit", "1", "--data.files=[x]"]` as `[("data.limit", 1), ("data.files", ["x"])]`.
+    """`["--data.limit", "1", "--data=x.csv"]` as `[("data.limit", 1), ("data.files", "x.csv")]`.
 
-    Values are read by the type of their key, as `flag_value` does.
+    Values are read by the type of their key, as `flag_value` does; `--data` and `--answers` take a file, or a card.
 
     Raises:
         InputError: something that is not a flag, or a flag without a value.
@@ -311,9 +313,13 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
         if not equals and (text := next(tokens, "--")).startswith("--"):
             raise InputError(f"{flag} has no value; write {flag} VALUE")
         try:
-            pairs.append((key, flag_value(text, key_type(ExperimentConfig, key))))
+            value = flag_value(text, key_type(ExperimentConfig, key))
         except yaml.YAMLError:
             raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
+        if key in _SHORT and isinstance(value, str | list):
+            is_file = isinstance(value, list) or Path(value).suffix or Path(value).exists()
+            key = f"{key}.{'files' if is_file else _SHORT[key]}"
+        pairs.append((key, value))
     return pairs
 
 

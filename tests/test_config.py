@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
+from instruct.command.reference import config_keys
 from instruct.config import ExperimentConfig, find_config, load_config, make_config, parse_overrides
 from instruct.data.cards import load_dataset_card
 
@@ -210,8 +211,8 @@ def test_overrides_of_unknown_keys_are_yaml():
             ["--lora.layers_pattern", "h"],
             "demo.yaml: lora: `layers_pattern` cannot be used when `target_modules` is a str",
         ),
-        (["--lora.r", "many"], "lora.r: Input should be a valid integer.*given: 'many'"),
-        (["--systems.emo.variant", "papers"], "systems.emo.variant: Input should be"),
+        (["--lora.r", "many"], "lora.r: must be a whole number.*given: 'many'"),
+        (["--systems.emo.variant", "papers"], "systems.emo.variant: must be"),
         (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),
         (["--comparisons", "[[emo, gpt]]"], "comparisons: unknown system 'gpt'; known: baseline, emo, mle"),
         (["--name", "../up"], "is not a valid name"),
@@ -225,6 +226,30 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
     with pytest.raises(InputError, match=message) as caught:
         load_config("demo", flags)
     assert "\n" not in str(caught.value)
+
+
+def test_data_and_answers_are_named_in_short():
+    flags = ["--data", "mine.jsonl", "--data.limit", "5", "--answers=starter_eval"]
+    assert parse_overrides(flags) == [
+        ("data.files", "mine.jsonl"),
+        ("data.limit", 5),
+        ("answers.eval_set", "starter_eval"),
+    ]
+    assert parse_overrides(["--data", "[a.csv, b]"]) == [("data.files", ["a.csv", "b"])]
+    assert parse_overrides(["--data", "{card: starter}"]) == [("data", {"card": "starter"})]
+
+
+def test_no_key_is_refused_in_the_words_of_a_library():
+    said = set()
+    for key in (key for key in config_keys() if not key.name.startswith("train.")):  # TRL checks its own
+        for value in ("many", "-1", "[{a: [1]}]"):
+            try:
+                make_config({"name": "x"}, [f"--{key.name}", value], "flags")
+            except InputError as error:
+                said.add(str(error))
+    assert len(said) > 100
+    theirs = re.compile("Input should|valid (dict|int|str|list|num|bool)|instance of|pydantic")
+    assert not [line for line in said if theirs.search(line)]
 
 
 def test_an_address_with_a_password_is_refused_before_it_is_written():

@@ -77,7 +77,7 @@ def test_every_wrong_key_is_listed(instruct, tiny_experiment):
     lines = refused(instruct("run", "mine.yaml"))
     assert [line.partition(": ")[2].partition(";")[0].split(" (")[0] for line in lines] == [
         "unknown key 'data.limt'",
-        "lora.r: Input should be a valid integer, unable to parse string as an integer",
+        "lora.r: must be a whole number",
         "the key 'judges.0.card' is missing",
         "unknown key 'judges.0.crad'",
     ]

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.errors import InputError, Problems, one_line, problem_words
 from instruct.base.files import read_text
 from instruct.base.parsing import invalid_yaml, parse_yaml
 
@@ -147,7 +147,7 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> str:
         return f"unknown key {one_line(field, 80)!r}; remove or rename it"
     if detail["type"] == "missing":
         return f"the key {field!r} is missing; add it"
-    message = one_line(detail["msg"].removeprefix("Value error, "))
+    message = one_line(problem_words(detail))
     value = "" if detail["type"] == "value_error" else f" (given: {one_line(repr(detail.get('input')), 80)})"
     return f"{field}: {message}{value}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -107,7 +109,33 @@ def first_problem(error: ValidationError) -> str:
     """The first place that pydantic finds wrong in the content of a file, and why."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
-    return f"{place}: {one_line(first['msg'].removeprefix('Value error, '), 120)}"
+    return f"{place}: {one_line(problem_words(first), 120)}"
+
+
+# What pydantic says by the type of its error, in words of a config; the others of its messages say it well.
+_WORDS = (
+    (r"model_type|model_attributes_type|dataclass_type|dict_type|mapping_type", "must be a mapping of keys to values"),
+    (r"string_type", "must be text"),
+    (r"(int|float|decimal)_from_float|int_(type|parsing|parsing_size)", "must be a whole number"),
+    (r"float_(type|parsing)", "must be a number"),
+    (r"bool_(type|parsing)", "must be true or false"),
+    (r"(list|tuple|set|iterable)_type", "must be a list"),
+    (r"greater_than_equal", "must be at least {ge:g}"),
+    (r"greater_than", "must be more than {gt:g}"),
+    (r"less_than_equal", "must be at most {le:g}"),
+    (r"less_than", "must be less than {lt:g}"),
+    (r"(string_)?too_short", "is too short, with fewer {what} than {min_length}"),
+    (r"(string_)?too_long", "is too long, with more {what} than {max_length}"),
+)
+
+
+def problem_words(detail: ErrorDetails) -> str:
+    """What one of pydantic's errors says, in our words."""
+    kind, context = detail["type"], detail.get("ctx") or {}
+    words = next((words for pattern, words in _WORDS if re.fullmatch(pattern, kind)), None)
+    if words is None:
+        return re.sub(r"^(Value error, |Assertion failed, )", "", detail["msg"]).replace("Input should", "must")
+    return words.format(**context, what="characters" if kind.startswith("string") else "entries")
 
 
 def counted(number: int, noun: str) -> str:

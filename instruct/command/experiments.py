@@ -63,7 +63,6 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
         bench, "compare objectives: choose learning rates, train with several seeds, measure, one table", OVERRIDES
     )
     _config_arguments(sub)
-    sub.add_argument("--data", metavar="FILE", help="the rows: prompts with one answer each")
     sub.add_argument("--name", help="the run's name: results go to runs/NAME (default: bench)")
     flags.add_option_flags(sub, "BenchOptions")
     sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
@@ -102,6 +101,7 @@ def _config_arguments(sub: argparse.ArgumentParser) -> None:
     text = "a YAML file, or the name of a packaged config"
     sub.add_argument("config", nargs="?", metavar="CONFIG", help=text)
     sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
+    sub.add_argument("--data", metavar="FILE", help="the training rows: a file (--data.files), or a data card's name")
 
 
 def _run_or_file(sub: argparse.ArgumentParser) -> None:
@@ -162,8 +162,6 @@ def bench(arguments: argparse.Namespace) -> Result:
 
     arguments.objective = None
     overrides, own = list(arguments.overrides), flags.options_given(arguments, "BenchOptions")
-    if arguments.data:
-        overrides += ["--data.files", json.dumps([arguments.data])]
     options = validated(BenchOptions, own, "command line")
     if options.objectives:
         overrides += ["--systems", json.dumps(objectives_as_systems(options.objectives))]
@@ -297,6 +295,8 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     overrides = list(overrides)
     if arguments.model:
         overrides += ["--model.name", arguments.model]
+    if arguments.data:
+        overrides = ["--data", arguments.data, *overrides]
     if arguments.name:
         overrides += ["--name", arguments.name]
     if arguments.objective:

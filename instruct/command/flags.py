@@ -31,7 +31,7 @@ def config_schema() -> dict[str, Any]:
 # The config's sections, whose flags need no dot; these four are flags of their own, or none.
 SECTIONS = tuple(name for name in config_schema()["properties"] if name not in ("name", "model", "cluster", "extends"))
 OVERRIDES = (
-    "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
+    "Any config key can be set by a flag: --train.learning_rate 1e-4, --lora.r 32. "
     "A list is YAML: --data.files '[a.txt, b.txt]'."
 )
 

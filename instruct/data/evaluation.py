@@ -23,6 +23,7 @@ from instruct.data.prompts import (
     id_of,
     identity,
     pair_ids,
+    prompt_column,
     read_prompt,
     say_unread,
     turn_of,
@@ -150,7 +151,7 @@ def load_eval_set(
                 raw.append(RawRow(row.origin, row.row, {"instruction": row.fields["text"]}))
     if files:
         name = "+".join(Path(file).stem for file in files)
-        say_unread(raw, "prompt", cluster_column)
+        say_unread(raw, *map(prompt_column, raw), cluster_column)
     else:
         raw += read_source(card.source, card.folder, section="answers")
         name = card.name

@@ -27,6 +27,8 @@ from instruct.data.sources import RawRow
 
 # What a judge may be shown of a row, as a placeholder of this name: texts, or lists of texts.
 GUIDES = ("rubric", "criteria", "checklist")
+# What a row of an evaluation set calls what is asked: a text, a text for each turn, or a chat.
+PROMPT_COLUMNS = ("instruction", "turns", "prompt", "question", "text", "messages")
 # What identifies a row, and what benchmarks call that which identifies a question.
 _IDS = ("id", "uid", "question_id", "prompt_id", "key")
 # The columns of a prompt's or an answer's row that are read, or that this project writes.
@@ -278,21 +280,41 @@ def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return by_pair
 
 
+def prompt_column(row: RawRow) -> str | None:
+    """The column of an evaluation set's row that holds what is asked; None: it has none."""
+    return next((name for name in PROMPT_COLUMNS if row.fields.get(name)), None)
+
+
 def as_prompt(row: RawRow) -> RawRow:
-    """A row of an evaluation set: a benchmark's question with `instruction` and `later` turns.
+    """A row of an evaluation set with `instruction`, `earlier` messages and `later` turns, whatever it calls them.
+
+    Of a chat, the last message of the user is the instruction, and an answer to it the row's `output`.
 
     Raises:
-        InputError: a turn is no text.
+        InputError: a turn is no text, a chat has no message of the user, or there is nothing that is asked.
     """
-    fields = row.fields
-    if "instruction" in fields or id_of(row) is None:
+    fields, column = row.fields, prompt_column(row)
+    if column == "instruction" or "instruction" in fields:
         return row
-    asked = next((fields[name] for name in ("turns", "prompt") if fields.get(name)), None)
-    if asked is None:
-        return row
-    turns = [turn_text(row, turn) for turn in (asked if isinstance(asked, list) else [asked])]
-    # Arena-Hard's `cluster` is a question's topic.
-    return replace(row, fields=fields | {"instruction": turns[0], "later": turns[1:], "cluster": None})
+    if column is None:
+        read = ", ".join(PROMPT_COLUMNS)
+        raise InputError(f"{row.place}: has no prompt (columns: {row.columns}); rename its column to one of {read}")
+    asked = fields[column] if isinstance(fields[column], list) else [fields[column]]
+    if any(isinstance(turn, Mapping) and "role" in turn for turn in asked):
+        return replace(row, fields=fields | _of_chat(replace(row, fields={"earlier": asked}), column))
+    turns = [turn_text(row, turn) for turn in asked]
+    topic = {"cluster": None} if fields.keys() & {"uid", "question_id"} else {}  # Arena-Hard's `cluster`
+    return replace(row, fields=fields | {"instruction": turns[0], "later": turns[1:]} | topic)
+
+
+def _of_chat(row: RawRow, column: str) -> dict[str, Any]:
+    """The fields of a prompt that is a chat, whose messages are the row's `earlier`."""
+    messages = turns_before(row)
+    answer = messages.pop()["content"] if messages[-1]["role"] == "assistant" else None
+    if not messages or messages[-1]["role"] != "user":
+        raise InputError(f"{row.place}: {column}: does not end with a message of the user, or an answer to it")
+    asked = messages.pop()["content"]
+    return {"instruction": asked, "earlier": messages} | ({} if answer is None else {"output": answer})
 
 
 def unwrapped(value: Any) -> Any:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from instruct.asking.kept import KeptReplies
-from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.errors import InputError, InstructError, one_line, problem_words
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion
 from instruct.data.cards import load_dataset_card, parse_length
@@ -227,11 +227,11 @@ def read_continuations(path: str | Path) -> list[Continuation]:
             f"`instruct generate {path.parent.parent}`"
         ) from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         place = [str(part) for part in first["loc"]]
         where = f", row {int(place[0]) + 1}" if place and place[0].isdigit() else ""
         where += f": {one_line(place[1], 60)}" if len(place) > 1 else ""
-        raise InputError(f"{path}{where}: {one_line(first['msg'], 160)}; generate the file again") from None
+        raise InputError(f"{path}{where}: {one_line(problem_words(first), 160)}; generate the file again") from None
     if not rows:
         raise InputError(f"{path}: has no continuations; generate the file again")
     seen: dict[tuple[str, int, int], int] = {}

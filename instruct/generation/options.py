@@ -93,7 +93,7 @@ class AnswerOptions(Options):
     eval_set: str = "starter_eval"
     """The prompts to answer, such as alpaca_eval; or several sets, as in starter_eval,arena_hard[:20],mt_bench[:10]."""
     files: Texts | None = None
-    """Your own prompts, instead of eval_set."""
+    """Your own prompts, instead of eval_set: rows with instruction, turns, prompt, question, text or messages."""
     limit: int | None = Field(default=None, ge=1)
     """Answer the first prompts only."""
     cluster_column: str | None = None

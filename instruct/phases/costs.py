@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,16 +97,28 @@ def machines() -> dict[str, Machine]:
     }
 
 
-def machine(name: str) -> Machine:
-    """A machine by its name.
+def full_name(name: str) -> str:
+    """The name of a machine, of which a beginning or a part that no other has is enough: `4090`, `a100`.
 
     Raises:
-        InputError: no such machine.
+        InputError: no such machine, or several.
     """
     known = machines()
+    part = re.sub(r"[^a-z0-9]", "", name.lower())
+    plain = {full: re.sub(r"[^a-z0-9]", "", full) for full in known}
+    same = [full for full in known if full == name]
+    begun = [full for full in known if part and plain[full].startswith(part)]
+    within = [full for full in known if part and part in plain[full]]
+    if alike := next((names for names in (same, begun, within) if len(names) == 1), None):
+        return alike[0]
     if name not in known:
         raise InputError(f"--on {name}: unknown machine{nearest(name, known)}; add it to ./{FOLDER}/machines.yaml")
-    return known[name]
+    return name
+
+
+def machine(name: str) -> Machine:
+    """A machine by its name; raises as `full_name`."""
+    return machines()[full_name(name)]
 
 
 def known_config(name: str) -> Any:

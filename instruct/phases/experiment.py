@@ -144,10 +144,10 @@ def plan(config: ExperimentConfig, on: Machine) -> list[Cost]:
 
 def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
     """Print what each phase takes on the machine of this name, and the sum; the phases for programs."""
-    from instruct.phases.costs import FOLDER, base_shape, known_shape, machine
+    from instruct.phases.costs import FOLDER, base_shape, full_name, known_shape, machines
     from instruct.training.estimate import disk_gib, time_words
 
-    on = machine(name)
+    on = machines()[name := full_name(name)]
     if config.model.dtype == "auto":
         config = config.computing_in("bfloat16")  # which the table's machines multiply fast
     phases = plan(config, on)

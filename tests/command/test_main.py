@@ -376,7 +376,7 @@ def test_flags_of_a_judge_require_a_judge(instruct, tmp_path, verb):
         assert "--judge-model requires --judge" in refused(instruct(*verb, "--judge-model", "x"))
     for judge in ([], ["--judge", "pandalm"]):
         line = refused(instruct(*verb, *judge, "--concurrency", 0))
-        assert "command line: concurrency: Input should be greater than or equal to 1 (given: 0)" in line
+        assert "command line: concurrency: must be at least 1 (given: 0)" in line
 
 
 def test_an_unknown_flag_names_the_nearest(instruct):

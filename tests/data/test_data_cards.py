@@ -84,11 +84,11 @@ GOOD = "name: mine\npurpose: train\nformat: alpaca\nlicence: none\nsource: {file
 WRONG = [
     (GOOD.replace("format", "fromat"), "the key 'format' is missing; add it"),
     (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
-    (GOOD.replace("alpaca", "alpacca"), "format: Input should be 'alpaca', 'sharegpt', 'messages', 'prompt_c"),
+    (GOOD.replace("alpaca", "alpacca"), "format: must be 'alpaca', 'sharegpt', 'messages', 'prompt_c"),
     (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give exactly one of hub (a data set's id) and files (a list)"),
     (GOOD.replace("{files", "{hub: a/b, files"), "source: give exactly one of hub (a data set's id) and files"),
     (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split requires hub; remove it"),
-    (GOOD.replace("[a.jsonl]", "[]"), "source.files: List should have at least 1 item"),
+    (GOOD.replace("[a.jsonl]", "[]"), "source.files: is too short, with fewer entries than 1"),
     (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline is for evaluation cards; remove it"),
     (GOOD.replace("train", "eval") + "column: data\n", "(top level): an evaluation card needs format: alpaca and"),
 ]
@@ -111,5 +111,5 @@ def test_an_unknown_card_names_the_nearest():
 def test_a_card_without_a_name_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: ''\nformat: alpaca\nlicence: none\nsource: {files: [a.json]}\n")
-    with pytest.raises(InputError, match=r"mine.yaml: name: String should have at least 1 character"):
+    with pytest.raises(InputError, match=r"mine.yaml: name: is too short, with fewer characters than 1"):
         load_dataset_card(str(path))

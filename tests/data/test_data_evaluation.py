@@ -57,7 +57,7 @@ def test_extra_fields_are_dropped_and_missing_labels_filled_in(write):
 
 WRONG = [
     ([row("a?"), {"instruction": "b?"}], "row 2: no column 'output' (columns: instruction); rename the column"),
-    ([{"prompt": "a?", "output": "b"}], "row 1: no column 'instruction' (columns: prompt, output); rename the column"),
+    ([{"query": "a?", "output": "b"}], "row 1: no column 'instruction' (columns: query, output); rename the column"),
     ([row("b?"), row("a?", output=None)], "row 2: output: must be text (given: None); write a string"),
     ([row("a?"), row("b?", generator=3)], "row 2: generator: must be text (given: 3); write a string"),
     ([row("a?", instruction=["a"])], "row 1: instruction: must be text (given: ['a']); write a string"),
@@ -138,6 +138,33 @@ def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_befor
     clustered = [*(row | {"cluster": "c"} for row in turns), row("a?", cluster="c"), row("b?"), {"instruction": "a?"}]
     both = {"81, turn 1": "cluster c", "81, turn 2": "cluster c", "a?": "cluster c"}
     assert conversations([*clustered, {"instruction": "81, turn 2"}]) == both
+
+
+def test_prompts_are_read_by_the_names_that_files_give_them(write, printed):
+    chat = [{"role": role, "content": text} for role, text in (("system", "S"), ("user", "a?"), ("assistant", "A"))]
+    rows = [
+        {"prompt": "b?", "cluster": "x", "id": 1},
+        {"question": "c?"},
+        {"text": "d?", "source": "web"},
+        {"messages": [*chat, {"role": "user", "content": "e?"}]},
+        {"prompt": chat},
+        {"turns": ["f?", "g?"]},
+    ]
+    for row, asked in zip(rows, ("b?", "c?", "d?", "e?", "a?", "f?"), strict=True):
+        evaluated = load_eval_set("starter_eval", [str(write("p.jsonl", [row]))])
+        (prompt,) = evaluated.prompts
+        assert prompt.instruction == asked
+        assert prompt.system == ("S" if chat in row.values() or "messages" in row else "")
+        assert prompt.later == (("g?",) if "turns" in row else ())
+        assert len(prompt.earlier) == (2 if "messages" in row else 0)
+        assert prompt.cluster == row.get("cluster", "")
+        assert (evaluated.baseline or [{}])[0].get("output") == ("A" if chat in row.values() else None)
+    assert "columns with text that no model or judge is shown: source" in printed.readouterr().out
+    wrong = write("p.jsonl", [{"query": "h?"}])
+    with pytest.raises(InputError, match=r"row 1: has no prompt \(columns: query\); rename its column to"):
+        load_eval_set("starter_eval", [str(wrong)])
+    with pytest.raises(InputError, match="messages: does not end with a message of the user, or an answer to it"):
+        load_eval_set("starter_eval", [str(write("p.jsonl", [{"messages": chat[2:]}]))])
 
 
 def test_what_a_judge_is_shown_of_a_row_and_its_temperature_reach_the_answers(write, tmp_path):

@@ -113,14 +113,14 @@ A, B = {"card": "starter"}, {"files": ["b.jsonl"]}
             "data: mixture: the weights must sum to 1 (0.5 + 0.6 = 1.1); change them",
         ),
         ({"mixture": [{**A, "weight": 0.5}, B]}, "data: mixture: b.jsonl has no weight; give every data set a weight"),
-        ({"mixture": [{**A, "weight": -1}, B]}, "data.mixture.0.weight: Input should be greater than 0 (given: -1)"),
+        ({"mixture": [{**A, "weight": -1}, B]}, "data.mixture.0.weight: must be more than 0 (given: -1)"),
         ({"mixture": [{"weight": 1.0}]}, "data.mixture.0: names no data; set card or files"),
         ({**A, "mixture": [B]}, "data: card and mixture exclude each other; set card to null or move it into mixture"),
         ({**A, "seed": 3}, "data: seed requires mixture; add it or remove seed"),
         ({"mixture": [A], "seed": 3}, "data: mixture: starter has no weight; give every data set a weight"),
         (
             {"mixture": [{**A, "weight": 1.0}], "stopping_strategy": "exhausted"},
-            "data.stopping_strategy: Input should be 'first_exhausted', 'all_exhausted' or",
+            "data.stopping_strategy: must be 'first_exhausted', 'all_exhausted' or",
         ),
         (
             {"mixture": [{**A, "wieght": 1}]},

@@ -38,13 +38,13 @@ def test_what_is_written_is_read_to_the_letter(tmp_path_factory, rows):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([{**ROW, "prefix": 3}], "row 1: prefix: Input should be a valid string"),
+        ([{**ROW, "prefix": 3}], "row 1: prefix: must be text"),
         ([ROW, {key: value for key, value in ROW.items() if key != "id"}], "row 2: id: "),
-        ([{**ROW, "sample": True}], "row 1: sample: Input should be a valid integer"),
+        ([{**ROW, "sample": True}], "row 1: sample: must be a whole number"),
         ([{**ROW, "more": 1}], "row 1: more: "),
         ([ROW, ROW], "row 2: sample 0 of seed 0 of the prefix 'a.txt:1' is already in row 1"),
         ([], "has no continuations"),
-        ({"output": "a"}, "Input should be a valid array"),
+        ({"output": "a"}, "must be a list"),
     ],
 )
 def test_other_content_is_refused_with_its_row_and_field(tmp_path, content, message):

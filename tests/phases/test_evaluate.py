@@ -116,7 +116,7 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
     run = RunDirectory(tmp_path)
     for content, message in [
         ({"texts": {"emo": []}}, r"texts: Extra inputs are not permitted"),
-        ({"version": 3}, r"version: Input should be 2"),
+        ({"version": 3}, r"version: must be 2"),
         ({"version": 2, "measurements": [{"system": "emo"}]}, r"measurements.0.metric: Field required"),
     ]:
         metrics_path(run).write_text(json.dumps(content))
@@ -130,12 +130,12 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
     ("content", "message"),
     [
         ("{", r"perplexity/emo.json: \(top level\): Invalid JSON.*; delete the file and run `instruct evaluate "),
-        ("[1]", r"perplexity/emo.json: \(top level\): Input should be an object"),
+        ("[1]", r"perplexity/emo.json: \(top level\): must be a mapping"),
         ('{"nats": [1.0]}', r"perplexity/emo.json: id: Field required"),
         ('{"id": ["a"], "nats": [1.0, 2.0]}', r"perplexity/emo.json: .*the columns have different lengths"),
         ('{"id": ["a"], "nats": [1.0]}', r"perplexity/emo.json: .*nats and tokens require each other"),
         ('{"id": ["a"], "nats": [1e9], "tokens": [1]}', r"perplexity/emo.json: .*1000000000.0 nats of 1.0 tokens"),
-        ('{"id": ["a"], "nats": ["x"], "tokens": [1]}', r"perplexity/emo.json: nats.0: Input should be a valid number"),
+        ('{"id": ["a"], "nats": ["x"], "tokens": [1]}', r"perplexity/emo.json: nats.0: must be a number"),
         ('{"id": ["a"]}', r"perplexity/emo.json: label: Field required; delete the file and run `instruct evaluate "),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.plans import BEGIN, END, table
 from instruct.base.errors import InputError
 from instruct.config import load_config
-from instruct.phases.costs import Machine, known_shape, machine
+from instruct.phases.costs import Machine, full_name, known_shape, machine
 from instruct.phases.experiment import plan
 from instruct.training.estimate import ModelShape
 
@@ -102,8 +102,15 @@ def test_own_prices_and_machines_replace_the_packaged_ones(instruct, offline, tm
     assert {phase["name"] for phase in json.loads(stdout)} == {"train", "answer", "judge"}
     own.write_text("mine: {gpus: 1, memory_gib: 40, tflops: 100}\n")
     (tmp_path / "other").mkdir()
-    with pytest.raises(InputError, match=r"unknown machine \(nearest: 8xh100, h100-80gb\); add it to"):
-        machine("h100")
+    with pytest.raises(InputError, match=r"unknown machine \(nearest: h100-80gb, a100-80gb\); add it to"):
+        machine("80gb")
+    assert {name: full_name(name) for name in ("4090", "RTX 4090", "A100", "h100", "8x")} == {
+        "4090": "rtx4090-24gb",
+        "RTX 4090": "rtx4090-24gb",
+        "A100": "a100-80gb",
+        "h100": "h100-80gb",
+        "8x": "8xh100",
+    }
 
 
 def test_own_rows_are_counted(instruct, offline, tmp_path):

@@ -115,7 +115,7 @@ def test_seeds_are_a_system_each_and_compare_seed_with_seed(tiny_experiment):
     [
         ({"seeds": []}, "seeds: List should have at least 1 item"),
         ({"seeds": [1, 1]}, "seeds: a seed is given twice; remove one"),
-        ({"seeds": [-1]}, "seed: Input should be greater than or equal to 0"),
+        ({"seeds": [-1]}, "seed: must be at least 0"),
         ({"train": {"seed": 3}}, "train.seed: the systems have seeds of their own; remove train.seed"),
         ({"systems": {"emo": {"objective": "emo", "seed": 3}}}, "seeds: system emo has a seed of its own"),
         ({"comparisons": [["emo", "mlee"]]}, "comparisons: unknown system 'mlee'; known: base, baseline, emo, mle"),

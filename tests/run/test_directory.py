@@ -134,12 +134,12 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        (lambda manifest: [], r"\(top level\): Input should be"),
-        (lambda manifest: 3, r"\(top level\): Input should be"),
+        (lambda manifest: [], r"\(top level\): must be"),
+        (lambda manifest: 3, r"\(top level\): must be"),
         (lambda manifest: {}, "created: Field required"),
-        (lambda manifest: {**manifest, "created": 3}, "created: Input should be a valid string"),
-        (lambda manifest: {**manifest, "machine": None}, "machine: Input should be a valid dictionary"),
-        (lambda manifest: {**manifest, "versions": {"trl": 1}}, "versions.trl: Input should be a valid string"),
+        (lambda manifest: {**manifest, "created": 3}, "created: must be text"),
+        (lambda manifest: {**manifest, "machine": None}, "machine: must be a mapping"),
+        (lambda manifest: {**manifest, "versions": {"trl": 1}}, "versions.trl: must be text"),
         (lambda manifest: {name: manifest[name] for name in manifest if name != "steps"}, "steps: Field required"),
         (
             lambda manifest: {**manifest, "steps": {"overlap": DONE | {"inputs": {"data": "d"}}}},
@@ -156,16 +156,16 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
         *[
             (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
             for step, place in [
-                (None, r"steps\.answers: Input should be"),
-                ([], r"steps\.answers: Input should be"),
+                (None, r"steps\.answers: must be"),
+                ([], r"steps\.answers: must be"),
                 ({"inputs": {}}, r"steps\.answers\.status: Field required"),
                 ({"status": "done"}, r"steps\.answers\.inputs: Field required"),
-                ({**DONE, "status": "finished"}, r"steps\.answers\.status: Input should be 'started'"),
-                ({**DONE, "inputs": []}, r"steps\.answers\.inputs: Input should be a valid dictionary"),
+                ({**DONE, "status": "finished"}, r"steps\.answers\.status: must be 'started'"),
+                ({**DONE, "inputs": []}, r"steps\.answers\.inputs: must be a mapping"),
                 ({"status": "done", "inputs": {}}, r"steps\.answers: is done, and has no results"),
-                ({**DONE, "attempts": "2"}, r"steps\.answers\.attempts: Input should be a valid integer"),
+                ({**DONE, "attempts": "2"}, r"steps\.answers\.attempts: must be a whole number"),
                 ({**DONE, "comparison": {"judge": "a"}}, r"steps\.answers\.comparison\.candidate: Field required"),
-                ({**DONE, "comparisons": {}}, r"steps\.answers\.comparisons: Input should be a valid list"),
+                ({**DONE, "comparisons": {}}, r"steps\.answers\.comparisons: must be a list"),
             ]
         ],
     ],

@@ -219,7 +219,7 @@ def test_rows_past_the_sample_are_counted_and_too_many_rejected_ones_stop(
         ({}, {"dataloader_num_workers": 2}, "train.dataloader_num_workers: a stream is read by the training process"),
         ({"eval_fraction": 0.1}, {}, "data: streaming cannot hold out eval_fraction of unknown rows; give eval_files"),
         ({"streaming": False}, {}, "data: shuffle_buffer requires streaming: true; add it or remove shuffle_buffer"),
-        ({"shuffle_buffer": 0}, {}, "data.shuffle_buffer: Input should be greater than or equal to 1"),
+        ({"shuffle_buffer": 0}, {}, "data.shuffle_buffer: must be at least 1"),
         (
             {"files": None, "mixture": [{"files": ["a.jsonl"]}, {"files": ["b.jsonl"]}]},
             {},
