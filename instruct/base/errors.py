@@ -60,8 +60,14 @@ class Problems:
             self.found += error.problems if isinstance(error, InputErrors) else [str(error)]
 
     def refuse(self) -> None:
-        """Raise what was found, if anything."""
-        problems = list(dict.fromkeys(self.found))
+        """Raise what was found, if anything; what is wrong alike in several rows is said of the first."""
+        alike: dict[str, list[str]] = {}
+        for problem in dict.fromkeys(self.found):
+            alike.setdefault(re.sub(r"\brow [\d,]+|\(given: .*?\)", "", problem), []).append(problem)
+        problems = [
+            first + (f" (the first of {1 + len(others)} such rows that were read)" if others else "")
+            for first, *others in alike.values()
+        ]
         if len(problems) == 1:
             raise InputError(problems[0])
         if problems:

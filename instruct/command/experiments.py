@@ -131,7 +131,9 @@ def config(arguments: argparse.Namespace) -> Result:
 
     if arguments.schema:
         return call.shown({"schema": str(SCHEMA_PATH)}, str(SCHEMA_PATH))
-    if arguments.config or arguments.model or arguments.objective or arguments.name or arguments.overrides:
+    if any(
+        (arguments.config, arguments.model, arguments.data, arguments.objective, arguments.name, arguments.overrides)
+    ):
         import yaml
 
         content = _config(arguments, arguments.overrides).model_dump(mode="json")
@@ -188,7 +190,8 @@ def check(arguments: argparse.Namespace) -> Result:
         raise InputError(f"--args: {arguments.args!r} is not a JSON object; write it as '{{\"gamma\": 0.8}}'")
     objective = objective_of(arguments.objective, options)
     checked = check_objective(objective)
-    words = "\n".join([f"{arguments.objective}: {objective}", *checked.words()])
+    plain = type(objective).__repr__ is object.__repr__  # which names an address in memory
+    words = "\n".join([f"{arguments.objective}: {type(objective).__name__ if plain else objective}", *checked.words()])
     if arguments.out:
         figure = pull_figure(arguments.objective, AT, pull_curves(objective))
         _write_check(Path(arguments.out), arguments.objective, words, figure)

@@ -91,7 +91,8 @@ def _help(field: dict[str, Any]) -> str:
     text = field["description"].removesuffix(".").replace("%", "%%")
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
-    return text if field.get("default") in (None, False, []) else f"{text} (default: {field['default']})"
+    said = field.get("default") in (None, False, []) or "(default: " in text
+    return text if said else f"{text} (default: {field['default']})"
 
 
 def options_given(arguments: argparse.Namespace, section: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Rendering:
     empty_thinking: bool = False
     day: date | None = None
     thinks: bool | None = None
-    remedy: str = "set data.chat_template to another one, or data.template to alpaca"
+    remedy: str = "set data.chat_template to another one, such as qwen3, or data.template to alpaca"
 
     @property
     def is_own(self) -> bool:

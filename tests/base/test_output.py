@@ -173,6 +173,24 @@ def test_a_quiet_preview_prints_one_line_and_no_library_another(tmp_path, tiny_m
     assert quiet.stdout.startswith("one step (mle): loss ")
 
 
+def test_a_reader_that_stops_listening_changes_no_exit_code():
+    """`instruct judge … | head -1`: the work is done to its end, which the exit code tells."""
+    program = (
+        "import sys\nfrom instruct.base.errors import StoppedError\n"
+        "from instruct.base.output import Result, run_guarded, say\n"
+        "def work():\n    say('one')\n    sys.stdin.read()\n    for _ in range(9): say('more')\n"
+        "    return Result({}, text='x' * 10**6, failure=StoppedError('the budget is used up'))\n"
+        "sys.exit(run_guarded(work))"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
+        assert process.stdout.readline() == "one\n"
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read() == "instruct: the budget is used up\n"
+    assert process.returncode == 3
+
+
 def test_a_progress_bar_shows_a_name_as_it_is(capsys):
     with progress_bar() as progress:
         progress.add_task("judging (my[v2] of [red]one[/red])", total=2)

@@ -17,6 +17,7 @@ import yaml
 from instruct.base.output import run_guarded
 from instruct.base.replies import Completion
 from instruct.command.flags import SECTIONS, split_overrides
+from instruct.command.main import make_parser, verbs_of
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.judging.asking import Judge
@@ -486,3 +487,9 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))
     make_run(tmp_path / "runs" / "mine", emo=["a"])
     assert "runs/mine" in instruct("list", "runs")[1]
+
+
+def test_a_default_is_named_once():
+    for verb in verbs_of(make_parser()).values():
+        for action in verb._actions:
+            assert (action.help or "").count("(default") <= 1, action.help

@@ -193,7 +193,7 @@ def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write):
         encode_rows(small_tokenizer(cuts), rows, 100)
     assert str(error.value) == (
         f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix the row, or set "
-        "data.chat_template to another one, or data.template to alpaca"
+        "data.chat_template to another one, such as qwen3, or data.template to alpaca"
     )
     # Where the past differs between prompt and chat, the prompt is what the model will be asked.
     forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML

@@ -287,6 +287,14 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(tmp_path):
     with pytest.raises(InputError, match=r"row 1: no column 'instruction'") as refused:  # a file of another form
         load_answers(path)
     assert "row 2" not in str(refused.value)
+    path.write_text(json.dumps([*({"instruction": str(n), "output": n} for n in range(3)), {"output": "b"}]))
+    with pytest.raises(InputError, match=r"such rows") as refused:
+        load_answers(path)
+    (output, instruction) = str(refused.value).split("; /")
+    assert output.endswith(
+        "row 1: output: must be text (given: 0); write a string (the first of 3 such rows that were read)"
+    )
+    assert "row 4: no column 'instruction'" in instruction
     path.write_text(json.dumps([{"instruction": "A"}, {"output": "b"}]))
     with pytest.raises(InputError, match=r"row 2: no column 'instruction'.*row 1: no column 'output'"):
         load_answers(path, AnswerForm())
