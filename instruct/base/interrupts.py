@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 INTERRUPTED = 130
 # Seconds in which an interrupted command may end in order.
-GRACE = 2.5
+GRACE = 4.0
 
 
 @contextlib.contextmanager

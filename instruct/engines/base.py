@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import time
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from instruct.base.errors import one_line
 from instruct.base.models import Dtype
 from instruct.base.replies import Reply
 
@@ -37,6 +39,29 @@ def server_address(url: str) -> str:
     return url.rstrip("/")
 
 
+def is_loopback(url: str) -> bool:
+    """Whether a server is on this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_of(url: str) -> str | None:
+    """The host and port of the proxy, from the environment, through which a server is asked; None: none is."""
+    import urllib.request
+
+    server = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(server.scheme) or proxies.get("all")
+    if not proxy or is_loopback(url) or urllib.request.proxy_bypass(server.hostname or ""):
+        return None
+    return one_line(proxy.rpartition("//")[2].rpartition("@")[2], 80)  # without user and password
+
+
 # A chat's framing is 3 tokens a message and 3 to open the reply with OpenAI's models (openai-cookbook, "How to count
 # tokens"); other models' templates write more.
 _FRAMING_TOKENS = 16
@@ -54,6 +79,14 @@ def most_tokens(prompt: Prompt, also: Any = None) -> int:
         return len(prompt)
     messages = len(prompt) if isinstance(prompt, list) else 0
     return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + messages)
+
+
+def least_tokens(prompt: Prompt) -> int:
+    """A lower bound on a prompt's or a reply's tokens, for texts whose words are apart: one for two words."""
+    if isinstance(prompt, tuple):
+        return len(prompt)
+    texts = [prompt] if isinstance(prompt, str) else [text for message in prompt for text in message.values()]
+    return sum(len(text.split()) for text in texts) // 2
 
 
 def likely_tokens(prompt: Prompt, also: Any = None) -> int:

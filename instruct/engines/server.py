@@ -17,10 +17,21 @@ from typing import Any
 
 import tenacity
 
-from instruct.base.errors import InputError, InstructError, StoppedError, one_line
-from instruct.base.output import warn
+from instruct.base.errors import InputError, InstructError, StoppedError, one_line, refused_by_library
+from instruct.base.interrupts import GRACE
+from instruct.base.output import log_once, say, warn
 from instruct.base.replies import Completion, Failure, Reply
-from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, most_tokens, server_address
+from instruct.engines.base import (
+    BatchesInTurn,
+    EngineOptions,
+    Prompt,
+    Request,
+    is_loopback,
+    least_tokens,
+    most_tokens,
+    proxy_of,
+    server_address,
+)
 from instruct.engines.server_replies import (
     ErrorStatus,
     Fault,
@@ -51,6 +62,8 @@ LONGEST_WAIT = 60.0
 FAILURES_IN_A_ROW = 20
 # Seconds to wait for replies in flight once no more requests are sent: they may have been charged for.
 LAST_REPLIES = 30.0
+# The same after Ctrl-C, within the time that an interrupted command has.
+INTERRUPTED_REPLIES = GRACE - 1.5
 # Bytes of a reply, for each of its tokens, which may have 20 log-probabilities, and the most; a longer one is not read.
 _PER_TOKEN = 10 * 2**10
 LARGEST_REPLY = 32 * 2**20
@@ -62,6 +75,9 @@ _TIMED_OUT = "timed out"
 _OPENAI = "https://api.openai.com/v1"
 # Not the global generator: a retry must not change what is drawn elsewhere.
 _jitter = random.Random()
+
+
+Counts = tuple[int | None, int | None]  # tokens of a prompt and of its reply, as a server states them
 
 
 class ServerEngine(BatchesInTurn):
@@ -143,6 +159,8 @@ class ServerEngine(BatchesInTurn):
             raise InputError(f"{self._options.subject}: needs {needs}")
         if not (key.isascii() and key.isprintable()):
             raise InputError("OPENAI_API_KEY: contains a line break or a non-ASCII character; set it to the key alone")
+        if proxy := proxy_of(self._base_url):
+            log_once(say, f"{self._options.subject}: {self._endpoint} is asked through the proxy {proxy}")
 
     def tokens(self, prompt: Prompt) -> None:
         return None
@@ -164,10 +182,20 @@ class ServerEngine(BatchesInTurn):
                     running |= {runner.get_loop().create_task(self._ask(request)): request for request in taken}
                     if not running:
                         return
-                    yield _portion(runner.run(_done(running)), running)
+                    try:
+                        done = runner.run(_done(running))
+                    except KeyboardInterrupt:
+                        self._ended.set()
+                        yield _portion(runner.run(_done(running, within=INTERRUPTED_REPLIES)), running)
+                        raise
+                    yield _portion(done, running)
                     if self._fatal:
                         if running:
                             yield _portion(runner.run(_done(running, within=LAST_REPLIES)), running)
+                            # What is still in flight may have been charged for.
+                            yield [
+                                (late, Failure("no reply in time", late.usd, tried=False)) for late in running.values()
+                            ]
                         raise self._fatal
             finally:
                 runner.run(self._hang_up(running))
@@ -177,16 +205,22 @@ class ServerEngine(BatchesInTurn):
         import openai
 
         limits = httpx2.Timeout(None, connect=min(self._timeout, _CONNECT_TIMEOUT))
-        self._clients = [
-            openai.AsyncOpenAI(
-                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-                base_url=address,
-                max_retries=0,
-                timeout=limits,
-                http_client=openai.DefaultAioHttpClient(timeout=limits, event_hooks={"response": [_look_at]}),
-            )
-            for address in (self._base_url, *self._replicas)
-        ]
+        with refused_by_library(
+            f"{self._options.subject}: {self._endpoint} cannot be connected to",
+            "check SSL_CERT_FILE and the proxies in the environment (http_proxy, https_proxy, all_proxy)",
+        ):
+            self._clients = [
+                openai.AsyncOpenAI(
+                    api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+                    base_url=address,
+                    max_retries=0,
+                    timeout=limits,
+                    http_client=openai.DefaultAioHttpClient(
+                        timeout=limits, event_hooks={"response": [_look_at]}, trust_env=not is_loopback(address)
+                    ),
+                )
+                for address in (self._base_url, *self._replicas)
+            ]
         self._turns = itertools.cycle(range(len(self._clients)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
@@ -237,8 +271,7 @@ class ServerEngine(BatchesInTurn):
         if not paid:
             return completion
         # The tokens of all attempts that may be charged, by upper bound if not counted.
-        also = [self._options.decoding.extra, self._options.response_schema]
-        most = most_tokens(request.prompt, also), self._most_reply_tokens
+        most = self._most_prompt_tokens(request.prompt), self._most_reply_tokens
         prompt_tokens = completion_tokens = 0
         for usage in [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]:
             asked, answered = most if None in usage else usage
@@ -257,6 +290,7 @@ class ServerEngine(BatchesInTurn):
             return completion
         except Fault as fault:
             if fault.answered:
+                fault.usage = self._believed(request, fault.usage)
                 paid.append(fault.with_traceback(None))  # whose frames hold the reply
             if fault.wait is None and not fault.reason.startswith("malformed"):
                 limit = f" within {self._timeout:g} s (--timeout)" if fault.reason == _TIMED_OUT else ""
@@ -284,7 +318,11 @@ class ServerEngine(BatchesInTurn):
                 data = await _whole(response, request.max_tokens or self._most_reply_tokens)
             if request.scored is not None:
                 return read_score(data, request)
-            completion = dataclasses.replace(read_reply(self._options, data, request.prompt), changes=changes or None)
+            completion = read_reply(self._options, data, request.prompt)
+            counts = self._believed(request, (completion.prompt_tokens, completion.completion_tokens), completion.text)
+            completion = dataclasses.replace(
+                completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes or None
+            )
         except (Refused, Fault):
             raise
         except NoScore:
@@ -337,6 +375,18 @@ class ServerEngine(BatchesInTurn):
         self._say_once(words, f"{error.quoted()}; asked {words}")
         return True
 
+    def _believed(self, request: Request, counts: Counts, text: str = "") -> Counts:
+        """A server's count; none, if it is to be paid for and the request or its reply cannot have so many."""
+        asked, answered = counts
+        if not request.usd or asked is None or answered is None:
+            return counts
+        most = self._most_prompt_tokens(request.prompt), self._most_reply_tokens
+        fits = least_tokens(request.prompt) <= asked <= most[0] and least_tokens(text) <= answered <= most[1]
+        return counts if fits else (None, None)
+
+    def _most_prompt_tokens(self, prompt: Prompt) -> int:
+        return most_tokens(prompt, [self._options.decoding.extra, self._options.response_schema])
+
     @property
     def _most_reply_tokens(self) -> int:
         return self._options.decoding.most_tokens(self._options.context_length)
@@ -379,7 +429,8 @@ class _Ended(Exception):
 def _portion(
     done: Iterable[asyncio.Task[Reply | None]], running: dict[asyncio.Task[Reply | None], Request]
 ) -> list[tuple[Request, Reply]]:
-    replies = [(running.pop(task), task.result()) for task in done]
+    # A task that has an exception was interrupted itself.
+    replies = [(running.pop(task), task.result()) for task in done if not task.exception()]
     return [(request, reply) for request, reply in replies if reply is not None]
 
 
@@ -410,7 +461,8 @@ def _endpoint(base_url: str) -> str:
 
 @dataclasses.dataclass(eq=False)
 class _Redirected(Exception):
-    """A redirect to another origin, which would be sent the prompts and the key. `host`: of that origin."""
+    """A redirect to another origin, which would be sent the prompts and the key, or without an end, or that would send
+    no prompt. `host`: of that origin."""
 
     host: str
 
@@ -418,8 +470,11 @@ class _Redirected(Exception):
 async def _look_at(response: Any) -> None:
     """What the client calls with each response, before it follows a redirect or reads the body of an error."""
     if response.has_redirect_location:
-        there = response.url.join(response.headers["location"])
-        if (there.scheme, there.host, there.port) != (response.url.scheme, response.url.host, response.url.port):
+        there, length = response.url.join(response.headers["location"]), response.headers.get("content-length", "")
+        same = (there.scheme, there.host, there.port) == (response.url.scheme, response.url.host, response.url.port)
+        # The client reads the body of a redirect to its end, and makes a GET of the POST after another status.
+        short = length.isdigit() and int(length) <= _LARGEST_ERROR
+        if not (same and short and response.status_code in (307, 308)):
             raise _Redirected(there.host)
     elif response.is_error:
         body, _ = await _start_of(response, _LARGEST_ERROR)

@@ -36,6 +36,7 @@ _NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", 
 _NEEDED |= {"function_call", "echo", "min_tokens", BUDGET_NAME}
 # Characters of a server's own words that are printed, and what may be a key in them.
 _WORDS = 200
+_SHORTEST_KEY = 6  # shorter ones, such as "none" for a server of one's own, are words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}|\bBearer\s+\S+")
 
 
@@ -93,9 +94,8 @@ class ErrorStatus(Exception):
         problem = self.problem
         if isinstance(problem, dict) and isinstance(message := problem.get("message"), str):
             problem = message
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
         said = problem if isinstance(problem, str) else json.dumps(problem) if problem else ""
-        return _KEY.sub("(a key)", said.replace(key, "(the key)") if key else said)
+        return _KEY.sub("(a key)", without_key(said))
 
     def quoted(self) -> str:
         """Status, code and parameter, and the server's own words, cut."""
@@ -298,8 +298,8 @@ def _parsed(data: bytes) -> Any:
         reply = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
-    # A lone surrogate can only be an escape.
-    return _well_formed_throughout(reply) if b"\\u" in data else reply
+    # A lone surrogate can only be an escape, and so may be the key that some servers repeat.
+    return _cleaned(reply) if b"\\" in data or (_key() and _key().encode() in data) else reply
 
 
 def _text(choice: dict[str, Any], may_call: bool) -> Any:
@@ -408,11 +408,21 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
 
 
-def _well_formed_throughout(value: Any) -> Any:
+def _cleaned(value: Any) -> Any:
+    """A value of JSON whose texts are well-formed, without the key."""
     if isinstance(value, str):
-        return well_formed(value)
+        return without_key(well_formed(value))
     if isinstance(value, list):
-        return [_well_formed_throughout(item) for item in value]
+        return [_cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {well_formed(name): _well_formed_throughout(item) for name, item in value.items()}
+        return {_cleaned(name): _cleaned(item) for name, item in value.items()}
     return value
+
+
+def _key() -> str:
+    return os.environ.get("OPENAI_API_KEY", "").strip()
+
+
+def without_key(text: str) -> str:
+    """What a server says, without the API key, which some repeat."""
+    return text.replace(_key(), "(the key)") if len(_key()) >= _SHORTEST_KEY else text

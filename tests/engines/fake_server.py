@@ -11,13 +11,15 @@ takes, in seconds. Names:
     400 401 403 404 422 429 500 502 503 504 529   the status (any other number too)
     "429 retry-after 2"     the status with that header, seconds or any text; "429 date 2": an HTTP date 2 s ahead
     too_long  filter  quota a 400 or 429 with OpenAI's code for it; filtered: a reply that the filter cut off
-    "307 http://host/v1"    a redirect to that address, followed by the path of the request
+    "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
     huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
     reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
     malformed  nested  html  list  empty  null  refusal   no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
+    'usage {"prompt_tokens": 0}'                          a reply that states this usage
+    leak                                                  a reply that repeats the key, also escaped
     other                                                 another verdict than that of the prompt
     parts  thinking_parts                                 the content as a list of parts, one of them thinking
     "refuses temperature max_tokens"                      a 400 for each of these parts of a request, see REFUSALS
@@ -195,7 +197,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "created": 0,
         "model": body["model"],
         "choices": [] if fault == "empty" else [choice],
-        "usage": None if fault == "no_usage" else usage,
+        "usage": json.loads(fault[6:]) if fault.startswith("usage ") else None if fault == "no_usage" else usage,
     }
 
 
@@ -264,8 +266,10 @@ class Judge:
             return False
         if fault == "hang":
             await asyncio.sleep(3600)
-        if fault in ("trickle", "flood"):
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
+        if fault in ("trickle", "flood", "307 flood"):
+            status = "307 X\r\nLocation: /v1/again" if fault == "307 flood" else "200 OK"
+            head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode())
             while not writer.is_closing():
                 writer.write(b" " if fault == "trickle" else b" " * 1_000_000)
                 await writer.drain()
@@ -282,7 +286,7 @@ class Judge:
             status, code, text = CODES.get(fault, (int(fault[:3]) if fault[:3].isdigit() else 0, None, ""))
             data = json.dumps({"error": {"message": f"{text} {message}", "type": "error", "code": code}})
             kind, _, value = fault[4:].partition(" ")
-            if kind.startswith("http"):
+            if kind.startswith(("http", "/")):
                 extra = f"Location: {kind}/chat/completions\r\n"
             elif kind == "huge":
                 data = data.ljust(50_000_000)
@@ -291,6 +295,12 @@ class Judge:
                 extra = f"Retry-After: {when}\r\n"
         else:
             data = json.dumps(reply(body, fault))
+            if fault == "leak":
+                key = key.removeprefix("Bearer ")
+                escaped = "".join(f"\\u{ord(character):04x}" for character in key)
+                data = data.replace("Reason: so", f"Reason: {key} {escaped}").replace(
+                    json.dumps(body["model"]), f'"{key}"'
+                )
             data = data.ljust(50_000_000) if fault == "huge" else data
         payload = data.encode()
         if fault == "half":

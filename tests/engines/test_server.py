@@ -18,7 +18,7 @@ import pytest
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
 from instruct.engines import server as server_module
-from instruct.engines.base import Decoding, EngineOptions, Request
+from instruct.engines.base import Decoding, EngineOptions, Request, proxy_of
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import (
     ErrorStatus,
@@ -262,6 +262,70 @@ def test_a_redirect_to_the_same_origin_is_followed(fake_server):
     replies = ask(judge_at(url), ["Q"])
     assert isinstance(replies[0], Completion)
     assert len(requests()) == 2
+
+
+@pytest.mark.parametrize("fault", ["303 /v1", "302 /v1", "307 flood"])
+def test_a_redirect_without_the_prompt_or_without_an_end_is_refused(fake_server, fault):
+    url, requests = fake_server({"Q": fault})
+    with pytest.raises(InputError, match=r"redirects to 127\.0\.0\.1; nothing was sent there"):
+        ask(judge_at(url), ["Q"])
+    assert len(requests()) == 1
+
+
+HUGE = 2**63
+ODD = (0, -1, 2**63 - 1, HUGE, 1e300, 2.5, "9", None, [], {}, True)
+USAGES = [
+    *[{"prompt_tokens": count, "completion_tokens": 5} for count in (1, 29, *ODD)],
+    *[{"prompt_tokens": 60, "completion_tokens": count} for count in (513, *ODD)],
+    *[{}, [], "x", 3, {"prompt_tokens": {"a": HUGE}}],
+]
+
+
+def test_a_usage_that_a_request_cannot_have_is_not_believed_where_it_costs_money(fake_server):
+    faults = {f"case {number} ": f"usage {json.dumps(usage)}" for number, usage in enumerate(USAGES)}
+    url, _ = fake_server(faults)
+    engine = judge_at(url)
+    prompts = [f"{case}{'one two three four five six ' * 10}" for case in (*faults, "as it is ")]
+    requests = [Request(str(place), prompt, usd=0.1) for place, prompt in enumerate(prompts)]
+    replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
+    *odd, plain = (replies[request.key] for request in requests)
+    answered = [reply for reply in odd if isinstance(reply, Completion)]
+    assert len(answered) > 20
+    assert all(None in (reply.prompt_tokens, reply.completion_tokens) for reply in answered)
+    assert all(odd[place].usd == PAID_ATTEMPTS * 0.1 for place in range(len(odd)) if isinstance(odd[place], Failure))
+    assert plain.prompt_tokens == len(prompts[-1]) // 4 + 1
+
+
+def test_a_key_that_a_server_repeats_is_in_no_reply(fake_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-secret")
+    url, _ = fake_server({"Q": "leak"})
+    (reply,) = ask(judge_at(url), ["Q"]).values()
+    assert reply.model == "(the key)"
+    assert reply.text.count("(the key)") == 2
+    assert "sk-secret" not in json.dumps(reply.record())
+
+
+def test_a_proxy_is_not_asked_for_a_server_on_this_machine_and_named_for_others(fake_server, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    url, requests = fake_server()
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
+    assert isinstance(ask(judge_at(url), ["Q"])[0], Completion)
+    assert (len(requests()), "proxy" in caplog.text) == (1, False)
+    judge_at("http://judge.example/v1").check()
+    assert "http://judge.example/v1 is asked through the proxy 127.0.0.1:9" in caplog.text
+    assert "secret" not in caplog.text
+    monkeypatch.setenv("no_proxy", "judge.example")
+    assert proxy_of("http://judge.example/v1") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SSL_CERT_FILE", "/nothing.pem"), ("SSL_CERT_FILE", "/"), ("http_proxy", ":::"), ("all_proxy", "socks9://x")],
+)
+def test_an_environment_in_which_no_server_can_be_asked_is_one_line(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=r"http://judge\.invalid/v1"):
+        ask(judge_at("http://judge.invalid/v1", timeout=1), ["Q"])
 
 
 @pytest.mark.parametrize("fault", ["huge", "500 huge", "flood"])
