@@ -195,6 +195,12 @@ class Budget:
         self.cut_short.discard(request.key)
         return True
 
+    def release(self) -> list[str]:
+        """Give back what is reserved; returns the keys of the requests."""
+        keys = [*self._reserved]
+        self._reserved.clear()
+        return keys
+
     def settle(self, key: str, usd: float) -> None:
         """Replace what was reserved for a request by what it cost."""
         self.spent += usd

@@ -10,7 +10,7 @@ from functools import partial
 from instruct.analysis.outcomes import ASKED_AGAIN, PREFERENCES, leading_policy, results_by_policy
 from instruct.analysis.sequential import StopRule, enough, random_order
 from instruct.asking.ask import ask_engine, progress_of
-from instruct.base.errors import StoppedError, counted, one_line
+from instruct.base.errors import InstructError, StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
@@ -123,7 +123,7 @@ def judge_plan(
         trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
-        notes=[*plan.notes, *_criteria_note(judge), *engine.notes, *work.changes()],
+        notes=[*plan.notes, *_criteria_note(judge), *engine.notes, *work.notes()],
         verdicts=dict(Counter(judgment.verdict for judgment in judged)),
         sha256=verdicts_sha256(judged),
         unanswered=unanswered,
@@ -149,8 +149,12 @@ def _ask(engine: Engine, work: _Work) -> str | None:
     try:
         with progress_of(work.title) as show:
             ask_engine(engine, work, show)
-    except StoppedError as error:
-        return str(error)
+    except InstructError as error:
+        work.release()
+        if isinstance(error, StoppedError):
+            return str(error)
+        raise
+    work.release()
     return None
 
 
@@ -168,6 +172,7 @@ class _Work:
     ) -> None:
         """`skip`: keys of presentations that are left out; `judgment`: what is stored of one that was read, if any."""
         self.judge, self.store, self.plan, self.asked = judge, store, plan, 0
+        store.keep_reserved()
         self.budget = Budget(store.spent_usd(), judge.options.budget_usd)
         self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
         self._judgment, self._batch, self._short = judgment, engine.batch, True
@@ -199,14 +204,18 @@ class _Work:
         """The keys of all requests of the plan that have no completion."""
         return [key for key in self._waiting if not isinstance(self._replies.get(key), Completion)]
 
-    def changes(self) -> list[str]:
-        """How requests differed from what the card says, and how many of those that were answered."""
+    def notes(self) -> list[str]:
+        """How requests differed from what the card says, whose cost is the most that it can be, and which other models
+        have answered; each of how many that were answered."""
         made = [reply for reply in self._replies.values() if isinstance(reply, Completion)]
-        counts = Counter(reply.changes for reply in made if reply.changes)
-        return [
-            f"asked {words}, as the server demands" + (f" ({n} of {len(made)} replies)" if n < len(made) else "")
-            for words, n in counts.items()
-        ]
+        counts = Counter(f"asked {reply.changes}, as the server demands" for reply in made if reply.changes)
+        uncounted = sum(None in (reply.prompt_tokens, reply.completion_tokens) for reply in made)
+        if self.judge.price and uncounted:
+            counts["counted as the most that they can cost, without a possible number of tokens"] = uncounted
+        if self.judge.engine == "server" and not self.judge.replay:
+            others = (reply.model for reply in made if reply.model not in (None, self.judge.card.model))
+            counts.update(f"answered by {one_line(model, 80)}, as the server says" for model in others)
+        return [words + (f" ({n} of {len(made)} replies)" if n < len(made) else "") for words, n in counts.items()]
 
     def answered(self) -> bool:
         """Whether a request of the plan has a completion."""
@@ -252,11 +261,22 @@ class _Work:
         for request in requests:
             if self.enough():
                 return
-            if not self.budget.reserve(request):
+            if not self._reserve(request):
                 self._short = True
                 return
-            limited = self.budget.limit is not None
-            yield replace(request, may_try=partial(self.budget.reserve, request)) if limited else request
+            yield replace(request, may_try=partial(self._reserve, request)) if request.usd else request
+
+    def _reserve(self, request: Request, attempts: int = 1) -> bool:
+        """Whether there is money for so many attempts in all; what they can cost is kept before they are sent."""
+        if not self.budget.reserve(request, attempts):
+            return False
+        if request.usd:
+            self.store.reserve(self.judge.card.name, request.key, attempts * request.usd)
+        return True
+
+    def release(self) -> None:
+        """Give back what is reserved for requests that have no reply and cost nothing."""
+        self.store.release(self.budget.release())
 
     def _fixed_batches(self, size: int) -> Iterator[list[Request]]:
         """Always the same batches, whatever is stored: a killed run forms them again and gets the same replies.

@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
+import os
+import shutil
 import sqlite3
+import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +73,7 @@ _JSON: dict[str, Callable[[Any], bool]] = {
     "choice": lambda value: isinstance(value, dict),
     "tool_calls": lambda value: isinstance(value, list),
 }
+_PARTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 _checked: set[Path] = set()  # stores whose pages this process has checked
 
 
@@ -103,21 +109,27 @@ class ReplyStore:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{path}: is a folder, not a {self.kind}; {self.instead}")
-        self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
+            if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+                raise InputError(f"{file}: is a link or a pipe, not a file; put the file itself there")
+        self._db = sqlite3.connect(":memory:")
         try:
+            self._db = self._connected()
             if not self.shared:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._check_pages()
             if self._version() == (0, 0):
                 self._create()
             version = self._version()[0]
+            unknown = self._unknown_parts() if version == VERSION else []
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
             self._db.close()
             if _is_damaged(error):
                 raise InputError(f"{path}: is not a {self.kind} ({_words(error)}); {self.instead}") from None
             raise InstructError(
-                f"{path}: cannot be opened ({_words(error)}); free disk space, or end the process that locks it"
+                f"{path}: cannot be opened ({_words(error)}); free disk space, or make it readable, or end the process "
+                "that locks it"
             ) from None
         if version != VERSION:
             self._db.close()
@@ -125,6 +137,35 @@ class ReplyStore:
                 f"{path}: is a {self.kind} of version {version}, not {VERSION}; use the version of emo-instruct "
                 "that wrote it"
             )
+
+        if unknown:
+            self._db.close()
+            raise InputError(f"{path}: is no {self.kind} of this program (its {unknown[0]}); {self.instead}")
+
+    def _connected(self) -> sqlite3.Connection:
+        """The database; a copy in memory, to read alone, where nothing can be written: SQLite writes to read."""
+        places = (self.path, self.path.parent)
+        if str(self.path) == ":memory:" or not self.path.exists() or all(os.access(path, os.W_OK) for path in places):
+            return sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        with tempfile.TemporaryDirectory() as folder:
+            for ending in ("", "-wal"):
+                if os.path.exists(f"{self.path}{ending}"):
+                    shutil.copyfile(f"{self.path}{ending}", f"{folder}/store{ending}")
+            with contextlib.closing(sqlite3.connect(f"{folder}/store")) as copy:
+                copy.backup(memory)
+        memory.execute("PRAGMA query_only = ON")
+        return memory
+
+    def _unknown_parts(self) -> list[str]:
+        """What the database has besides, or instead of, the store's tables: triggers, views, other columns."""
+        with contextlib.closing(sqlite3.connect(":memory:")) as new:
+            new.executescript(self.schema)
+            parts, expected = (
+                {(kind, name, " ".join(sql.split())) for kind, name, sql in database.execute(_PARTS)}
+                for database in (self._db, new)
+            )
+        return sorted(f"{kind} {one_line(name, 60)}" for kind, name, _ in parts ^ expected)
 
     def _check_pages(self) -> None:
         """Refuse a file whose pages are damaged, once a process: 0.2 s for 100,000 replies."""
@@ -190,16 +231,42 @@ class ReplyStore:
     def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply, float]]) -> None:
         """Commit replies in one transaction: key, reply and cost in US dollars.
 
-        A completion that is stored already is kept; what the new one cost is counted all the same. A failure is one
-        more attempt at its request, if it was tried.
+        A completion that is stored already is kept; what the new one cost is counted all the same, in place of what was
+        reserved for it. A failure is one more attempt at its request, if it was tried.
         """
         replies = list(replies)
         with self._transaction():
             self._insert((key, reply) for key, reply, _ in replies)
+            self._release(key for key, _, _ in replies)
             self._db.executemany(
                 "INSERT INTO spending (key, judge, usd) VALUES (?, ?, ?)",
                 [(key, judge, usd) for key, _, usd in replies if usd],
             )
+
+    def reserve(self, judge: str, key: str, usd: float) -> None:
+        """Commit the most that a request can cost before it is sent, in US dollars: it counts as spent until it ends.
+
+        `created` is empty meanwhile. What is still reserved when a process has ended may have been charged.
+        """
+        with self._transaction():
+            self._release([key])
+            self._db.execute("INSERT INTO spending (key, judge, usd, created) VALUES (?, ?, ?, '')", [key, judge, usd])
+
+    def release(self, keys: Iterable[str]) -> None:
+        """Remove what is reserved for requests that were not sent, or that nobody was charged for."""
+        with self._transaction():
+            self._release(keys)
+
+    def _release(self, keys: Iterable[str]) -> None:
+        self._db.executemany("DELETE FROM spending WHERE key = ? AND created = ''", [(key,) for key in keys])
+
+    def keep_reserved(self) -> None:
+        """Count what a process that has ended had reserved as spent for good."""
+        if self._read("SELECT 1 FROM spending WHERE created = '' LIMIT 1"):
+            with self._transaction():
+                self._db.execute(
+                    "UPDATE spending SET created = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') WHERE created = ''"
+                )
 
     def _insert(self, replies: Iterable[tuple[str, Reply]]) -> None:
         for key, reply in replies:
@@ -218,9 +285,16 @@ class ReplyStore:
                 )
 
     def spent_usd(self, judge: str | None = None) -> float:
-        """What the replies in this store cost, in US dollars: all of them, or one judge's."""
+        """What the replies in this store cost, in US dollars: all of them, or one judge's.
+
+        Raises:
+            InputError: a cost is negative or not finite, which would lift a budget.
+        """
         where, values = ("", ()) if judge is None else (" WHERE judge = ?", (judge,))
-        return float(self._read(f"SELECT TOTAL(usd) FROM spending{where}", values)[0][0])
+        least, total = self._read(f"SELECT MIN(usd), TOTAL(usd) FROM spending{where}", values)[0]
+        if (least or 0) < 0 or not math.isfinite(total):
+            raise self._damaged("spending: a cost is negative or infinite")
+        return float(total)
 
     def _by_key(self, select: str, keys: Iterable[str]) -> list[tuple[Any, ...]]:
         """The rows of a table that have one of `keys`."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from instruct.judging.money import Price
+from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 
 PAIRS = 24
@@ -119,6 +122,30 @@ def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, 
     assert done.returncode == 3, done.stderr
     assert len({json.dumps(request["body"]) for request in requests()}) < len(requests())
     assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
+    """What is in flight counts in full; after Ctrl-C it is waited for, and paid once."""
+    url, requests = fake_server(delay=0.7)
+    call = [sys.executable, "-m", "instruct", *CALL, "--base-url", url, "--budget-usd", "40", "--concurrency", "8"]
+    process = subprocess.Popen(call, cwd=folder, env={**os.environ, "OPENAI_API_KEY": "sk-none"})
+    deadline = time.monotonic() + 60
+    while len(requests()) < 12 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(20) == (130 if number == signal.SIGINT else -number)
+    with JudgmentStore(folder / "runs" / "one" / "judgments.sqlite") as store:
+        spent = store.spent_usd()
+        assert bill(requests(), server_usage) <= spent <= 40
+        if number == signal.SIGINT:
+            assert spent == pytest.approx(bill(requests(), server_usage))
+    again = run(folder, *CALL, "--base-url", url, "--budget-usd", "40", "--concurrency", "8")
+    assert again.returncode == 0, again.stderr
+    assert bill(requests(), server_usage) <= report(folder)["usd"] <= 40
+    if number == signal.SIGINT:
+        assert len(requests()) == PAIRS
 
 
 @pytest.mark.slow

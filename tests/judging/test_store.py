@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InstructError
+from instruct.base.output import run_guarded
 from instruct.base.replies import Completion, Failure
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
@@ -73,6 +75,90 @@ def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
         store.remove_judgments([gone])
         assert store.judgments(ComparisonKey("j", "c", "b")) == [kept]
         assert stored(store, "k") == Completion("1")
+
+
+def test_what_is_reserved_counts_as_spent_until_its_request_ends(tmp_path):
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        for key in ("answered", "failed", "not sent", "killed"):
+            store.reserve("j", key, 0.5)
+        store.reserve("j", "answered", 1.0)  # another attempt
+        assert store.spent_usd() == 2.5
+        store.add_replies("j", [("answered", Completion("yes"), 0.25), ("failed", Failure("no"), 0.0)])
+        store.release(["not sent"])
+        assert store.spent_usd() == store.spent_usd("j") == 0.75
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        store.keep_reserved()
+        store.reserve("j", "killed", 0.5)
+        store.add_replies("j", [("killed", Completion("yes"), 0.125)])
+        assert store.spent_usd() == 0.875
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON judgments BEGIN UPDATE judgments SET verdict = 'first'; END",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE more (a)",
+        "CREATE INDEX i ON judgments (pair)",
+        "DROP TABLE judgments",
+        "ALTER TABLE completions DROP COLUMN choice",
+        "ALTER TABLE judgments ADD COLUMN more TEXT",
+        "DROP TABLE spending; CREATE VIEW spending AS SELECT '' AS key, '' AS judge, 0.0 AS usd, '' AS created",
+        "DROP TABLE attempts; CREATE TABLE attempts (key, attempts, reason, permanent)",
+    ],
+)
+def test_a_store_with_other_parts_is_refused(tmp_path, statement):
+    path = tmp_path / "s.sqlite"
+    JudgmentStore(path).__exit__(None, None, None)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(statement)
+    with pytest.raises(
+        InputError, match=r"s\.sqlite: is no judgment store of this program \(its \w+ \w+\); restore it"
+    ):
+        JudgmentStore(path)
+
+
+@pytest.mark.parametrize("usd", [-0.01, 9e999])
+def test_a_cost_that_lifts_a_budget_is_refused(tmp_path, usd):
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        add(store, "a", Completion(""), usd)
+        with pytest.raises(InputError, match=r"is damaged \(spending: a cost is negative or infinite\)"):
+            store.spent_usd()
+
+
+def test_a_store_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    """Also what is in its log alone."""
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        add(store, "a", Completion("kept"), 0.25)
+        shutil.copytree(tmp_path, tmp_path / "copied")
+    path = tmp_path / "copied" / "s.sqlite"
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    assert "s.sqlite-wal" in before
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with JudgmentStore(path) as store:
+        assert (stored(store, "a"), store.spent_usd()) == (Completion("kept"), 0.25)
+        with pytest.raises(InstructError, match=r"could not be written"):
+            add(store, "b", Completion(""))
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-journal"])
+def test_a_store_that_leads_elsewhere_is_refused(tmp_path, ending):
+    other = tmp_path / "other"
+    other.write_text("theirs")
+    (tmp_path / f"s.sqlite{ending}").symlink_to(other)
+    with pytest.raises(InputError, match="is a link or a pipe, not a file; put the file itself there"):
+        JudgmentStore(tmp_path / "s.sqlite")
+    assert other.read_text() == "theirs"
+
+
+def test_a_store_in_a_folder_that_was_deleted_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run_guarded(lambda: JudgmentStore("s.sqlite")) in (1, 2)
+    with pytest.raises(InstructError, match=r"s\.sqlite: cannot be opened \(unable to open"):
+        JudgmentStore("s.sqlite")
 
 
 def test_a_batch_is_committed_atomically(tmp_path):
@@ -187,8 +273,6 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("statements", "problem"),
     [
-        ("DROP TABLE judgments", "no such table: judgments"),
-        ("ALTER TABLE completions DROP COLUMN choice", "no such column: choice"),
         ("UPDATE judgments SET ratings = 'x'", "ratings: is not what was stored there"),
         ("UPDATE judgments SET ratings = '[1]'", "ratings: is not what was stored there"),
         ("UPDATE completions SET label_logprobs = '[1]'", "label_logprobs: is not what was stored there"),
