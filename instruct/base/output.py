@@ -294,6 +294,9 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         return needed.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as error:  # of a library, or of a user's code: the work is not done
+        print(f"instruct: the work ended itself (SystemExit: {one_line(error, 100)})", file=sys.stderr)
+        return 1
     except Exception as error:
         cause: BaseException | None = error
         while cause is not None:  # libraries raise their own from it, some with its text alone
@@ -303,6 +306,9 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             cause = cause.__cause__ or cause.__context__
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
             print(f"instruct: {one_line(error)}; correct the path", file=sys.stderr)
+            return 2
+        if isinstance(error, FileNotFoundError) and not os.path.exists("."):
+            print("instruct: the working directory was deleted; change to another folder", file=sys.stderr)
             return 2
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
             raise

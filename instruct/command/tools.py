@@ -15,6 +15,9 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(merge, "merge a run's adapters into their base model")
     flags.run_argument(sub, "adapters")
     sub.add_argument("--system", metavar="NAME", help="merge only this system")
+    sub.add_argument(
+        "--trust-remote-code", action="store_true", help="run the code in the model's repository, as its training did"
+    )
 
     sub = verb(push, "upload a run's trained systems to the Hugging Face Hub, with the report's evaluation")
     flags.run_argument(sub, "trained systems")
@@ -37,6 +40,9 @@ def merge(arguments: argparse.Namespace) -> Result:
     from instruct.training.merge import merge_adapter
 
     run = call.named_run(arguments.run, "adapters/*/adapter_config.json")
+    # A run may be another's: what it was trained with does not decide which code runs here.
+    if (run.config().get("model") or {}).get("trust_remote_code") and not arguments.trust_remote_code:
+        raise InputError(f"{run.folder}: its model runs code of its repository; read it, and add --trust-remote-code")
     folders = merge_adapter(call.run_config(run, []), run, arguments.system)
     return call.shown({"merged": folders}, "\n".join(f"merged: {folder}" for folder in folders))
 

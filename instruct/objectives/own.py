@@ -36,6 +36,8 @@ def make_own_objective(name: str, arguments: Mapping[str, Any] | None = None) ->
         objective = made(**(arguments or {}))
     except (TypeError, ValueError) as error:
         raise InputError(f"objective {name}: {one_line(error)}; correct objective_args") from None
+    except (Exception, SystemExit) as error:
+        raise InputError(f"objective {name}: cannot be made ({type(error).__name__}: {one_line(error)})") from error
     check_objective(objective, name)
     return objective
 
@@ -126,7 +128,7 @@ def _own_code(failing: str, remedy: str = "") -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{failing}{type(error).__name__}: {one_line(error)}{remedy}") from error
 
 

@@ -242,7 +242,7 @@ def load_tokenizer(config: TrainingOptions) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a damaged file, whatever the code that reads it raises
         raise unreachable_model(config.model.name, error) from None
     end = config.train.get("eos_token")
     if end is not None:

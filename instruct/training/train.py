@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -107,6 +108,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
     check_optimizer(config.train)
+    _check_numbers({**config.train, **system.model_dump(include={"learning_rate"})})
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
@@ -117,8 +119,21 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
             model_init_kwargs={**model_arguments(config), "dtype": weights_dtype(config)},
             **options,
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, OSError, ImportError) as error:  # ImportError: deepspeed is missing
         raise InputError(f"train: {one_line(error)}") from None
+
+
+# Arguments of EMOConfig that are more than 0, which it does not check.
+_POSITIVE = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "max_length")
+
+
+def _check_numbers(options: dict[str, Any]) -> None:
+    """Refuse numbers with which no training is defined."""
+    for key, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"train.{key}: is {value}; give a finite number")
+        if key in _POSITIVE and isinstance(value, int | float) and value < 1:
+            raise InputError(f"train.{key}: is {value}; give 1 or more")
 
 
 def model_arguments(config: TrainingOptions) -> dict[str, Any]:

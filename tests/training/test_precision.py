@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import warnings
 
@@ -76,6 +77,24 @@ def test_an_optimizer_that_is_not_installed_is_refused(tmp_path, tiny_model_fold
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
     config = full_config(tiny_model_folder, rows, **STOCHASTIC)
     with pytest.raises(InputError, match=r"train\.optim: adamw_torch_8bit needs torchao, .* run `pip install torchao`"):
+        trainer_arguments(config, config.systems["emo"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *itertools.product(("max_steps", "learning_rate", "weight_decay", "warmup_steps"), (math.inf, math.nan)),
+        *itertools.product(("per_device_train_batch_size", "gradient_accumulation_steps", "max_length"), (-1, 0)),
+        ("deepspeed", "nothing.json"),
+        ("fsdp", "nothing"),
+        ("lr_scheduler_type", "nothing"),
+    ],
+)
+def test_numbers_and_libraries_with_which_no_training_is_defined_are_refused(
+    tmp_path, tiny_model_folder, rows, key, value
+):
+    config = full_config(tiny_model_folder, rows, **{key: value})
+    with pytest.raises(InputError, match=r"^train[.:] ?"):
         trainer_arguments(config, config.systems["emo"], tmp_path)
 
 
