@@ -213,7 +213,7 @@ def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
         if path.suffix.lower() in (".yaml", ".yml"):
             raise
         raise InputError(
-            f"{error}, or give several data files as --data.files '[a{path.suffix}, b{path.suffix}]'"
+            f"{error}, or give several data files as data.files: [a{path.suffix}, b{path.suffix}]"
         ) from None
     if isinstance(content.get("lora"), dict):  # before it is merged
         try:
@@ -373,7 +373,7 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
         if key in _IN_PYTHON:
             problem = f"train.{key}{_IN_PYTHON[key]}"
         elif key in ours:
-            problem = f"train.{key} is set elsewhere (by systems, model or --name); remove it"
+            problem = f"train.{key} is set elsewhere (by systems, model or name); remove it"
         elif key not in known:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
         else:

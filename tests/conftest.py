@@ -144,7 +144,7 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+def instruct(monkeypatch, capsys, remedies) -> Callable[..., tuple[int, str, str]]:
     """`instruct(...)`, the command in this process: exit code, stdout, stderr."""
     from instruct.command.main import main
 
@@ -154,9 +154,58 @@ def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
             code = main()
         except SystemExit as end:  # argparse's own
             code = int(end.code or 0)
-        return code, *capsys.readouterr()
+        stdout, stderr = capsys.readouterr()
+        remedies(str(arguments[0]) if arguments else "", stderr)
+        return code, stdout, stderr
 
     return call
+
+
+_FLAG = re.compile(r"(?<![\w'-])--[a-z][\w.-]*\w")
+_FOREIGN = {  # flags of pip, ray, vllm and accelerate
+    "--no-deps", "--head", "--address", "--num-cpus", "--reasoning-parser", "--config_file", "--num_processes",
+    "--force-reinstall", "--log_samples",
+}  # fmt: skip
+
+
+@functools.cache
+def _verbs() -> dict[str, Any]:
+    from instruct.command.main import make_parser, verbs_of
+
+    return verbs_of(make_parser())
+
+
+@pytest.fixture(autouse=True)
+def remedies(monkeypatch) -> Iterator[Callable[[str, str], None]]:
+    """Each error that a test meets can be acted on where it is shown: no room below command/ names a flag, and what the
+    command prints, by the function that is returned, names flags and verbs that there are.
+    """
+    from instruct.base.errors import InstructError
+
+    plain, wrong = InstructError.__init__, []
+
+    def noted(error: InstructError, *arguments: Any) -> None:
+        plain(error, *arguments)
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_filename.endswith("base/errors.py"):
+            frame = frame.f_back
+        room, reads_flags = Path(frame.f_code.co_filename), frame.f_code.co_name == "parse_overrides"
+        if ROOT / "instruct" in room.parents and room.parent.name != "command" and not reads_flags:
+            wrong.extend(f"{room.name}: {error}" for flag in _FLAG.findall(str(error)) if flag not in _FOREIGN)
+
+    def check(verb: str, stderr: str) -> None:
+        for line in re.findall(r"^instruct: (?!error:).*", stderr, re.MULTILINE):
+            wrong.extend(
+                f"no verb: {line}" for other in re.findall(r"`instruct ([a-z]+)", line) if other not in _verbs()
+            )
+            named = {verb, *re.findall(r"\binstruct ([a-z]+)\b", line)} & {*_verbs()}
+            flags = {flag for name in named for flag in _verbs()[name]._option_string_actions}
+            unknown = {*_FLAG.findall(line)} - flags - _FOREIGN
+            wrong.extend(f"{verb}: {flag}: {line}" for flag in unknown if "." not in flag)
+
+    monkeypatch.setattr(InstructError, "__init__", noted)
+    yield check
+    assert not wrong
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ def test_a_second_data_file_that_is_taken_for_the_config_says_how_to_give_both(t
     code, _, errors = instruct("preview", "--model", "smollm2-135m-instruct", "--data.files", "one.txt", "two.txt")
     assert code == 2
     assert "two.txt: is not a mapping; " in errors
-    assert errors.rstrip().endswith("or give several data files as --data.files '[a.txt, b.txt]'")
+    assert errors.rstrip().endswith("or give several data files as data.files: [a.txt, b.txt]")
     assert dict(parse_overrides(["--data.files", "[one.txt, two.txt]"])) == {"data.files": ["one.txt", "two.txt"]}
 
 

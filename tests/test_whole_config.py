@@ -50,7 +50,7 @@ def test_all_that_is_wrong_is_listed_before_anything_is_trained(instruct, wrong)
     beginnings = [
         "prompts.jsonl, row 2",
         "unknown judge 'autojj' (nearest: autoj",
-        "judge judge: engine transformers asks no server at http://127.0.0.1:9/v1; leave --judges.1.engine or",
+        "judge judge: engine transformers asks no server at http://127.0.0.1:9/v1; leave `engine` or",
         "elsewhere.json: no such file",
         "missing.jsonl: no such file",
     ]

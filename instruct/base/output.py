@@ -70,24 +70,24 @@ def log_once(log: Callable[[str], None], line: str) -> None:
 class _Lines(logging.Handler):
     """Prints the package's log: a command's progress on stdout, or on stderr if a document goes to stdout."""
 
-    def __init__(self, json: bool, quiet: bool) -> None:
+    def __init__(self, json: bool, quiet: bool, word: Callable[[str], str]) -> None:
         super().__init__()
-        self.json, self.quiet = json, quiet
+        self.json, self.quiet, self.word = json, quiet, word
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self.quiet:
             aside = self.json or record.levelno >= logging.WARNING
-            print(wrapped(record.getMessage()), file=sys.stderr if aside else sys.stdout, flush=True)
+            print(wrapped(self.word(record.getMessage())), file=sys.stderr if aside else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager
-def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
+def printed_log(json: bool = False, quiet: bool = False, word: Callable[[str], str] = str) -> Iterator[None]:
     """Print the package's log meanwhile, as a command does.
 
     With `json` or `quiet`, what libraries and child processes write to stdout is kept off it; with `quiet`, what they
     write to stderr, too. Of several training processes only the main one prints.
     """
-    handler = _Lines(json, quiet or not _is_main())
+    handler = _Lines(json, quiet or not _is_main(), word)
     state = _LOG.level, _LOG.propagate, _LOG.handlers
     _LOG.propagate, _LOG.handlers = False, [handler]
     _LOG.setLevel(logging.INFO)
@@ -258,8 +258,13 @@ def wrapped(text: str) -> str:
 _FULL_DISK = r"os error 28\)|Not enough disk space|No space left on device|database or disk is full"
 
 
-def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bool = False) -> int:
+def run_guarded(
+    work: Callable[[], Result | None], json: bool = False, quiet: bool = False, word: Callable[[str], str] = str
+) -> int:
     """Run `work` as a command: print its log and its result, and end with one line on stderr where the user can act.
+
+    Args:
+        word: rewords each line and error that is printed, not the result.
 
     Returns:
         The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
@@ -273,7 +278,7 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
     make_streams_last()
     try:
         with watched_interrupts():
-            with printed_log(json, quiet):
+            with printed_log(json, quiet, word):
                 result = work()
             if result is not None and _is_main():
                 show(result, json, quiet)
@@ -282,7 +287,7 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             raise result.failure
     except InstructError as error:
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
-            print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
+            print(f"instruct: {one_line(word(str(problem)), 1000)}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         from instruct.base.machine import missing_package  # takes a third of the time in which the help is printed

@@ -80,8 +80,7 @@ def refuse_without(needed: str, arguments: argparse.Namespace, *names: str) -> N
     for name in names:
         value = getattr(arguments, name)
         if value is not None and value is not False:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} requires {needed}; add it or drop {flag}")
+            raise InputError(f"`{name}` requires {needed}; add it or drop `{name}`")
 
 
 def named_paths(tokens: Sequence[str]) -> dict[str, list[str]] | list[str]:

@@ -180,8 +180,7 @@ def _refuse_judge_flags(arguments: argparse.Namespace, *further: str, advice: st
     names = sorted(fields, key=[*type(options).model_fields].index)
     names += [name for name in further if getattr(arguments, name)]
     if names:
-        flag = "--judge-model" if names[0] == "model" else f"--{names[0].replace('_', '-')}"
-        raise InputError(f"{flag} requires --judge or --judge-model; {advice}")
+        raise InputError(f"`{names[0]}` requires --judge or --judge-model; {advice}")
 
 
 def validate(arguments: argparse.Namespace) -> Result:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -69,6 +70,17 @@ def _hint(arguments: argparse.Namespace, flag: str) -> str:
     return hint if hint.startswith(" (nearest") else ""
 
 
+def with_flags(text: str, verb: str, verbs: Mapping[str, argparse.ArgumentParser]) -> str:
+    """A message with flags for the keys that it names, as in "set `base_url`": the called verb's, or those of another
+    verb that it names, as in "with `instruct import` (`judge`)". A key without a flag is left as it is, and so are
+    quotations, such as a model's reply.
+    """
+    named = [verb, *(other for other in re.findall(r"`instruct (\w+)", text) if other in verbs)]
+    actions = [action for name in named for action in verbs[name]._actions if action.option_strings]
+    flags = {action.dest: action.option_strings[0] for action in actions}
+    return re.sub(r'"[^"]*"|`(\w+)`', lambda key: flags.get(key[1], key[0]), text)
+
+
 def main() -> int:
     """Do what the process's arguments say; returns its exit code."""
     make_streams_last()
@@ -87,7 +99,10 @@ def main() -> int:
         result: Result = arguments.function(arguments)
         return result
 
-    return run_guarded(work, arguments.json, arguments.quiet)
+    def word(text: str) -> str:
+        return with_flags(text, arguments.verb, arguments.verbs)
+
+    return run_guarded(work, arguments.json, arguments.quiet, word)
 
 
 if __name__ == "__main__":

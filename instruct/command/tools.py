@@ -79,9 +79,7 @@ def doctor(arguments: argparse.Namespace) -> Result:
             "instruct doctor ADAPTER"
         )
     if for_adapters and not (arguments.run and is_adapter):
-        raise InputError(
-            f"--{for_adapters[0].replace('_', '-')} is for an adapter; name its folder: instruct doctor ADAPTER"
-        )
+        raise InputError(f"`{for_adapters[0]}` is for an adapter; name its folder: instruct doctor ADAPTER")
     if arguments.run and is_adapter:
         from instruct.phases.doctor_adapter import check_adapter_acts
 

@@ -227,7 +227,7 @@ class AnswerForm:
 
     def rows_of(self, path: Path) -> list[RawRow]:
         """The rows of a file; raises as `read_file`."""
-        return list(read_file(path, encoding=self.encoding, option="--encoding"))
+        return list(read_file(path, encoding=self.encoding, option="`encoding`"))
 
     def renamed(self, files: Sequence[Sequence[RawRow]]) -> list[list[RawRow]]:
         """Each file's rows, with `instruction` and `output`; benchmarks' answers are joined with their questions.
@@ -239,7 +239,7 @@ class AnswerForm:
         questions = {id_of(row): read_prompt(as_prompt(row), "unknown") for row in asked}
         files = [_joined(rows, questions, self.questions) for rows in files]
         names, problems = {"instruction": self.prompt, "output": self.response}, Problems()
-        for field, flag in (("instruction", "--prompt-column"), ("output", "--response-column")):
+        for field, key in (("instruction", "`prompt_column`"), ("output", "`response_column`")):
             used = any(names[field] in row.fields for rows in files for row in rows)
             column = field if names[field] is None or used else names[field]
             for rows in files:
@@ -247,7 +247,7 @@ class AnswerForm:
                 if row := next(lacking, None):
                     problems.found.append(
                         f"{row.place}: no column {one_line(column, 60)!r} (columns: {row.columns}); rename the column, "
-                        f"or name it with {flag}"
+                        f"or name it as {key}"
                     )
         problems.refuse()
         clustered = [any(self.cluster in row.fields for row in rows) for rows in files]
@@ -282,7 +282,7 @@ def _joined(rows: Sequence[RawRow], questions: Mapping[str | None, EvalPrompt], 
             prompt = EvalPrompt(asked[0], "unknown", later=tuple(asked[1:]), id=id) if asked else None
         if prompt is None:
             where = f"{file} has no question {id}" if file else "has answers without their questions"
-            raise InputError(f"{row.place}: {where}; give the benchmark's file of questions with --questions")
+            raise InputError(f"{row.place}: {where}; give the benchmark's file of `questions`")
         if len(told) != 1 + len(prompt.later):
             raise InputError(f"{row.place}: has {len(told)} answers to {1 + len(prompt.later)} turns; correct it")
         if seen.setdefault(id, row) is not row:

@@ -386,7 +386,7 @@ def _unreachable(source: Source, section: str, error: Exception) -> InputError:
     what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     text = f"{error} {error.__cause__ or ''}"
-    local = f"or download the rows and name the file in place of the data set (--{section}.files)"
+    local = f"or download the rows and name the file in place of the data set ({section}.files)"
     access = f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
     if "Gated" in kinds or "gated dataset" in text:
         return InputError(access)

@@ -70,9 +70,7 @@ def check_memory(options: EngineOptions) -> None:
     """
     if options.elsewhere:
         return
-    instead = (
-        "choose a smaller one with --judge-model" if options.reward else "give --base-url of a server that serves it"
-    )
+    instead = "choose a smaller `model`" if options.reward else "give `base_url` of a server that serves it"
     folder = Path(options.model).expanduser()
     if folder.is_dir():
         size = sum(path.stat().st_size for path in itertools.chain(*map(folder.glob, _WEIGHTS)))

@@ -122,7 +122,7 @@ def room_of(options: ClusterOptions, shared: int) -> Room:
         gpus = shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
     elif (0 < gpus < shared and shared > 1) or (gpus > 1 and gpus != int(gpus)):
         raise InputError(
-            f"--gpus-per-worker {gpus:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
+            f"`gpus_per_worker` {gpus:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
             "correct it"
         )
     most = 0
@@ -136,13 +136,13 @@ def room_of(options: ClusterOptions, shared: int) -> Room:
         largest = max((node["Resources"].get("GPU", 0) for node in nodes), default=0)
         raise InputError(
             f"cluster: a worker needs {gpus:g} GPUs, and the largest of its {len(nodes)} machines has {largest:g}; "
-            "lower tensor_parallel_size or --gpus-per-worker, or add a machine that has them"
+            "lower tensor_parallel_size or `gpus_per_worker`, or add a machine that has them"
             if gpus
             else f"cluster: none of its {len(nodes)} machines has a CPU for a worker; start them with --num-cpus 1"
         )
     if (options.workers or 0) > most:
         size = f", of {gpus:g} GPUs each" if gpus else ""
-        raise InputError(f"--workers {options.workers}: the cluster has room for {most}{size}; lower it")
+        raise InputError(f"`workers` {options.workers}: the cluster has room for {most}{size}; lower it")
     return Room(options.workers or most, gpus)
 
 
@@ -181,5 +181,5 @@ def check_machines(model: str, identity: dict[str, Any], mixed: bool, machines: 
         ):
             if value != expected:
                 raise InputError(
-                    f"{_name(machine)}: {what} is {value}, on {place} {expected}; use equal machines, or --allow-mixed"
+                    f"{_name(machine)}: {what} is {value}, on {place} {expected}; use equal machines, or `allow_mixed`"
                 )

@@ -110,12 +110,12 @@ class ServerEngine(BatchesInTurn):
         """`base_url` None: OpenAI's."""
         if options.reward:
             raise InputError(
-                f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out"
+                f"{options.subject}: a reward model is asked on this machine; leave `base_url` and `engine` out"
             )
         if concurrency < 1:
-            raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
+            raise InputError(f"`concurrency` {concurrency}: give 1 or more requests at a time")
         if not timeout > 0:
-            raise InputError(f"--timeout {timeout:g}: give a positive number of seconds")
+            raise InputError(f"`timeout` {timeout:g}: give a positive number of seconds")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         self._options = options
         self._base_url = base_url or _OPENAI
@@ -155,7 +155,7 @@ class ServerEngine(BatchesInTurn):
         """
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not key and self._endpoint == "api.openai.com":
-            needs = self._options.needs or "OPENAI_API_KEY, or --base-url of a server"
+            needs = self._options.needs or "OPENAI_API_KEY, or `base_url` of a server"
             raise InputError(f"{self._options.subject}: needs {needs}")
         if not (key.isascii() and key.isprintable()):
             raise InputError("OPENAI_API_KEY: contains a line break or a non-ASCII character; set it to the key alone")
@@ -261,7 +261,7 @@ class ServerEngine(BatchesInTurn):
                 self._end(
                     InputError(
                         f"{self._options.subject}: {self._endpoint} does not answer ({fault.reason}); "
-                        "start the server, or check --base-url"
+                        "start the server, or check `base_url`"
                     )
                 )
                 return None
@@ -293,7 +293,7 @@ class ServerEngine(BatchesInTurn):
                 fault.usage = self._believed(request, fault.usage)
                 paid.append(fault.with_traceback(None))  # whose frames hold the reply
             if fault.wait is None and not fault.reason.startswith("malformed"):
-                limit = f" within {self._timeout:g} s (--timeout)" if fault.reason == _TIMED_OUT else ""
+                limit = f" within {self._timeout:g} s (`timeout`)" if fault.reason == _TIMED_OUT else ""
                 self._say_once(fault.reason, f"{fault.reason}{limit}; the request is sent again")
             raise
 
@@ -348,7 +348,7 @@ class ServerEngine(BatchesInTurn):
         except _Redirected as redirected:
             raise InputError(
                 f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected.host, 80)}; nothing was "
-                "sent there: give the address that is meant as --base-url"
+                "sent there: give the address that is meant as `base_url`"
             ) from None
         except TimeoutError:
             raise Fault(_TIMED_OUT, answered=True) from None
@@ -456,7 +456,7 @@ def _endpoint(base_url: str) -> str:
     try:
         return server_address(base_url)
     except ValueError as error:
-        raise InputError(f"--base-url: {error}") from None
+        raise InputError(f"`base_url`: {error}") from None
 
 
 @dataclasses.dataclass(eq=False)

@@ -45,8 +45,8 @@ def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) ->
 
         if options.head:
             raise InputError(
-                f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave --engine "
-                "out"
+                f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave "
+                "`engine` out"
             )
         return VLLMRewardEngine(options) if options.reward else VLLMEngine(options)
     if options.head:

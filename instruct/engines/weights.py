@@ -114,7 +114,7 @@ def located(options: EngineOptions) -> Weights:
         needs = options.needs or "its weights"
         raise InputError(
             f"{options.subject}: {model} is not here and the hub does not give it ({one_line(type(error).__name__)}); "
-            f"it needs {needs}{'' if options.reward else ', or --base-url of a server that serves it'}"
+            f"it needs {needs}{'' if options.reward else ', or `base_url` of a server that serves it'}"
         ) from None
     files = [path.name for path in snapshot.iterdir()]
     if not (matching(files, SAFETENSORS) or (options.allow_pickle and matching(files, PICKLES))):

@@ -124,7 +124,7 @@ def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:
     rest = f"a rerun asks {stats.again} of them again" if stats.again else "a rerun does not ask them again"
     warn(
         f"{system}: no {reply} to {sum(stats.failed.values())} of {stats.n} requests ({reasons}); {rest}, "
-        "--retry-failed asks all"
+        "`retry_failed` asks all"
     )
 
 

@@ -68,13 +68,13 @@ def annotator_card_fields(name: str) -> dict[str, Any]:
         "leading_policy": "single",
         "identical_outputs_tie": True,
         "context_length": 8192,  # not known to the package; used for trimming alone
-        "needs": f"--base-url {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
+        "needs": f"`base_url` {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
         if base_url
-        else "OPENAI_API_KEY, or --base-url of a server that serves it",
+        else "OPENAI_API_KEY, or `base_url` of a server that serves it",
         "licence": "Apache-2.0 (the annotator); the model under its provider's terms",
         "citation": "Li et al., AlpacaEval: An Automatic Evaluator of Instruction-following Models, 2023",
-        "notes": f"{model} is reported to have been shut down ({SHUT_DOWN[model]}); --judge-model asks another "
-        "model with the same prompt."
+        "notes": f"{model} is reported to have been shut down ({SHUT_DOWN[model]}); another "
+        "`model` can be asked with the same prompt."
         if model in SHUT_DOWN
         else None,
     }

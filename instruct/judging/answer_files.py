@@ -59,7 +59,7 @@ def run_of_answers(
                 write_atomically(kept, side.text(changed=bool(left_out.get(name)) or form != AnswerForm()))
             elif load_answers(kept) != side.rows:
                 raise InputError(
-                    f"{side.label}: {Path(folder) / 'outputs' / kept.name} has other answers; give another --output, "
+                    f"{side.label}: {Path(folder) / 'outputs' / kept.name} has other answers; give another `output`, "
                     "or rename the file"
                 )
         hashes = {name: sha256_of(run.outputs / f"{name}.json") for name in names}
@@ -153,7 +153,7 @@ def _check_prompts(sides: Sequence[_Side], names: Sequence[str]) -> None:
     except InputError as error:
         if len({frozenset(map(identity, side.rows)) for side in sides}) == 1:
             raise
-        raise InputError(f"{error}, or compare on those that all have: --common-prompts") from None
+        raise InputError(f"{error}, or compare on those that all have: `common_prompts`") from None
     clusters: dict[str, tuple[str, str]] = {}  # of prompts, with the side that has it
     for side in sides:
         for row in side.rows:

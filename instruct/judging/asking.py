@@ -69,12 +69,12 @@ class Judge:
             return "vllm" if installed and not self.card.head else "transformers"
         if base_url and name != "server":
             raise InputError(
-                f"judge {self.card.name}: engine {name} asks no server at {base_url}; leave --engine or --base-url out"
+                f"judge {self.card.name}: engine {name} asks no server at {base_url}; leave `engine` or `base_url` out"
             )
         if name == "vllm" and not installed:
             raise InputError(
                 f"judge {self.card.name}: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`, or use "
-                "another --engine"
+                "another `engine`"
             )
         return name
 
@@ -165,13 +165,13 @@ class Judge:
             )
             if asked.replicas and not all(map(is_free, (asked.base_url, *asked.replicas))):
                 raise InputError(
-                    f"judge {card.name}: several --base-url are servers of your own, on this machine or a private "
+                    f"judge {card.name}: several `base_url` are servers of your own, on this machine or a private "
                     "network; give one of a provider alone"
                 )
             return engine
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding with extra, null or {}"
-            raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
+            raise InputError(f"judge {card.name}: {what} needs a server; give `base_url`, or leave `engine` out")
         batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
         if card.protocol == "reward":
             batch = BATCH if self.options.stop_when else REWARD_BATCH
@@ -180,7 +180,7 @@ class Judge:
         local_engine = make_engine(self.engine, options, None if self.replay else self.where)
         if self.options.stop_when and not isinstance(local_engine, BatchesInTurn):
             raise InputError(
-                f"judge {card.name}: --stop-when decides after each batch, and a cluster works on several; drop one "
+                f"judge {card.name}: `stop_when` decides after each batch, and a cluster works on several; drop one "
                 "of them"
             )
         return local_engine
@@ -188,10 +188,10 @@ class Judge:
 
 def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:
     """What an engine must know of a judge; `local`: how a model on this machine is loaded."""
-    other_model = "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
+    other_model = "set `model` to one that it serves, and check that `base_url` ends where its API begins"
     if card.model in SHUT_DOWN:
         other_model = (
-            f"it is reported to have been shut down ({SHUT_DOWN[card.model]}): --judge-model M asks another model with "
+            f"it is reported to have been shut down ({SHUT_DOWN[card.model]}): another `model` is asked with "
             "the same prompt, under a name of its own, never beside published figures"
         )
     labels = card.verdict.labels
@@ -216,8 +216,8 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         head=card.head_file() if card.head else None,
         merges_system=True,
         other_model=other_model,
-        shorter=f"--trim cuts both answers to context_length, {card.context_length} in the card: lower it in a copy",
+        shorter=f"`trim` cuts both answers to context_length, {card.context_length} in the card: lower it in a copy",
         other_decoding="change that parameter under `decoding` in a copy of the card",
-        without_logprobs="--judge sampled_alpaca_eval, which needs none" if weighted else "another judge",
+        without_logprobs="`judge` sampled_alpaca_eval, which needs none" if weighted else "another judge",
         **local,
     )

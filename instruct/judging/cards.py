@@ -299,12 +299,12 @@ class JudgeCard(_Section):
     def why_asked_once(self, by_server: bool, stop_when: str | None) -> str | None:
         """Why the judge is not asked several times about a pair (--samples); None: it may be, and its replies vary."""
         if stop_when:
-            return "judging that stops early asks each pair once; drop --stop-when or --samples"
+            return "judging that stops early asks each pair once; drop `stop_when` or `samples`"
         if self.protocol == "reward" or self.verdict.labels:
-            return "reads its verdict from scores, which are the same each time; drop --samples"
+            return "reads its verdict from scores, which are the same each time; drop `samples`"
         if not by_server and not self.decoding.temperature:
             return (
-                "decodes at temperature 0, so its reply is the same each time; drop --samples, or use a copy of the "
+                "decodes at temperature 0, so its reply is the same each time; drop `samples`, or use a copy of the "
                 "card with decoding.temperature"
             )
         return None
@@ -388,7 +388,7 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     if card.head:
         raise InputError(
             f"judge {card.name}: its head was trained on the states of {card.model} and reads no other model's; leave "
-            "--judge-model out, or train a head with recipes/train_judge.py"
+            "`model` out, or train a head with recipes/train_judge.py"
         )
     unknown: dict[str, Any] = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb", "trained_on"))
     if card.protocol == "reward":  # without a prompt there is nothing left of the card's judge

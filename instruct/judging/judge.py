@@ -153,14 +153,14 @@ def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
     check_store(judge.where, run.store)
     problem = None
     if mode.retry_unparsed and options.stop_when:
-        changed = "more verdicts could change where --stop-when ended the comparison"
-        problem = f"--retry unparsed: {changed}; drop one of the two"
+        changed = "more verdicts could change where `stop_when` ended the comparison"
+        problem = f"`retry` unparsed: {changed}; drop one of the two"
     elif mode.retry_unparsed and options.samples > 1:
-        problem = "--retry unparsed: the further samples of --samples ask again already; drop one of the two"
+        problem = "`retry` unparsed: `samples` asks again already; drop one of the two"
     if problem:
         raise InputError(problem)
     if options.stop_when and card.verdict.grades:
-        problem = "its grades count pairs unequally, which no rule to stop early allows for; drop --stop-when"
+        problem = "its grades count pairs unequally, which no rule to stop early allows for; drop `stop_when`"
     elif options.samples > 1:
         problem = card.why_asked_once(judge.engine == "server", options.stop_when)
     if problem:
@@ -211,7 +211,7 @@ def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
         # More verdicts could change the end of a comparison that a rule has ended.
         if not judge.options.stop_when and store.to_ask_again(judgments):
             return True
-    say(f"{task.step}: {counted(failed, 'request')} failed; --retry-failed asks them again")
+    say(f"{task.step}: {counted(failed, 'request')} failed; `retry_failed` asks them again")
     return False
 
 
@@ -317,7 +317,7 @@ def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None
             judge, candidate, baseline = (one_line(name, 60) for name in plan.comparison)
             raise InputError(
                 f"{store.path}: the verdicts of {judge} on {candidate} vs. {baseline} were imported and cannot be made "
-                "again; judge in another run, or under another name (--judge-model M, or a copy of the judge's card)"
+                "again; judge in another run, or under another name (another `model`, or a copy of the judge's card)"
             )
 
 

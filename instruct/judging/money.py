@@ -157,20 +157,20 @@ def gate(
         asked: the model and its endpoint, in words.
 
     Raises:
-        InputError: neither --budget-usd nor --yes; a budget without a known price; an invalid budget.
+        InputError: neither a budget nor `yes`; a budget without a known price; an invalid budget.
     """
     if budget_usd is not None and not 0 < budget_usd < math.inf:
-        raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
+        raise InputError(f"`budget_usd` {budget_usd:g}: must be a positive number of dollars")
     if not estimate.requests:
         return
     unknown = None if price else f"the price of {asked} is unknown; add it to ./{TABLE}"
     if unknown and budget_usd is not None:
-        raise InputError(f"--budget-usd: {unknown}, or use --yes alone")
+        raise InputError(f"`budget_usd`: {unknown}, or use `yes` alone")
     say(estimate.words())
     if unknown and not (yes or budget_usd is not None):
-        raise InputError(f"{unknown} and set --budget-usd, or use --yes")
+        raise InputError(f"{unknown} and set `budget_usd`, or use `yes`")
     if not yes and budget_usd is None:
-        raise InputError("this judge costs money; set --budget-usd DOLLARS, a limit for the whole run, or use --yes")
+        raise InputError("this judge costs money; set `budget_usd`, a limit for the whole run in dollars, or use `yes`")
 
 
 class Budget:

@@ -125,7 +125,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     hidden: Counter[str] = Counter()
     criteria = judge.options.criteria
     if criteria and "criteria" not in template.fields:
-        raise InputError(f"judge {card.name}: its prompt shows no criteria; use the judge pairwise, or drop --criteria")
+        raise InputError(f"judge {card.name}: its prompt shows no criteria; use the judge pairwise, or drop `criteria`")
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         prompt_row = ours | {name: theirs[name] for name in _BESIDE if name in theirs and not ours.get(name)}
         if criteria:
@@ -161,8 +161,8 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     if judge.options.stop_when:
         if conversations([*candidate.rows, *baseline.rows]):
             raise InputError(
-                f"--stop-when {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
-                "conversations or rows of clusters, which are not independent; judge all of them, without --stop-when"
+                f"`stop_when` {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
+                "conversations or rows of clusters, which are not independent; judge all of them, without `stop_when`"
             )
         place = {pair: number for number, pair in enumerate(random_order(plan.identities()))}
         plan.presentations.sort(key=lambda shown: (place[shown.about.instruction], shown.about.position))

@@ -175,13 +175,13 @@ def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dic
         judged = ", ".join((record.get("comparison") or {}).values())
         raise InputError(
             f"{run.store}: its verdicts are not those that were recorded ({one_line(judged, 120)}); restore it, or "
-            f"read the stored replies again: instruct judge {run.folder} --judge NAME --reparse"
+            f"read the stored replies again with `instruct judge {run.folder}` (`reparse`)"
         )
 
 
 # What to do if the store with a step's verdicts has vanished, by the beginning of the step's name.
 _WITHOUT_STORE = {
-    "judge/": "ask and pay for everything again with `instruct judge {run} --start-over`",
+    "judge/": "ask and pay for everything again with `instruct judge {run}` (`start_over`)",
     "import/": "import the verdicts into another run",
     "validate/": "delete {run} to ask everything again",
 }
@@ -229,7 +229,7 @@ def start_over(run: RunDirectory) -> None:
     if run.store.exists() and run.store.stat().st_size:
         with JudgmentStore(run.store) as store:
             if not store.is_empty():
-                raise InputError(f"{run.store}: is there; move it away first, or judge without --start-over")
+                raise InputError(f"{run.store}: is there; move it away first, or judge without `start_over`")
     run.forget(tuple(_WITHOUT_STORE))
 
 

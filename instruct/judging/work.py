@@ -105,14 +105,14 @@ def judge_plan(
         if ask and not stopped:
             stopped = _ask(engine, samples[-1])
     if stopped and (given_up := store.given_up(work.without_reply())):
-        stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
+        stopped += f"; `retry_failed` also sends {counted(len(given_up), 'refused request')} again"
     judged = store.judgments(plan.comparison)
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
     if unanswered:
         (reason, _), *_ = Counter(one.reason for one in judged if one.verdict == "failed" and one.key).most_common(1)
         stopped = (
             f"judge {judge.card.name}: none of its requests was answered ({reason}); once that is settled, "
-            "--retry-failed asks them again"
+            "`retry_failed` asks them again"
         )
     return ComparisonCounts(
         asked=sum(part.asked for part in (work, again, *samples)),
@@ -253,7 +253,7 @@ class _Work:
                 raise StoppedError(
                     f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next "
                     f"request can cost up to {requests[0].usd:.4f} USD, and {len(requests)} requests to judge "
-                    f"{self.judge.card.name} are left; rerun with a larger --budget-usd to resume"
+                    f"{self.judge.card.name} are left; rerun with a larger `budget_usd` to resume"
                 )
 
     def _within_budget(self, requests: Iterable[Request]) -> Iterator[Request]:

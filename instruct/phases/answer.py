@@ -24,7 +24,6 @@ from instruct.data.templates import MODES, Rendering
 from instruct.generation.answers import asked_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.presentations import Answers, joined
-from instruct.phases.remedies import generation_flags
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
@@ -143,14 +142,12 @@ def generate(
         folders = (run.outputs, *run.outputs.glob("turn_*"), run.continuations) if retry_failed else ()
         again = [forgive(folder, name) for folder in folders for name in config.systems]
         if config.answers:
-            with generation_flags("answers", config.answers.generation):
-                answer_prompts(config, run, any(again), prompts)
+            answer_prompts(config, run, any(again), prompts)
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
             from instruct.phases.evaluate import with_controls
 
-            with generation_flags("continuations", config.continuations.generation):
-                paths = continue_prefixes(config, run, with_controls(config, run), prefixes)
+            paths = continue_prefixes(config, run, with_controls(config, run), prefixes)
             files |= {f"{name} (continuations)" if config.answers else name: path for name, path in paths.items()}
     warn_of_changed_files(run)
     return files
@@ -211,7 +208,7 @@ def _check_judged(run: RunDirectory, inputs: Mapping[str, Any]) -> None:
         changed = "other prompts" if before["inputs"].get("prompts") != inputs["prompts"] else "other options"
         raise InputError(
             f"{run.outputs}: answers with {changed} would replace those that {one_line(verdicts[0], 80)} is about; "
-            "answer in another run, or replace them and judge again: --redo answers"
+            "answer in another run, or replace them and judge again: `redo` answers"
         )
 
 

@@ -114,7 +114,7 @@ def _print_plan(
         edge = "more where one at the edge is best"
         say(f"rates     {counted(trainings, 'training')} with seed {CHOOSING_SEED} choose from {rates}; {edge}")
     else:
-        say(f"rates     {rates} for every objective, not chosen: give --rates A,B,C to choose")
+        say(f"rates     {rates} for every objective, not chosen: give several `rates` to choose")
     say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
     here = this_machine(compute_dtype(final.model))
     hours = trainings * sum(phase.hours or 0 for phase in plan(candidate, here))
@@ -123,14 +123,14 @@ def _print_plan(
 
 
 def objectives_as_systems(objectives: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The systems that `--objectives` names; one of a file is called like its class.
+    """The systems that `objectives` name; one of a file is called like its class.
 
     Raises:
         InputError: two have one name.
     """
     names = [objective.rpartition(":")[2] for objective in objectives]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise InputError(f"--objectives: {twice[0]} is given twice; remove one, or name systems in a config")
+        raise InputError(f"`objectives`: {twice[0]} is given twice; remove one, or name systems in a config")
     return {name: {"objective": objective} for name, objective in zip(names, objectives, strict=True)}
 
 
@@ -140,17 +140,17 @@ def _check(config: ExperimentConfig) -> None:
     say_so = problems.found.append
     trained = config.trained
     if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) < 2:
-        say_so("bench: compares objectives with mle; give --objectives mle,OTHER")
+        say_so("bench: compares objectives with mle; name it and another in `objectives`")
     if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
-        say_so("bench: sets the seeds itself; remove those of the config, and give their number as --seeds N")
+        say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
     if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
-        say_so("bench: chooses each objective's learning rate; remove learning_rate, and give --rates A,B,C")
+        say_so("bench: chooses each objective's learning rate; remove learning_rate, and give `rates`")
     if config.comparisons or config.continuations or config.data.evaluates:
         say_so("bench: sets comparisons, continuations and the rows to evaluate on itself; remove them from the config")
     if config.answers is None:
         say_so("bench: compares answers; remove answers: null from the config")
     if config.data.mixture or config.data.streaming or not (config.data.files or config.data.card):
-        say_so("bench: splits the rows of one data set; give --data FILE")
+        say_so("bench: splits the rows of one data set; set data.files")
     problems.refuse()
 
 
@@ -165,8 +165,8 @@ def _write_rows(config: ExperimentConfig, options: BenchOptions, folder: Path) -
     if min(sizes.values()) < 1 or sizes["test"] < 2:
         raise InputError(
             f"bench: {counted(len(pairs), 'different prompt')} with one answer each give {sizes['train']} rows to "
-            f"train, {sizes['choose']} to choose and {sizes['test']} to test; give more, or lower --choosing and "
-            "--testing"
+            f"train, {sizes['choose']} to choose and {sizes['test']} to test; give more, or lower `choosing` and "
+            "`testing`"
         )
     sets = split(pairs, sizes, folder)
     tokenizer = load_tokenizer(f"model {config.model.name}", model_path(config.model.name), config.model.revision)

@@ -112,7 +112,7 @@ def full_name(name: str) -> str:
     if alike := next((names for names in (same, begun, within) if len(names) == 1), None):
         return alike[0]
     if name not in known:
-        raise InputError(f"--on {name}: unknown machine{nearest(name, known)}; add it to ./{FOLDER}/machines.yaml")
+        raise InputError(f"`on` {name}: unknown machine{nearest(name, known)}; add it to ./{FOLDER}/machines.yaml")
     return name
 
 

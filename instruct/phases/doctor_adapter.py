@@ -47,7 +47,7 @@ def check_adapter_acts(
     settings = adapter_settings(adapter)
     named = base or str(settings.get("base_model_name_or_path") or "")
     if not named:
-        raise InputError(f"{adapter}: names no base model; give it with --model")
+        raise InputError(f"{adapter}: names no base model; give `model`")
     model = ModelOptions(name=named)
     yield Finding("adapter", "ok", _changes(adapter, settings))
     path = model_path(named)

@@ -51,7 +51,7 @@ class Evaluating(Step):
         if controls and not self.config.text_metrics.matched_temperature:
             raise InputError(
                 f"evaluation.texts.matched_temperature: is false, but {controls[0]} is finished, whose controls would "
-                "stay; choose another name (--name), or restore the value"
+                "stay; choose another `name`, or restore the value"
             )
 
     def make(self, run: RunDirectory, read: None) -> None:
@@ -118,8 +118,8 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
     tasks = config.evaluation.tasks if config.evaluation else None
     if not wanted and not tasks:
         raise InputError(
-            f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text with "
-            "--evaluation.texts.held_out.files FILE, or few-shot tasks with --tasks NAMES"
+            f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text in "
+            "evaluation.texts.held_out.files, or few-shot tasks in evaluation.tasks.cards"
         )
     if human:
         _measure_on_human_text(config, run, human, wanted)

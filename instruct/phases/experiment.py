@@ -196,9 +196,9 @@ def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
     """
     phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
     if not phases:
-        raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
+        raise InputError(f"`first` {first} comes after `last` {last}; the phases are {', '.join(PHASES)}")
     if first in ("evaluate", "judge", "report") and not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no such run; drop --from to run the earlier phases")
+        raise InputError(f"{folder}: no such run; drop `first` to run the earlier phases")
     return phases
 
 

@@ -27,7 +27,6 @@ from instruct.judging.judge import ask_judges, comparison_tasks
 from instruct.judging.money import SECONDS_PER_REQUEST
 from instruct.judging.options import GENERAL_JUDGE, JudgeOptions
 from instruct.judging.work import JudgingMode
-from instruct.phases.remedies import judge_flags, renamed
 from instruct.phases.steps import Step
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
@@ -57,15 +56,15 @@ class Judging(Step):
 
     def check(self, run: RunDirectory, phases: Collection[str]) -> list[Judge]:
         problems, judges, now = Problems(), [], bool({"answer", "judge"} & {*phases})
-        for number, options in enumerate(self.config.judges):
-            with problems.collected(), judge_flags(self.config, number):
+        for options in self.config.judges:
+            with problems.collected():
                 judges.append(judge := Judge(options, where=self.config.cluster))
                 if now:
                     judge.settle_dtype(run)
                     judge.check()
                     if options.budget_usd is None and judge.costs_money:
                         raise InputError(
-                            f"judge {judge.card.name}: costs money; set --budget-usd DOLLARS, a limit for the whole run"
+                            f"judge {judge.card.name}: costs money; set `budget_usd`, a limit for the whole run"
                         )
         problems.refuse()
         for judge in judges if now else ():
@@ -76,19 +75,17 @@ class Judging(Step):
             samples = f", {options.samples} samples" if options.samples > 1 else ""
             say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
         if now and not judges and self.config.answers:
-            say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
+            say("judge     none: add one under judges, or run `instruct judge` afterwards")
         return judges
 
     def make(self, run: RunDirectory, read: list[Judge]) -> InstructError | None:
         if not read:
             if self.config.answers:
-                say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+                say(f"answered  judge the answers with `instruct judge {run.folder}`")
             elif self.config.continuations:
                 say(f"continued {run.continuations}")
             return None
-        with judge_flags(self.config):
-            failure = judge_run(run, read, self.config.compared, self.mode)
-        return failure and renamed(failure, self.config)
+        return judge_run(run, read, self.config.compared, self.mode)
 
     def cost(self, on: Machine) -> Iterator[Cost]:
         for options in self.config.judges:

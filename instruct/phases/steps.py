@@ -109,8 +109,8 @@ def refusals(run: RunDirectory, steps: Iterable[Step], redo: Collection[str] = (
             for words in changes or ["the default of an option has changed"]:
                 finished.setdefault(words, []).append(name)
     for words, names in finished.items():
-        again = " ".join(f"--redo {kind}" for kind in dict.fromkeys(name.partition("/")[0] for name in names))
-        remedy = f"choose another name (--name), restore the value, or replace what was made ({again})"
+        again = " and ".join(f"`redo` {kind}" for kind in dict.fromkeys(name.partition("/")[0] for name in names))
+        remedy = f"choose another `name`, restore the value, or replace what was made with {again}"
         lines.append(f"{run.folder / 'config.yaml'}: {words}, but {names[0]} is finished; {remedy}")
     return lines
 

@@ -48,14 +48,14 @@ def evaluate_texts(
     references = {id: with_cluster(row, cluster_column) for id, row in _texts(Path(human).expanduser()).items()}
     files = {Path(path).name.split(".")[0]: _texts(Path(path).expanduser()) for path in candidates}
     if len(files) < len(candidates):
-        raise InputError("--candidate: two files have the same name, which is their system's; rename one of them")
+        raise InputError("`candidate`: two files have the same name, which is their system's; rename one of them")
     rows = {name: _paired(references, texts) for name, texts in files.items()}
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
         run.continuations.mkdir(exist_ok=True)
         if others := sorted({*continued_systems(run)} - {*rows}):
             raise InputError(
                 f"{run.continuations}: has texts of {', '.join(others)}, too, which this call doesn't name; name them "
-                "with --candidate, or give another --output"
+                "as `candidate`, too, or give another `output`"
             )
         for name, own in rows.items():
             with only_process(run, outputs_of(name)):

@@ -244,7 +244,7 @@ def check_gpu(config: ExperimentConfig) -> None:
         instead = f"`instruct run {small[-1]}` is this experiment" if small else "`instruct run demo` is"
         raise InputError(
             f"config {config.name}: needs a GPU and this machine has none; {instead} for a CPU, and "
-            "`--needs_gpu false` tries it on the CPU anyway"
+            "needs_gpu: false tries it on the CPU anyway"
         )
 
 
@@ -307,7 +307,7 @@ def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
         reading = source.reading()
         card = reading["card"]
         if card is None and not source.files:
-            raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+            raise InputError("data: no card and no files; set data.card (see `instruct list data`) or data.files")
         own = bool(card and card.format == "text")
         rows, mean, basis = _rows_of(card, reading, limit)
         rows = min(rows, source.limit or rows)
@@ -326,7 +326,7 @@ def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> t
     if not known or number is None:
         raise InputError(
             f"data {card.name}: its rows are not here, and their length is unknown; add it to "
-            f"./{FOLDER}/sizes.yaml, or give --data.files"
+            f"./{FOLDER}/sizes.yaml, or give data.files"
         )
     tokens = known["cut"] if limit <= 512 and "cut" in known else known["tokens"]
     return number, tokens, f"length of {card.name}'s rows measured {known['measured']}"

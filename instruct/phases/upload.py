@@ -44,7 +44,7 @@ def check_write_access(names: Iterable[str]) -> None:
             validate_repo_id(name)
         user = HfApi().whoami()
     except HFValidationError as error:
-        raise InputError(f"hub repository: {one_line(error, 200)}; correct train.hub_model_id or --repo-id") from None
+        raise InputError(f"hub repository: {one_line(error, 200)}; correct train.hub_model_id or `repo_id`") from None
     except LocalTokenNotFoundError:
         raise InputError(f"hub: no token; {_LOGIN}") from None
     except Exception as error:  # the HTTP library's errors have no common base class with the Hub's

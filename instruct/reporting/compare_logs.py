@@ -481,11 +481,11 @@ def check_difference_gate(compared: LogComparison, fail_under: float) -> str:
         GateError: by how much a candidate is better is below the threshold, or not defined.
     """
     if not math.isfinite(fail_under):
-        raise InputError(f"--fail-under {fail_under:g}: must be a number of points")
+        raise InputError(f"`fail_under` {fail_under:g}: must be a number of points")
     lines: dict[str, bool] = {}
     for claim in compared.main:
         about = f"{one_line(claim.task or '', 60)}, {name(claim.candidate)} against {name(claim.baseline)}"
         lines[f"{about}: {difference(claim)}"] = claim.gain is not None and claim.gain >= fail_under
     if below := [line for line, passed in lines.items() if not passed]:
-        raise GateError(f"below --fail-under {fail_under:g}: {'; '.join(below)}")
+        raise GateError(f"below `fail_under` {fail_under:g}: {'; '.join(below)}")
     return f"no difference is below {fail_under:g}: {'; '.join(lines)}"

@@ -50,7 +50,7 @@ def check_gate(
     """
     check_threshold(fail_under)
     if metric not in METRICS:
-        raise InputError(f"--metric {one_line(metric, 40)}: unknown metric; give one of {', '.join(METRICS)}")
+        raise InputError(f"`metric` {one_line(metric, 40)}: unknown metric; give one of {', '.join(METRICS)}")
     held, below = [], []
     for by, warning, claim in _claims(report, candidate):
         if judge not in (None, by):
@@ -59,7 +59,7 @@ def check_gate(
         held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
         problem = _problem(claim, metric, fail_under)
         if not problem and warning and not allow_weak_judge:
-            problem = f"the judge's card warns: {one_line(warning, 200)} (--allow-weak-judge lets it pass)"
+            problem = f"the judge's card warns: {one_line(warning, 200)} (`allow_weak_judge` lets it pass)"
         if problem:
             below.append(f"{name}: {problem}")
     for pair in _of(report.not_judged, candidate):
@@ -68,19 +68,19 @@ def check_gate(
             below.append(f"{name}: not judged")
     if not held:
         known = [_name(by, claim.candidate, claim.baseline) for by, _, claim in _claims(report, None)]
-        raise InputError(f"--judge and --candidate select no comparison; the report has {', '.join(known) or 'none'}")
+        raise InputError(f"`judge` and `candidate` select no comparison; the report has {', '.join(known) or 'none'}")
     if below:
-        raise GateError(f"below --fail-under {fail_under:g}: {'; '.join(below)}")
+        raise GateError(f"below `fail_under` {fail_under:g}: {'; '.join(below)}")
     return f"{metric} is at least {fail_under:g}: {'; '.join(held)}"
 
 
 def check_threshold(fail_under: float) -> None:
     """Refuse a threshold that is not a percentage: InputError."""
     if not 0 <= fail_under <= 100:  # nor is NaN
-        raise InputError(f"--fail-under {fail_under:g}: must be a percentage from 0 to 100")
+        raise InputError(f"`fail_under` {fail_under:g}: must be a percentage from 0 to 100")
     if 0 < fail_under < 1:
         raise InputError(
-            f"--fail-under {fail_under:g}: is below 1 %; for {100 * fail_under:g} % give {100 * fail_under:g}"
+            f"`fail_under` {fail_under:g}: is below 1 %; for {100 * fail_under:g} % give {100 * fail_under:g}"
         )
 
 

@@ -76,7 +76,7 @@ class Difficulty:
             return
         no_grades = "no judge of this run grades its preferences, so there is no length-controlled rate"
         why = rates[0].note if rates else no_grades
-        raise InputError(f"{self.file}: has no use here: {why}; drop --instruction-difficulty")
+        raise InputError(f"{self.file}: has no use here: {why}; drop `instruction_difficulty`")
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of the files; of a missing one, which was not read, none."""
@@ -98,8 +98,8 @@ def length_control(judged: Judged, difficulty: Difficulty | None) -> tuple[Lengt
 def _length_controlled(judged: Judged, difficulty: Difficulty | None) -> LengthControlled:
     ours, theirs = judged.sides
     if ours is None or theirs is None:
-        name, flag = (judged.key.candidate, "--outputs") if ours is None else (judged.key.baseline, "--reference")
-        return _none(f"the answers of {name} are missing; give them with {flag} FILE")
+        name, key = (judged.key.candidate, "outputs") if ours is None else (judged.key.baseline, "reference")
+        return _none(f"the answers of {name} are missing; give them as {key}")
     if difficulty is None:
         return _none("no instruction-difficulty file was given")
     rows = [
@@ -174,14 +174,14 @@ def _check_rows(path: Path, rows: Sequence[Mapping[str, Any]], difficulties: Map
         raise InputError(
             f"{path}: has no difficulty for {len(missing)} of {len(rows)} prompts, first "
             f"{one_line(missing[0], 60)!r}; give the difficulties of the prompts that were judged "
-            "(--instruction-difficulty), and the prompts of that file in its order (--difficulty-prompts)"
+            "(`instruction_difficulty`), and the prompts of that file in its order (`difficulty_prompts`)"
         )
     for row in rows:
         for name in ("output_1", "output_2"):
             if not isinstance(row.get(name), str):
                 raise InputError(
                     f"no {name} to {one_line(row['instruction'], 60)!r}: length control needs the answers of both "
-                    "sides; give the baseline's (--reference)"
+                    "sides; give the baseline's (`reference`)"
                 )
 
 
@@ -259,7 +259,7 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
         if prompts_file is None:
             raise InputError(
                 f"{path}: identifies its prompts by index only; give the prompts in the leaderboard's order "
-                "(--difficulty-prompts), or add a column 'instruction'"
+                "(`difficulty_prompts`), or add a column 'instruction'"
             )
         prompts = [text_field(row, "instruction") for row in read_file(Path(prompts_file).expanduser())]
     difficulties: dict[str, float] = {}

@@ -221,7 +221,7 @@ def read_run(folder: str | Path) -> RunContents:
     metrics = read_metrics(run, whole=True)
     evaluated = metrics.measurements
     if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
-        raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
+        raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder}")
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values = _values(run, metrics)
     return RunContents(

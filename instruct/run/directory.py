@@ -52,7 +52,7 @@ class RunDirectory:
             changes = (change for change in differences(self.config(), config) if change[1:] != (None, None))
             if difference := next(changes, None):
                 raise InputError(
-                    f"{path}: this run was started with a different {difference[0]}; choose another name (--name) or "
+                    f"{path}: this run was started with a different {difference[0]}; choose another `name` or "
                     f"delete {self.folder}"
                 )
         else:

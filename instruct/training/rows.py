@@ -162,7 +162,7 @@ def check_sources(data: DataOptions) -> None:
         InputErrors: what is wrong, each on a line.
     """
     if not data.mixture and data.card is None and not data.files:
-        raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+        raise InputError("data: no card and no files; set data.card (see `instruct list data`) or data.files")
     problems = Problems()
     for source in data.parts:
         with problems.collected():
@@ -266,7 +266,7 @@ def unreachable_model(name: str, error: Exception) -> InputError:
     if "gated" in text.lower() or "401" in text or "403" in text:
         return InputError(
             f"model {name}: access is restricted; accept its license on its hub page and run `hf auth login`, "
-            "or use an ungated model (--model.name Qwen/Qwen2.5-7B)"
+            "or use an ungated model (such as Qwen/Qwen2.5-7B)"
         )
     return InputError(
         f"model {name}: could not be loaded ({one_line(text.splitlines()[0] if text else type(error).__name__, 160)}); "

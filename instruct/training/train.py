@@ -337,7 +337,7 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
     if begun and begun["inputs"].get("objective", code) != code:
         raise InputError(
             f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
-            "train with it; restore it, or start a run with another --name"
+            "train with it; restore it, or start a run with another `name`"
         )
     if begun and begun["inputs"] != inputs:
         shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows

@@ -34,7 +34,7 @@ def writable_card(judge: JudgeOptions) -> Path:
     """
     if judge.model:
         raise InputError(
-            "--write-card: --judge-model measures another model than the card's; give that model a card of its own"
+            "`write_card`: `model` measures another model than the card's; give that model a card of its own"
         )
     path = find_card("judges", judge.card)
     if (PACKAGE / "_cards") in path.resolve().parents:
@@ -53,12 +53,12 @@ def check_measures(human: HumanSet, trained: int) -> None:
     """
     if trained:
         raise InputError(
-            f"--write-card: the judge was trained on {trained} of the {counted(len(human.pairs), 'pair')} of "
+            f"`write_card`: the judge was trained on {trained} of the {counted(len(human.pairs), 'pair')} of "
             f"{human.name}, so they do not measure it; measure it on pairs that it has not seen"
         )
     if len(human.pairs) < LEAST_PAIRS:
         raise InputError(
-            f"--write-card: {human.name} has {counted(len(human.pairs), 'pair')}, and a card's figure takes at least "
+            f"`write_card`: {human.name} has {counted(len(human.pairs), 'pair')}, and a card's figure takes at least "
             f"{LEAST_PAIRS}; leave it out"
         )
 

@@ -38,7 +38,7 @@ def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSe
         if all({"preference", "output_2"} <= names and not {"label", "annotator1"} & names for names in columns):
             return _annotated(paths, reference)
     if len(against) > 1 or reference:
-        what = "--reference" if reference else "several files"
+        what = "`reference`" if reference else "several files"
         raise InputError(
             f"{against[0]}: {what} can only be given with AlpacaEval's annotations; give one set of labels"
         )
@@ -50,7 +50,7 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
     if not run.labels.is_file():
         raise InputError(
             f"{run.folder}: has no labels; draw pairs with `instruct sample {run.folder}`, and add the labels with "
-            f"`instruct report {run.folder} --human FILE`"
+            f"`instruct report {run.folder}` (`human`)"
         )
     labels = read_labels(run.labels)
     pairs: list[HumanPair] = []
@@ -105,7 +105,7 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
         for number, row in enumerate(file.rows, start=1):
             if row.output_1 is None or row.output_2 is None:
                 missing = "output_1" if row.output_1 is None else "output_2"
-                advice = "give the baseline's answers with --reference" if missing == "output_1" else "add it"
+                advice = "give the baseline's answers as `reference`" if missing == "output_1" else "add it"
                 raise InputError(f"{file.path}, row {number}: has no {missing}; {advice}")
             if row.preference is not None:
                 label, group = (_label(2 - row.preference),), file.comparison.candidate

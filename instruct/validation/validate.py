@@ -97,16 +97,16 @@ def validate(
     # In both orders, whatever the options say.
     resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), where=where) if judge else None
     if resolved is None and (write_card or not replay):
-        raise InputError("--judge is required to ask a judge and to write its card; add it")
+        raise InputError("`judge` is required to ask a judge and to write its card; add it")
     if replay_swapped and not replay:
-        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
+        raise InputError("`replay_swapped` requires `replay`, which gives the verdicts in the set's own order")
     if limit is not None and (replay or write_card or limit < 1):
-        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
+        raise InputError("`limit` must be at least 1, and cannot be combined with `replay` or `write_card`")
     path = writable_card(judge) if judge and write_card else None
     human = load_labels([against] if isinstance(against, str) else against, reference)
     if write_card and not human.by_people:
         raise InputError(
-            f"--write-card: the labels of {human.name} are a judge's, and a card states agreement with people; leave "
+            f"`write_card`: the labels of {human.name} are a judge's, and a card states agreement with people; leave "
             "it out"
         )
     human = replace(human, pairs=human.pairs[:limit])
@@ -192,7 +192,7 @@ def _replayed(
     card = judge if judge and judge.sha256() == stated else None
     if path and card is None:
         raise InputError(
-            f"--write-card: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
+            f"`write_card`: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
             "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
         )
     notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]

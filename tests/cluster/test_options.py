@@ -63,7 +63,7 @@ def test_a_judge_on_a_cluster_has_no_server_and_judges_all_pairs(instruct):
     assert code == 2
     assert "--cluster loads the judge's model, --base-url asks a server that has it" in error
     judge = Judge(JudgeOptions(card="smollm2_score", stop_when="decided"), where=ClusterOptions())
-    with pytest.raises(InputError, match="--stop-when decides after each batch"), judge.open():
+    with pytest.raises(InputError, match="`stop_when` decides after each batch"), judge.open():
         pass
 
 

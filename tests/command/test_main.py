@@ -195,7 +195,7 @@ def test_a_run_is_not_continued_with_a_different_config(instruct, tmp_path, tiny
     assert (tmp_path / "runs" / "train" / "adapters" / "emo" / "adapter_model.safetensors").is_file()
     line = refused(instruct(*call, 2))
     assert "runs/train/config.yaml: train.max_steps was 1 and is 2 now, but train/emo is finished" in line
-    assert line.endswith("choose another name (--name), restore the value, or replace what was made (--redo train)")
+    assert line.endswith("choose another --name, restore the value, or replace what was made with --redo train")
 
 
 def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny_model_folder):

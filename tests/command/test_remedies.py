@@ -1,124 +1,26 @@
-"""Each message that tells the user to type a flag or a command names one that exists where it is shown."""
+"""An error names the key of an option; the command shows the flag that its verb has for it.
+
+The fixture `remedies` of tests/conftest.py looks at each error of every test.
+"""
 
 from __future__ import annotations
 
-import ast
-import functools
-import re
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import instruct as package
-from instruct.base.errors import InputError, StoppedError
-from instruct.base.options import key_type
-from instruct.command.main import make_parser
-from instruct.config import ExperimentConfig, load_config, make_config
-
-ROOT = Path(package.__file__).parent
-CONFIG = {"run", "train", "preview", "generate", "evaluate"}
-# The verbs that run a room's code; the longest match counts.
-VERBS = {
-    "base": CONFIG,
-    "config.py": CONFIG,
-    "data": CONFIG,
-    "data/evaluation.py": {"judge", "report", "import"},
-    "engines": {"judge", "validate"},
-    "generation": {"run", "generate"},
-    "judging": {"judge", "validate"},
-    "judging/interchange": {"export", "import", "report"},
-    "measuring": {"evaluate"},
-    "phases": CONFIG,
-    "phases/bench.py": {"bench"},
-    "phases/judge.py": {"judge"} | CONFIG,  # of a config's judges, see instruct/phases/remedies.py
-    "phases/upload.py": {"push", "run"},
-    "reporting": {"report", "judge"},
-    "reporting/bench.py": {"bench"},
-    "reporting/compare_runs.py": {"compare"},
-    "run": CONFIG,
-    "training": CONFIG,
-    "validation": {"validate"},
-}
-# Flags of other programs: pip, ray, vllm, accelerate, nvidia-smi.
-FOREIGN = {
-    "--no-deps", "--head", "--address", "--num-cpus", "--reasoning-parser", "--config_file", "--num_processes",
-    "--query-gpu", "--format", "--force-reinstall",
-}  # fmt: skip
-FLAG = re.compile(r"(?<![\w`-])`?(--[a-z][a-z_-]+(?:\.[a-z_0-9]+)*)")
-
-
-def _text(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
-    return None
-
-
-@functools.cache
-def _messages() -> list[tuple[str, str]]:
-    """Every text in the code outside command/ that names a flag or a verb, with its file."""
-    found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in ast.walk(tree):
-            text = _text(node) if isinstance(node, ast.expr) and id(node) not in docs | inner else None
-            if text and not name.startswith("command/") and (FLAG.search(text) or "instruct " in text):
-                found.append((name, text))
-    return found
-
-
-def _subparsers() -> dict:
-    parser = make_parser()
-    return next(action.choices for action in parser._actions if action.dest == "verb")
-
-
-def test_each_message_names_flags_of_the_verbs_that_show_it():
-    subparsers = _subparsers()
-    wrong = []
-    for file, text in _messages():
-        rooms = [room for room in VERBS if file.startswith(room)]
-        shown_by = VERBS[max(rooms, key=len)] if rooms else set(subparsers)
-        for command in re.findall(r"\binstruct ([a-z]+)\b(?! of| or | and )", text):
-            if command in subparsers:
-                shown_by = shown_by | {command}
-        for flag in FLAG.findall(text):
-            dotted = "." in flag
-            known = (
-                key_type(ExperimentConfig, flag[2:]) is not None
-                if dotted
-                else any(flag in subparsers[verb]._option_string_actions for verb in shown_by)
-            )
-            known = known or (flag[2:] in ExperimentConfig.model_fields and shown_by & CONFIG)
-            if not known and flag not in FOREIGN:
-                wrong.append(f"{file}: {flag}: {text[:100]}")
-    assert not wrong, "\n".join(wrong)
-    assert sum(len(FLAG.findall(text)) for _, text in _messages()) > 80
-
-
-def test_each_command_in_a_message_is_a_verb():
-    subparsers = _subparsers()
-    for file, text in _messages():
-        for verb, word in re.findall(r"`instruct ([a-z]+) ?([a-z]*)", text):
-            assert verb in subparsers, f"{file}: {text}"
-            if verb == "list" and word:
-                choices = next(action.choices for action in subparsers["list"]._actions if action.choices)
-                assert word in choices, f"{file}: {text}"
-
-
-def test_each_key_in_a_message_is_one_of_the_config():
-    sections = "data|train|lora|answers|continuations|evaluation"
-    key = re.compile(rf"(?<![\w./`-])((?:{sections})\.[a-z_]+(?:\.[a-z_]+)*)(?![\w/(])")
-    for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Raise) and node.exc:
-                for part in ast.walk(node.exc):
-                    for named in key.findall(_text(part) or "" if isinstance(part, ast.expr) else ""):
-                        assert key_type(ExperimentConfig, named) is not None, f"{path.name}: {named}"
-
+from instruct.base.errors import InputError
+from instruct.command.main import make_parser, verbs_of, with_flags
+from instruct.config import load_config, make_config
+from instruct.judging.interchange.annotation_files import read_annotations
+from instruct.judging.options import JudgeOptions
+from instruct.phases.bench import objectives_as_systems
+from instruct.phases.experiment import print_plan, run_phases
+from instruct.phases.judge import compare_answers
+from instruct.reporting.gate import check_threshold
+from instruct.validation.validate import validate
 
 JUDGES = {
     "name": "it",
@@ -140,17 +42,65 @@ def test_a_flag_sets_a_key_of_one_of_several_judges():
         make_config(JUDGES, ["--judges.7.base_url", "http://here/v1"], "x")
 
 
-def test_errors_about_a_configs_judge_name_the_flags_of_its_keys():
-    from instruct.phases.remedies import judge_flags, renamed
+def test_a_key_is_shown_as_the_flag_of_the_verb_that_takes_it():
+    verbs = verbs_of(make_parser())
+    for name, verb in verbs.items():
+        for action in verb._actions:
+            if action.option_strings:
+                assert with_flags(f"set `{action.dest}`", name, verbs) == f"set {action.option_strings[0]}"
+    assert with_flags("set `base_url`", "run", verbs) == "set `base_url`"  # a key of the config
+    assert with_flags("name it with `instruct import` (`baseline`)", "report", verbs).endswith("(--baseline)")
+    assert (
+        with_flags('drop `samples`; one reply: "`samples`"', "judge", verbs) == 'drop --samples; one reply: "`samples`"'
+    )
+    assert with_flags("`instruct list data` has no `output`", "train", verbs) == "`instruct list data` has no `output`"
 
-    config = make_config(JUDGES, [], "x")
-    refused = pytest.raises(InputError, match=r"--judges\.1\.base_url or --judges\.1\.model M; --retry-failed asks")
-    with refused, judge_flags(config):
-        raise InputError("judge autoj: give --base-url or --judge-model M; --retry-failed asks again")
-    stopped = renamed(StoppedError("left to judge autoj; rerun with a larger --budget-usd to resume"), config)
-    assert isinstance(stopped, StoppedError)
-    assert "larger --judges.1.budget_usd to" in str(stopped)
-    assert str(renamed(InputError("judge b: give --base-url"), config)) == "judge b: give --base-url"
+
+ONE, TWO = "a.json", "b.json"
+ANSWERS = f"--candidate {ONE} --baseline {TWO} --output run"
+# What is raised through Python, and the same call of the command.
+ERRORS: list[tuple[Callable[[], object], str]] = [
+    (lambda: compare_answers(ONE, TWO, "mt_bench", "run"), f"judge --judge mt_bench {ANSWERS}"),
+    (
+        lambda: compare_answers(ONE, TWO, "smollm2_score", base_url="http://h/v1", engine="transformers"),
+        f"judge --judge smollm2_score --base-url http://h/v1 --engine transformers {ANSWERS}",
+    ),
+    (
+        lambda: compare_answers(ONE, TWO, "smollm2_score", model="m"),
+        f"judge --judge smollm2_score --judge-model m {ANSWERS}",
+    ),
+    (lambda: check_threshold(101), "report --fail-under 101"),
+    (lambda: validate(None, "pandalm"), "validate --against pandalm"),
+    (
+        lambda: validate(None, "pandalm", replay=ONE, limit=0),
+        f"validate --against pandalm --replay {ONE} --limit 0",
+    ),
+    (lambda: validate(JudgeOptions(card="autoj", model="m"), "pandalm", write_card=True),
+     "validate --judge autoj --judge-model m --against pandalm --write-card"),
+    (
+        lambda: run_phases(load_config("demo"), True, first="judge", last="answer"),
+        "run demo --from judge --until answer",
+    ),
+    (lambda: print_plan(load_config("demo"), "nothing"), "run demo --dry-run --on nothing"),
+    (lambda: objectives_as_systems(["emo", "emo"]), "bench demo --objectives emo,emo"),
+    (lambda: read_annotations(Path("none.json")), "report --annotations none.json --output run"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raising", "call"), ERRORS, ids=[call for _, call in ERRORS])
+def test_an_error_names_keys_in_python_and_flags_in_the_command(instruct, tmp_path, monkeypatch, raising, call):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for name in (ONE, TWO):
+        Path(name).write_text(json.dumps([{"instruction": "Q?", "output": name}]))
+    Path("none.json").write_text(json.dumps([{"instruction": "Q?", "output_1": "a", "output_2": "b", "preference": 1}]))
+    with pytest.raises(InputError) as caught:
+        raising()
+    assert "--" not in str(caught.value)
+    verb = call.split()[0]
+    code, _, stderr = instruct(*call.split())
+    assert (code, stderr) == (2, f"instruct: {with_flags(str(caught.value), verb, verbs_of(make_parser()))}\n")
+    assert "--" in stderr
 
 
 def test_a_config_for_a_gpu_names_the_one_for_a_cpu(instruct, monkeypatch):
@@ -191,7 +141,7 @@ def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkey
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     monkeypatch.setattr("datasets.load_dataset", offline)
     rows = RowReader(load_dataset_card("alpaca_gpt4")).raw_rows()
-    with pytest.raises(InputError, match=rf"in place of the data set \(--{section}\.files\)"):
+    with pytest.raises(InputError, match=rf"in place of the data set \({section}\.files\)"):
         next(rows) if section == "data" else load_eval_set("alpaca_eval")
 
 

@@ -219,20 +219,20 @@ def test_windows_code_page_is_read_if_named_and_else_refused_with_its_name(tmp_p
     path.write_bytes(EXCEL.encode("cp1252"))
     other.write_bytes(EXCEL.encode())
     with pytest.raises(InputError) as error:
-        list(read_file(path, option="--encoding"))
+        list(read_file(path, option="`encoding`"))
     assert str(error.value) == (
-        f"{path}, line 2: byte 0x93: is not UTF-8 text; it is probably cp1252: set --encoding cp1252, or save the file "
+        f"{path}, line 2: byte 0x93: is not UTF-8 text; it is probably cp1252: set `encoding` cp1252, or save the file "
         "as UTF-8"
     )
     # The name is that of files that are not UTF-8: beside one from Excel may be others.
     for file in (path, other):
-        assert [row.fields for row in read_file(file, encoding="cp1252", option="--encoding")] == rows
-    with pytest.raises(InputError, match=r"excel.csv: unknown encoding 'cp1253x'; set --encoding to one that Python"):
-        list(read_file(path, encoding="cp1253x", option="--encoding"))
+        assert [row.fields for row in read_file(file, encoding="cp1252", option="`encoding`")] == rows
+    with pytest.raises(InputError, match=r"excel.csv: unknown encoding 'cp1253x'; set `encoding` to one that Python"):
+        list(read_file(path, encoding="cp1253x", option="`encoding`"))
     with pytest.raises(
         InputError, match=r"excel.csv, line 2: byte 0x93: is not ascii text; it is probably cp1252: set"
     ):
-        list(read_file(path, encoding="ascii", option="--encoding"))
+        list(read_file(path, encoding="ascii", option="`encoding`"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
@@ -273,7 +273,7 @@ def test_any_bytes_give_rows_or_a_one_line_error(content, name, encoding, tmp_pa
     path.write_bytes(content)
     rows, message = [], ""
     try:
-        rows = list(read_file(path, encoding=encoding, option="--encoding"))
+        rows = list(read_file(path, encoding=encoding, option="`encoding`"))
     except InputError as error:
         message = str(error)
     if message:

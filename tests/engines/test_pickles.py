@@ -209,7 +209,7 @@ def test_a_judge_that_does_not_fit_is_refused_before_the_hub_is_asked(name, monk
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
     card = load_judge_card(name)
     begun = time.monotonic()
-    with pytest.raises(InputError, match=rf"judge {name}: needs its .* and this machine has no GPU; give --base-url"):
+    with pytest.raises(InputError, match=rf"judge {name}: needs its .* and this machine has no GPU; give `base_url`"):
         check_memory(engine_options(card))
     assert time.monotonic() - begun < 5
 
@@ -239,7 +239,7 @@ def test_a_gpu_that_is_too_small_is_refused(monkeypatch):
     properties = type("Properties", (), {"total_memory": 16e9})
     monkeypatch.setattr("instruct.engines.memory.has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    with pytest.raises(InputError, match=r"a GPU of 40 GB, and this machine's GPU has 16 GB; give --base-url"):
+    with pytest.raises(InputError, match=r"a GPU of 40 GB, and this machine's GPU has 16 GB; give `base_url`"):
         check_memory(engine_options(card))
     properties.total_memory = 42e9
     check_memory(engine_options(card))

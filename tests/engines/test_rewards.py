@@ -258,7 +258,7 @@ def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_f
     (tmp_path / "remote" / "config.json").write_text(json.dumps(remote))
     with pytest.raises(InputError, match="needs code from its repository, which is never run"):
         RewardEngine(options(tmp_path / "remote")).check()
-    with pytest.raises(InputError, match=r"a reward model is asked on this machine; leave --base-url"):
+    with pytest.raises(InputError, match=r"a reward model is asked on this machine; leave `base_url`"):
         ServerEngine(options(reward_model), None)
 
 

@@ -128,7 +128,7 @@ def test_other_engines_and_models_are_refused(tiny_model_folder, head):
     path.write_text(CARD.format(model=tiny_model_folder))
     with pytest.raises(InputError, match=r"its head reads states inside the model, which vLLM does not give"):
         make_engine("vllm", options(tiny_model_folder, head=head))
-    with pytest.raises(InputError, match=r"reads no other model's; leave --judge-model out"):
+    with pytest.raises(InputError, match=r"reads no other model's; leave `model` out"):
         load_judge_card(str(path), "some/other")
     path.write_text(CARD.format(model=tiny_model_folder).replace("protocol: reward", "protocol: single"))
     with pytest.raises(InputError, match=r"head belongs to protocol reward"):

@@ -181,7 +181,7 @@ def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_se
         ask(engine, ["Q"] * 200)
     line = str(caught.value)
     assert f"judge pandalm: {url} refuses model WeOpenML/PandaLM-7B-v1 (HTTP {status})" in line
-    assert ("--judge-model" if status == "404" else "OPENAI_API_KEY") in line
+    assert ("`model`" if status == "404" else "OPENAI_API_KEY") in line
     assert KEY not in line
     assert caught.value.__cause__ is None
     assert len(requests()) <= CONCURRENCY
@@ -191,7 +191,7 @@ def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_se
 def test_a_retired_model_is_refused_with_an_alternative(fake_server, card):
     url, _ = fake_server({"": "404"})
     engine = judge_at(url, card)
-    with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): --judge-model M asks another model"):
+    with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): another `model` is asked"):
         ask(engine, [[{"role": "user", "content": "Q"}]])
 
 
@@ -243,15 +243,15 @@ def test_the_timeout_of_a_reply_can_be_set(fake_server, caplog):
     url, requests = fake_server({"Q": ["hang"]})
     replies = ask(judge_at(url, timeout=0.2), ["Q"])
     assert (isinstance(replies[0], Completion), len(requests())) == (True, 2)
-    assert f"{url}: timed out within 0.2 s (--timeout); the request is sent again" in caplog.text
-    with pytest.raises(InputError, match=r"--timeout 0: give a positive number of seconds"):
+    assert f"{url}: timed out within 0.2 s (`timeout`); the request is sent again" in caplog.text
+    with pytest.raises(InputError, match=r"`timeout` 0: give a positive number of seconds"):
         judge_at(url, timeout=0)
 
 
 def test_a_redirect_to_another_origin_is_refused_and_sent_nothing(fake_server):
     other, there = fake_server()
     url, requests = fake_server({"Q": f"307 {other}"})
-    line = rf"{url} redirects to 127.0.0.1; nothing was sent there: give the address that is meant as --base-url"
+    line = rf"{url} redirects to 127.0.0.1; nothing was sent there: give the address that is meant as `base_url`"
     with pytest.raises(InputError, match=line):
         ask(judge_at(url), ["Q"])
     assert (len(requests()), len(there())) == (1, 0)
@@ -365,7 +365,7 @@ def test_the_limit_of_a_reply_leaves_room_for_every_token_with_its_log_probabili
     ],
 )
 def test_an_invalid_url_is_refused(address, line):
-    with pytest.raises(InputError, match=f"--base-url: .*{line}") as caught:
+    with pytest.raises(InputError, match=f"`base_url`: .*{line}") as caught:
         judge_at(address)
     assert "secret" not in str(caught.value)
 

@@ -144,7 +144,7 @@ def test_cards_and_options_that_need_a_server_are_refused(wide_model, make_card)
     with pytest.raises(InputError, match=r"judge autoj: decoding with extra, null or \{\} needs a server"):
         Judge(JudgeOptions(card="autoj", engine="transformers"), card).check()
     with pytest.raises(
-        InputError, match=r"engine transformers asks no server at http://x; leave --engine or --base-url"
+        InputError, match=r"engine transformers asks no server at http://x; leave `engine` or `base_url`"
     ):
         Judge(JudgeOptions(card="autoj", base_url="http://x", engine="transformers")).check()
 

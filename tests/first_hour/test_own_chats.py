@@ -76,7 +76,7 @@ def test_own_chats_from_preview_to_gate(user, says, tiny_model_folder, smollm2):
     says(user.types("report", "runs/mine", "--fail-under", 0.5, code=2), "for 50 % give 50")
 
     refused = user.types("run", "mine.yaml", "--lora.r", 4, code=2)
-    says(refused, "lora.r was 2 and is 4 now, but train/mle is finished; choose another name (--name)")
+    says(refused, "lora.r was 2 and is 4 now, but train/mle is finished; choose another --name")
     says(
         user.types("list", "runs"),
         "runs/mine",

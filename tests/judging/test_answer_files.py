@@ -95,14 +95,14 @@ def test_the_same_files_continue_the_run_and_other_answers_are_refused():
     run, *_ = run_of_answers("runs/x", [ours], theirs)
     kept = (run.outputs / "ours.json").read_text()
     answers(Path("ours.json"), ["another"])
-    with pytest.raises(InputError, match=r"ours.json: .*outputs/ours.json has other answers; give another --output"):
+    with pytest.raises(InputError, match=r"ours.json: .*outputs/ours.json has other answers; give another `output`"):
         run_of_answers("runs/x", [ours], theirs)
     assert (run.outputs / "ours.json").read_text() == kept
 
 
 def test_answers_to_different_prompts_leave_no_run():
     ours, theirs = answers(Path("ours.json"), ["a"]), answers(Path("theirs.json"), ["b"], question="What")
-    with pytest.raises(InputError, match=r"of the other side missing, .* all have: --common-prompts$"):
+    with pytest.raises(InputError, match=r"of the other side missing, .* all have: `common_prompts`$"):
         run_of_answers("runs/x", [ours], theirs)
     assert not Path("runs").exists()
 
@@ -156,13 +156,13 @@ def test_columns_and_encodings_of_other_tools_are_named():
     excel = table(Path("excel.csv"), rows, "cp1252")
     wide = table(Path("wide.csv"), rows, "utf-16", "\t")
     ours = answers(Path("ours.json"), ["a", "b"], question="Größe")
-    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* it is probably cp1252: set --encoding cp"):
+    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* it is probably cp1252: set `encoding` cp"):
         run_of_answers("runs/x", [excel], ours)
     with pytest.raises(
         InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response, topic\); re"
     ):
         run_of_answers("runs/x", [wide], ours)
-    with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'output' .*name it with --response-column$"):
+    with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'output' .*name it as `response_column`$"):
         run_of_answers("runs/x", [wide], ours, AnswerForm(prompt="prompt"))
     with pytest.raises(InputError, match=r"ours.json, row 1: no column 'prmpt' \(columns: instruction, output, gen"):
         run_of_answers("runs/x", [ours], ours, AnswerForm(prompt="prmpt"))
@@ -328,7 +328,7 @@ def test_answers_of_mt_bench_are_joined_with_their_questions(tmp_path):
     ]  # fmt: skip
     other = rows("other")
     for changed, form, message in [
-        (other, AnswerForm(), r"other.jsonl, row 1: has answers without their questions; .* with --questions$"),
+        (other, AnswerForm(), r"other.jsonl, row 1: has answers without their questions; .* of `questions`$"),
         ([other[0] | {"question_id": 83}], AnswerForm(questions=asked), r"row 1: question.jsonl has no question 83"),
         ([*other, other[0]], AnswerForm(questions=asked), r"row 3: other already answers '81' in row 1; remove one"),
         ([other[0] | {"choices": [{"turns": ["a"]}]}], AnswerForm(questions=asked), "row 1: has 1 answers to 2 turns"),

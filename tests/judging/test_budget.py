@@ -83,7 +83,7 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
     refused = run(folder, *call)
     assert refused.returncode == 2
     assert f"estimate: {PAIRS} requests" in refused.stdout
-    assert "instruct: this judge costs money; set --budget-usd DOLLARS" in refused.stderr
+    assert "instruct: this judge costs money; set --budget-usd, a limit" in refused.stderr
     assert requests() == []
 
     partial = run(folder, *call, "--budget-usd", "8", "--concurrency", "4")

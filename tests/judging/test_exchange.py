@@ -191,7 +191,7 @@ def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
     row = annotation(0, 1)
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
-    with pytest.raises(InputError, match="annotator: is missing; give the name with `instruct import … --judge NAME`"):
+    with pytest.raises(InputError, match=r"annotator: is missing; give the name with `instruct import` \(`judge`\)"):
         import_file(path, store)
     assert import_file(path, store, judge="gpt4").judgments[0].judge == "gpt4"
     del row["preference"]

@@ -117,7 +117,7 @@ def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
         (
             rows,
             None,
-            "ratings name no baseline; name one of the models .* --baseline NAME`: emo, mle",
+            r"ratings name no baseline; name one of the models .* \(`baseline`\): emo, mle",
         ),
         (rows[::2], "emo", r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),
         (rows[::2], None, r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),

@@ -83,5 +83,5 @@ def test_a_reward_judge_that_needs_a_gpu_is_not_said_to_work_with_a_server(name,
     files = ["--candidate", answers("emo"), "--baseline", answers("mle")]
     code, _, error = instruct("judge", "--judge", name, "--engine", "transformers", *files, "--output", "runs/x")
     assert code == 2
-    assert error.strip().endswith("this machine has no GPU; choose a smaller one with --judge-model")
+    assert error.strip().endswith("this machine has no GPU; choose a smaller --judge-model")
     assert len(error.strip().splitlines()) == 1

@@ -52,7 +52,7 @@ def test_what_has_nothing_to_measure_is_refused(judge, instruct, run, fake_serve
     url, requests = fake_server({})
     for flags, said in (
         (("--stop-when", "decided"), "judging that stops early asks each pair once"),
-        (("--retry", "unparsed"), "--retry unparsed: the further samples of --samples ask again already"),
+        (("--retry", "unparsed"), "--retry unparsed: --samples asks again already"),
     ):
         code, _, error = judge(url, "--samples", "2", *flags)
         assert (code, said in error) == (2, True), error

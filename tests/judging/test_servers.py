@@ -109,7 +109,7 @@ def test_what_a_server_refuses_by_name_is_left_out_or_renamed(ask, caplog, card)
 REFUSED = {
     "refuses size": r"\(invalid_value, max_tokens\): .*; change that parameter under `decoding` in a copy of the card",
     "refuses both": 'Unrecognized request argument supplied: max_completion_tokens"; change that parameter',
-    "no_logprobs": "gives no log-probabilities, .* or --judge sampled_alpaca_eval, which needs none",
+    "no_logprobs": "gives no log-probabilities, .* or `judge` sampled_alpaca_eval, which needs none",
 }
 
 
@@ -124,7 +124,7 @@ def test_what_is_refused_for_good_is_said_once_in_the_servers_words(ask, caplog)
     for fault, line, reason in (
         (
             "context 30",
-            "; --trim cuts both answers to context_length, 128000 in the card: lower it in a copy",
+            "; `trim` cuts both answers to context_length, 128000 in the card: lower it in a copy",
             "too long",
         ),
         ("refuses prompt", '(invalid_prompt): "Your request looks odd [31m to us: (a key)"; ', "(invalid_prompt)"),
@@ -196,7 +196,7 @@ def test_a_providers_model_is_asked_there(monkeypatch):
     for name in ("pandalm", "skywork_reward", "smollm2_score"):
         assert Judge(JudgeOptions(card=name)).engine != "server", name
     monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(InputError, match="judge mt_bench: needs OPENAI_API_KEY, or --base-url of a server"):
+    with pytest.raises(InputError, match="judge mt_bench: needs OPENAI_API_KEY, or `base_url` of a server"):
         Judge(JudgeOptions(card="mt_bench")).check()
 
 

@@ -76,12 +76,15 @@ def test_rates_are_extended_at_the_edge_alone():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"systems": {"dft": {"objective": "dft"}}}, "compares objectives with mle; give --objectives mle,OTHER"),
-        ({"seeds": [1, 2]}, "sets the seeds itself; remove those of the config, and give their number as --seeds N"),
+        (
+            {"systems": {"dft": {"objective": "dft"}}},
+            "compares objectives with mle; name it and another in `objectives`",
+        ),
+        ({"seeds": [1, 2]}, "sets the seeds itself; remove those of the config, and give their number as `seeds`"),
         ({"train": {"learning_rate": 1e-4}}, "chooses each objective's learning rate"),
         ({"comparisons": [["dft", "mle"]]}, "sets comparisons, continuations and the rows to evaluate on itself"),
         ({"answers": None}, "compares answers; remove answers: null"),
-        ({"data": {"card": None}}, "splits the rows of one data set; give --data FILE"),
+        ({"data": {"card": None}}, "splits the rows of one data set; set data.files"),
     ],
 )
 def test_what_the_bench_sets_itself_is_refused(tmp_path, more, message):

@@ -83,7 +83,7 @@ def test_a_changed_setting_of_a_finished_evaluation_is_measured_again_and_record
 def test_a_run_with_nothing_to_evaluate_is_refused(trained, instruct):
     code, _, err = instruct("evaluate", trained.folder)
     assert code == 2
-    assert "nothing to evaluate; name held-out text with --evaluation.texts.held_out.files FILE" in err
+    assert "nothing to evaluate; name held-out text in evaluation.texts.held_out.files" in err
 
 
 @pytest.mark.slow

@@ -198,9 +198,9 @@ def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instru
 def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     for flags, message in [
         (["--evaluation.tasks.cards", "moood.yaml"], "moood.yaml: no such file; give an existing card or a name from"),
-        (["--tasks", "mood", "--evaluation.tasks.folder", "no"], "correct its dataset_kwargs, or set --evaluation.tas"),
+        (["--tasks", "mood", "--evaluation.tasks.folder", "no"], "correct its dataset_kwargs, or set evaluation.tasks"),
         (["--tasks", "mood,mood"], "cards: a task is given twice; remove one"),
-        (["--evaluation.tasks.limit", "3"], "names no task; give --tasks NAMES"),
+        (["--evaluation.tasks.limit", "3"], "names no task; set cards or lm_eval"),
         ([], "nothing to evaluate"),
     ]:
         code, _, err = instruct("evaluate", trained.folder, *flags)

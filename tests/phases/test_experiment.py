@@ -89,7 +89,7 @@ def test_phases_run_one_by_one(config, printed):
 
     changed = config.model_copy(update={"answers": config.answers.model_copy(update={"limit": 1})})
     with pytest.raises(
-        InputError, match=r"answers.limit was 2 and is 1 now, but answers is finished; .*--redo answers"
+        InputError, match=r"answers.limit was 2 and is 1 now, but answers is finished; .*`redo` answers"
     ):
         run_experiment(changed, first="answer", last="answer")
     with pytest.raises(InputError, match=r"^train/mle: is not made again by this call, which does not train"):
@@ -97,7 +97,7 @@ def test_phases_run_one_by_one(config, printed):
     run_phases(changed, False, "answer", "answer", redo=["answers"])
     assert "redo      answers: took" in printed.readouterr().out
     assert run.manifest()["steps"]["answers"]["results"]["emo"]["n"] == 1
-    with pytest.raises(InputError, match="--from judge comes after --until answer; the phases are train, answer"):
+    with pytest.raises(InputError, match="`first` judge comes after `last` answer; the phases are train, answer"):
         run_experiment(config, first="judge", last="answer")
 
 
@@ -122,7 +122,7 @@ def test_answers_that_are_replaced_are_kept(config, printed, tmp_path):
 
 
 def test_a_phase_whose_predecessor_is_missing_is_refused(config):
-    with pytest.raises(InputError, match="runs/tiny: no such run; drop --from to run the earlier phases"):
+    with pytest.raises(InputError, match="runs/tiny: no such run; drop `first` to run the earlier phases"):
         run_experiment(config, first="judge")
     with pytest.raises(InputError, match="no trained weights; train first"):
         run_experiment(config, first="answer")

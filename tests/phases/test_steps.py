@@ -84,8 +84,8 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
     with pytest.raises(InputError) as caught:
         start(run, config(**changes))
     assert str(caught.value).startswith(f"{run.folder / 'config.yaml'}: {said}")
-    again = f"--redo {finished.partition('/')[0]}"
-    remedy = f"choose another name (--name), restore the value, or replace what was made ({again})"
+    again = f"`redo` {finished.partition('/')[0]}"
+    remedy = f"choose another `name`, restore the value, or replace what was made with {again}"
     assert str(caught.value).endswith(remedy)
     assert (run.folder / "config.yaml").read_text() == before
 

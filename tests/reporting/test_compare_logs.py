@@ -236,7 +236,7 @@ def test_the_gate_is_about_main_metrics():
     assert check_difference_gate(compared, -100).startswith(
         "no difference is below -100: t, tuned against base: -100.0"
     )
-    with pytest.raises(GateError, match=r"below --fail-under -1: t, tuned against base: -100\.0 points"):
+    with pytest.raises(GateError, match=r"below `fail_under` -1: t, tuned against base: -100\.0 points"):
         check_difference_gate(compared, -1)
 
 

@@ -216,7 +216,7 @@ def test_length_control_needs_the_answers_of_both_sides(run, card, write_answers
     judge_showings({"verdict": "first", "preference": 1.2})
     (judge,) = build_report(run.folder).judges
     note = judge.comparisons[0].length_control.note
-    assert note == "no length-controlled rate: the answers of mle are missing; give them with --reference FILE"
+    assert note == "no length-controlled rate: the answers of mle are missing; give them as reference"
     with pytest.raises(InputError, match=r"d.csv: has no use here: no length-controlled rate: the answers of mle are"):
         build_report(run.folder, Difficulty("d.csv"))
 

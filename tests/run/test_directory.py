@@ -53,7 +53,7 @@ def test_an_interrupted_step_is_not_done_and_is_counted(run):
 
 def test_a_different_config_in_the_same_directory_is_refused(run):
     run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "a", "base_url": None}]})
-    with pytest.raises(InputError, match=r"started with a different train\.learning_rate; .*--name"):
+    with pytest.raises(InputError, match=r"started with a different train\.learning_rate; .*`name`"):
         run.start({"name": "one", "train": {"learning_rate": 0.2}, "judges": [{"card": "a"}]})
     with pytest.raises(InputError, match=r"a different judges\.0\.card"):
         run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "b"}]})

@@ -83,7 +83,7 @@ def test_weighted_annotations_keep_their_grades_and_take_the_baseline_from_a_fil
     folder = shared_data / "alpaca_eval"
     path = str(folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json")
     with pytest.raises(
-        InputError, match=r"annotations\.json, row 1: has no output_1; give the baseline's .*--reference"
+        InputError, match=r"annotations\.json, row 1: has no output_1; give the baseline's .*`reference`"
     ):
         load_labels([path])
     found = load_labels([path], str(folder / "reference_gpt4_1106_preview.json"))

@@ -147,7 +147,7 @@ def test_a_trial_on_the_first_pairs_says_so(fake_server, work):
     assert read("runs/validate-pandalm-own")[0]["pairs"] == 4
     run(url)  # continues after the first four
     assert len(requests()) == 24
-    with pytest.raises(InputError, match="--limit must be at least 1, and cannot be combined"):
+    with pytest.raises(InputError, match="`limit` must be at least 1, and cannot be combined"):
         run(url, limit=4, write_card=True)
 
 
@@ -174,7 +174,7 @@ def test_figures_are_written_to_the_card_and_nothing_else_changes(fake_server, w
     (work / "other.json").write_text((work / "own.json").read_text())
     run(url, against="other.json", write_card=True)
     assert list(load_judge_card("pandalm").human_agreement) == [*card.human_agreement, "other"]
-    with pytest.raises(InputError, match="--judge-model measures another model"):
+    with pytest.raises(InputError, match="`model` measures another model"):
         validate(JudgeOptions(card="pandalm", model="m", base_url=url), "own.json", write_card=True)
 
 

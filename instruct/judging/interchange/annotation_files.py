@@ -90,9 +90,9 @@ def read_annotations(
     if not any(row.output_1 or row.output_2 for row in annotations) and any(row.prompt.cluster for row in annotations):
         raise InputError(f"{path}: has clusters but no answers, which hold them in a run; give those of a side, too")
     comparison = ComparisonKey(
-        judge=judge or _one_name(rows, "annotator", "--judge"),
-        candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
-        baseline=baseline or _one_name(rows, "generator_1", "--baseline"),
+        judge=judge or _one_name(rows, "annotator", "`judge`"),
+        candidate=candidate or _one_name(rows, "generator_2", "`candidate`"),
+        baseline=baseline or _one_name(rows, "generator_1", "`baseline`"),
     )
     if comparison.candidate == comparison.baseline:
         _check_same_system(rows, comparison.candidate, annotations)
@@ -125,7 +125,7 @@ def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotati
         if annotation.output_1 is None or annotation.output_1 != annotation.output_2:
             raise InputError(
                 f"{row.place}: generator_1 and generator_2 are both {one_line(name, 60)!r}, and the answers differ or "
-                f"are missing; give one of them another name with `instruct import … --candidate NAME`"
+                "are missing; give one of them another name with `instruct import` (`candidate`)"
             )
 
 
@@ -154,10 +154,10 @@ def _with_answers(
     return joined
 
 
-def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
+def _one_name(rows: list[RawRow], field: str, key: str) -> str:
     first = text_field(rows[0], field, optional=True)
     if not first:
-        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with `instruct import … {flag} NAME`")
+        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with `instruct import` ({key})")
     for row in rows:
         if text_field(row, field, optional=True) != first:
             raise InputError(

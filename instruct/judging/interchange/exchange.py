@@ -93,7 +93,7 @@ def read_contents(path: Path, **given: Any) -> Contents:
     """
     if not _are_lines(path):
         contents = annotated_contents(read_annotations(path, **given))
-        return contents.named(path, "with `instruct import … --candidate NAME` or `--baseline NAME`")
+        return contents.named(path, "with `instruct import` (`candidate` or `baseline`)")
     rows = list(read_file(path))
     if is_leaderboard(rows[0]):
         return read_leaderboard(rows, given.get("baseline")).named(path)
@@ -130,7 +130,7 @@ def export_from_run(
             known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in fitting or made)
             raise InputError(
                 f"{run.store}: has {len(fitting) or 'no'} such comparisons by {one_line(judge, 60)!r}; name one with "
-                f"--judge, --candidate and --baseline (judge, candidate, baseline: {known or 'none'})"
+                f"`judge`, `candidate` and `baseline` (judge, candidate, baseline: {known or 'none'})"
             )
         if leaderboard:
             return export_leaderboard(store, path, fitting[0], _ids_in(run, fitting[0].candidate))

@@ -246,7 +246,7 @@ def _labels_of_a_judge(path: Path, judgments: Sequence[Judgment]) -> LabelScores
     judges = sorted({judgment.judge for judgment in judgments})
     if len(judges) > 1:
         names_of = ", ".join(one_line(judge, 40) for judge in judges)
-        raise InputError(f"{path}: has verdicts of several judges ({names_of}); export only one, with --judge")
+        raise InputError(f"{path}: has verdicts of several judges ({names_of}); export only one, with `judge`")
     scores: dict[tuple[str, str], dict[str, float]] = {}
     for comparison in dict.fromkeys(judgment.comparison for judgment in judgments):
         by_policy = results_by_policy([judged for judged in judgments if judged.comparison == comparison])

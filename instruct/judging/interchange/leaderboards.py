@@ -53,7 +53,7 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         arena = "games" in row.fields
         card, names = _card(row), ("model", "baseline") if arena else ("model_1", "model_2")
         if arena and "baseline" not in row.fields and not baseline:
-            raise InputError(f"{row.place}: baseline: is missing; name it (`instruct import … --baseline gpt-4-0314`)")
+            raise InputError(f"{row.place}: baseline: is missing; name it with `instruct import` (`baseline`)")
         candidate, other = (
             baseline if name not in row.fields and baseline else text_field(row, name) for name in names
         )
@@ -91,8 +91,8 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         )
     if baseline not in by_model:
         raise InputError(
-            f"{rows[0].place}: ratings name no baseline; name one of the models with `instruct import … --baseline "
-            f"NAME`: {known}"
+            f"{rows[0].place}: ratings name no baseline; name one of the models with `instruct import` (`baseline`): "
+            f"{known}"
         )
     card = _card(rows[0])
     contents = Contents([], {card.name: {}})
@@ -204,7 +204,7 @@ def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: Compariso
     """
     base, _, model = wanted.judge.partition("@")
     if base not in ("arena_hard", "arena_hard_v2", "mt_bench", "mt_bench_single"):
-        raise InputError(f"--format leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
+        raise InputError(f"leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
     card, judgments = load_judge_card(base, model or None), store.seen_judgments(wanted)
     pairs: dict[str, dict[str, Judgment]] = {}
     for judgment in judgments:
@@ -214,7 +214,7 @@ def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: Compariso
     rows: list[dict[str, Any]] = []
     for identity, orders in pairs.items():
         if base != "mt_bench_single" and len(orders) < 2:
-            raise InputError(f"--format leaderboard: {one_line(identity, 60)!r} was shown in one order only")
+            raise InputError(f"leaderboard: {one_line(identity, 60)!r} was shown in one order only")
         rows += _rows(card, wanted, ids.get(identity, identity), orders, texts)
     write_atomically(Path(path), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return len(rows)

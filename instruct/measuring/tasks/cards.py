@@ -96,7 +96,10 @@ def _content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[s
     if not (path.parent / "instruct").exists():  # else lm-eval takes the code from there
         code = [name for name in code if name != FEW_SHOT]
     if code and not trusted:
-        raise InputError(f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set --trust-task-code")
+        raise InputError(
+            f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set "
+            "evaluation.tasks.trust_task_code: true"
+        )
     merged: dict[str, Any] = {}
     for name in [included] if isinstance(included, str) else included:
         if (other := (path.parent / name).resolve()) not in within:

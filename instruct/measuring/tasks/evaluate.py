@@ -50,8 +50,8 @@ def evaluate_tasks(
         StoppedError: a server that does not reply.
     """
     if not options.named:
-        raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
-    rendering = dataclasses.replace(rendering, remedy="set --no-chat")
+        raise InputError("evaluation.tasks: names no task; set cards or lm_eval")
+    rendering = dataclasses.replace(rendering, remedy="set evaluation.tasks.chat: false")
     everyone = systems
     if options.forgetting and None not in systems.values():
         if "base" in systems:
@@ -89,7 +89,7 @@ def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, su
     if options.chat:
         rendering.prepare(tokenizer)
         if not tokenizer.chat_template:
-            raise InputError(f"{subject}: its tokenizer has no chat template; set --no-chat")
+            raise InputError(f"{subject}: its tokenizer has no chat template; set evaluation.tasks.chat: false")
 
 
 class AskedSystems:

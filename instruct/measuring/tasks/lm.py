@@ -339,7 +339,7 @@ class Chats(_Served, LocalChatCompletion):
         if not add_generation_prompt:
             raise InputError(
                 f"{self.subject}: a task begins the reply (gen_prefix), which a server's chat cannot continue; set "
-                "--no-chat, or model.name to a folder or hub id with the tokenizer"
+                "evaluation.tasks.chat: false, or model.name to a folder or hub id with the tokenizer"
             )
         return JsonChatStr(json.dumps(chat_history))
 

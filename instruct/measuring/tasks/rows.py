@@ -122,7 +122,7 @@ class TaskRowReader:
             shown = one_line(f"{type(reason).__name__}: {reason}", 200)
             raise InputError(
                 f"task {self._task}: its rows cannot be read ({shown}); correct its dataset_kwargs, or set "
-                "--evaluation.tasks.folder to the folder with its files"
+                "evaluation.tasks.folder to the folder with its files"
             ) from None
 
     def _raw(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:

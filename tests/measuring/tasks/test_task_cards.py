@@ -147,7 +147,9 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
 
     (tmp_path / "mine.yaml").write_text("include: part.yaml\ntask: mine\n")
     (tmp_path / "part.yaml").write_text("process_docs: !function steal.all\n")
-    with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\); .* --trust-task-code"):
+    with pytest.raises(
+        InputError, match=r"part\.yaml: runs code of its own \(steal\.all\); .*evaluation\.tasks\.trust_task_code"
+    ):
         name(trusted=False)
     assert name(trusted=True) == "mine"
     for text in (

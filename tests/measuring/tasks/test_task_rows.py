@@ -178,7 +178,7 @@ def test_wrong_rows_are_refused_with_their_place(tmp_path, source, options, cont
 def test_missing_files_are_refused_with_the_remedy(tmp_path):
     with pytest.raises(InputError, match=r"test\.txt: no such file"):
         read(tmp_path, files("test.txt"))
-    with pytest.raises(InputError, match=r"set --evaluation\.tasks\.folder to the folder with its files"):
+    with pytest.raises(InputError, match=r"set evaluation\.tasks\.folder to the folder with its files"):
         read(tmp_path, files("test.csv", path="csv"))
     with pytest.raises(InputError, match="task mine: the split 'dev' is missing; add it to data_files"):
         read(tmp_path, files("test.txt"), split="dev")
