@@ -65,7 +65,7 @@ def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Log]:
     read = []
     for number, log in enumerate(logs, start=1):
         path = Path(log.location or f"log-{number}.eval")
-        header = log.model_dump(mode="json", exclude={"samples", "reductions"})
+        header = log.model_dump(mode="json", exclude={"samples", "reductions"}, exclude_none=True)
         samples = (
             (sample.model_dump(mode="json", include=_SAMPLE), f"{path}, sample {place}")
             for place, sample in enumerate(log.samples or (), start=1)

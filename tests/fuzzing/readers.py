@@ -33,7 +33,6 @@ from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.interchange.json_lines import read_labels
 from instruct.judging.money import price_of
 from instruct.judging.store import JudgmentStore
-from instruct.logs.read import read_logs
 from instruct.reporting.human_labels import keep_labels
 from instruct.reporting.judge_errors import keep_judge_errors
 from instruct.reporting.length_control import length_controlled_win_rate
@@ -366,49 +365,7 @@ CONTINUATIONS = [
 ]
 
 
-def read_samples(path: Path) -> None:
-    (found,) = read_logs([path])
-    rows = [row.fields for row in read_file(path)]
-    assert [len(log.units) for log in found.logs] == [len({str(row["doc_id"]) for row in rows})]
-    assert len({(str(row["doc_id"]), str(row.get("filter"))) for row in rows}) == rows_in(path)
-
-
-def read_inspect_log(path: Path) -> None:
-    (found,) = read_logs([path])
-    assert [len(log.units) for log in found.logs] == [len(json.loads(path.read_text())["samples"])]
-
-
-SAMPLES = [
-    {
-        "doc_id": n, "doc": {"question": "Q?"}, "target": "a",
-        "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {}}},
-        "resps": [["a"]], "filtered_resps": ["a"], "filter": applied, "metrics": ["acc"], "doc_hash": f"d{n}",
-        "prompt_hash": f"p{n}", "target_hash": "t", "acc": n / 2,
-    }
-    for applied in ("none", "strict") for n in range(3)
-]  # fmt: skip
-INSPECT_LOG = {
-    "version": 2, "status": "success", "plan": {"config": {"temperature": 0.5}},
-    "eval": {"task": "t", "model": "m", "created": "2026-11-26", "dataset": {"samples": 2}, "config": {"epochs": 1}},
-    "results": {
-        "total_samples": 2,
-        "scores": [{"name": "s", "scorer": "s", "metrics": {"accuracy": {"name": "accuracy", "value": 0.5}}}],
-    },
-    "samples": [
-        {
-            "id": n, "epoch": 1, "input": [{"role": "user", "content": "Q?"}], "target": "a",
-            "messages": [{"role": "user", "content": "Q?"}, {"role": "assistant", "source": "generate"}],
-            "metadata": {"passage": "p"},
-            "output": {"choices": [{"message": {"content": "a"}}]}, "scores": {"s": {"value": "CI"[n]}},
-        }
-        for n in range(2)
-    ],
-}  # fmt: skip
-
-
 READERS = {
-    "samples of lm-eval": Reader((".jsonl", ".json"), (SAMPLES,), read_samples),
-    "log of Inspect": Reader((".json",), (INSPECT_LOG,), read_inspect_log),
     "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
     "JSON lines": Reader(
         (".jsonl",), ([line(n, p) for n in range(2) for p in ("first", "second")], [line(0), line(1)]), read_json_lines

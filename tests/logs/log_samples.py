@@ -220,10 +220,38 @@ def lm_eval() -> dict[str, Any]:
 
 
 TABLE = [{"id": n, "score": n / 4, "passage": f"p{n // 2}"} for n in range(5)]
+
+
 # By tool; the second of FastChat's kinds is a sample of its own.
+def inspect() -> dict[str, Any]:
+    samples = [
+        {
+            "id": number, "epoch": 1, "input": [{"id": "a1", "role": "user", "content": "Q?"}], "target": ["a"],
+            "messages": [{"role": "user", "content": "Q?"}, {"role": "assistant", "source": "generate"}],
+            "output": {"choices": [{"message": {"role": "assistant", "content": [{"type": "text", "text": "a"}]}}]},
+            "scores": {"s": {"value": "CI"[number]}, "parts": {"value": {"a": 0.5, "b": True}}},
+            "metadata": {"passage": "p"}, "limit": {"type": "token", "limit": 9},
+        }
+        for number in range(2)
+    ]  # fmt: skip
+    failed = samples[0] | {"id": "third", "scores": {}, "limit": None, "error": {"message": "ValueError('x')"}}
+    metrics = {"accuracy": {"name": "accuracy", "value": 0.5}, "stderr": {"name": "stderr", "value": 0.5}}
+    log = {
+        "version": 2, "status": "success", "plan": {"steps": [{"solver": "generate"}], "config": {"temperature": 0.5}},
+        "eval": {
+            "task": "t", "model": "m", "created": "2026-11-26T10:00:00+00:00", "dataset": {"samples": 3},
+            "config": {"epochs": 1, "epochs_reducer": ["mean"]}, "packages": {"inspect_ai": "0.3.285"},
+        },
+        "results": {"total_samples": 3, "scores": [{"name": "s", "scorer": "s", "metrics": metrics}]},
+        "samples": [*samples, failed],
+    }  # fmt: skip
+    return {"log.json": log}
+
+
 SAMPLES: dict[str, list[Sample]] = {
     "HELM": [Sample(helm(), 6)],
     "lm-eval": [Sample(lm_eval(), 4)],
+    "Inspect": [Sample(inspect(), 3)],
     "alpaca_eval": [Sample({"annotations.json": annotations()}, 5)],
     "Arena-Hard": [Sample({"tuned.jsonl": arena_hard()}, 3)],
     "FastChat": [Sample({"gpt-4_single.jsonl": rated()}, 8), Sample({"gpt-4_pair.jsonl": paired()}, 8)],
