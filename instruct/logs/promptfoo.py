@@ -1,7 +1,7 @@
 """promptfoo: the JSON file of `promptfoo eval --output`.
 
-From the tool's source, of 2026 (`types/index.ts`: OutputFile with EvaluateSummaryV3 and V2, and version 1 before them,
-whose results have no `testIdx` and no `failureReason`; `evaluator.ts`).
+From the tool's source of 2026 (`types/index.ts`: OutputFile with EvaluateSummaryV3 and V2, whose early results have no
+`failureReason`; `evaluator.ts`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _checks(result: RawRow) -> str:
 
 
 def _provider(row: RawRow) -> str:
-    """The label, or the id, of the provider, which columns and early versions have as a text."""
+    """The label, or the id, of the provider, which columns have as a text."""
     provider = row.fields.get("provider")
     name = (provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider
     if not isinstance(name, str) or not name:
@@ -107,7 +107,7 @@ def _provider(row: RawRow) -> str:
 
 
 def _label(prompt: RawRow) -> str:
-    """What tells prompts apart: the label, or in early versions the template."""
+    """What tells prompts apart: the label, or the template where there is none."""
     for name in ("label", "display", "raw"):
         if prompt.fields.get(name):
             return text_field(prompt, name)

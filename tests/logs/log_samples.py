@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,15 @@ NONE = Columns()
 
 @dataclass(frozen=True)
 class Sample:
-    """The files of one evaluation, the first of which is the log; `rows`: that it has, over all its logs."""
+    """The files of one evaluation, the first of which is the log.
+
+    `rows`: that it has, over all its logs. `count`: those, from what the file holds.
+    """
 
     files: dict[str, Any]
     rows: int
     columns: Columns = NONE
+    count: Callable[[Any], int] | None = None
 
     def write(self, folder: Path) -> Path:
         """Write the files to a folder; the path of the log."""
@@ -222,7 +227,6 @@ def lm_eval() -> dict[str, Any]:
 TABLE = [{"id": n, "score": n / 4, "passage": f"p{n // 2}"} for n in range(5)]
 
 
-# By tool; the second of FastChat's kinds is a sample of its own.
 def inspect() -> dict[str, Any]:
     samples = [
         {
@@ -248,17 +252,31 @@ def inspect() -> dict[str, Any]:
     return {"log.json": log}
 
 
+# By tool.
 SAMPLES: dict[str, list[Sample]] = {
     "HELM": [Sample(helm(), 6)],
-    "lm-eval": [Sample(lm_eval(), 4)],
-    "Inspect": [Sample(inspect(), 3)],
-    "alpaca_eval": [Sample({"annotations.json": annotations()}, 5)],
-    "Arena-Hard": [Sample({"tuned.jsonl": arena_hard()}, 3)],
-    "FastChat": [Sample({"gpt-4_single.jsonl": rated()}, 8), Sample({"gpt-4_pair.jsonl": paired()}, 8)],
-    "JudgeArena": [Sample(judge_arena(), 6)],
-    "EvalPlus": [Sample({"org--tuned_vllm_temp_0.8.eval_results.json": evalplus()}, 8)],
-    "promptfoo": [Sample({"results.json": promptfoo(version)}, 6) for version in (3, 2)],
+    "lm-eval": [Sample(lm_eval(), 4, count=len)],
+    "Inspect": [Sample(inspect(), 3, count=lambda log: len(log["samples"]))],
+    "alpaca_eval": [Sample({"annotations.json": annotations()}, 5, count=len)],
+    "Arena-Hard": [Sample({"tuned.jsonl": arena_hard()}, 3, count=len)],
+    "FastChat": [
+        Sample({"gpt-4_single.jsonl": rated()}, 8, count=len),
+        Sample({"gpt-4_pair.jsonl": paired()}, 8, count=lambda rows: 2 * len(rows)),
+    ],
+    "JudgeArena": [Sample(judge_arena(), 6, count=lambda results: len(results["preferences"]))],
+    "EvalPlus": [
+        Sample(
+            {"org--tuned_vllm_temp_0.8.eval_results.json": evalplus()},
+            8,
+            count=lambda results: sum(map(len, results["eval"].values())),
+        )
+    ],
+    "promptfoo": [
+        Sample({"results.json": promptfoo(version)}, 6, count=lambda file: len(file["results"]["results"]))
+        for version in (3, 2)
+    ],
     "table": [
-        Sample({f"scores{suffix}": TABLE}, 5, Columns("id", ("score",), "passage")) for suffix in (".csv", ".jsonl")
+        Sample({f"scores{suffix}": TABLE}, 5, Columns("id", ("score",), "passage"), len)
+        for suffix in (".csv", ".jsonl")
     ],
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -13,7 +17,7 @@ from odd_files import changed, changed_bytes
 
 from instruct.base.errors import InputError
 from instruct.logs.read import READERS, Reader, read_logs
-from instruct.logs.source import Columns, Source
+from instruct.logs.source import Source
 
 CASES = [(reader, number) for reader in READERS for number in range(len(SAMPLES[reader.tool]))]
 NAMES = [f"{reader.tool} {number}" for reader, number in CASES]
@@ -31,11 +35,11 @@ def test_each_file_is_known_to_the_reader_of_its_tool_alone(reader, number, tmp_
     assert {log.path.name for log in found.logs} == {path.name}
 
 
-def check(reader: Reader, path: Path, columns: Columns) -> bool:
+def check(reader: Reader, path: Path, sample: Sample) -> bool:
     """Whether a file was read: then each row has a value or a reason; else one line names what is wrong, and where."""
     try:
-        logs = reader.read(Source(path, columns)) or []
-        known = bool(logs) or bool(read_logs([path], columns))
+        logs = reader.read(Source(path, sample.columns)) or []
+        known = bool(logs) or bool(read_logs([path], sample.columns))
     except InputError as error:
         text = str(error)
         assert "\n" not in text
@@ -48,8 +52,22 @@ def check(reader: Reader, path: Path, columns: Columns) -> bool:
             assert len(column) == len(log.units)
         missing = {row for values in log.values.values() for row, value in enumerate(values) if value != value}
         assert sum(log.reasons.values()) == len(missing)
-        json.dumps([log.units, log.clusters, log.texts, log.settings, log.figures, [*log.reasons]]).encode()
+        about = [log.units, log.clusters, log.texts, log.settings, log.figures, [*log.reasons]]
+        json.dumps(about, ensure_ascii=False).encode()
+    if logs and sample.count is not None:
+        assert sum(len(log.units) for log in logs) == sample.count(held(path))
     return known
+
+
+def held(path: Path) -> Any:
+    """What a file holds, read in another way than the readers do."""
+    text = path.read_bytes().decode("utf-8-sig")
+    if path.suffix == ".csv":
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    with contextlib.suppress(ValueError):
+        content = json.loads(text)
+        return content if path.suffix == ".json" else [content]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 @st.composite
@@ -80,7 +98,7 @@ def test_a_changed_file_is_read_or_refused_in_one_line(reader, number, changes, 
     def change(file: tuple[str, bytes]) -> None:
         name, data = file
         (tmp_path / name).write_bytes(data)
-        outcomes.append(check(reader, path, sample.columns))
+        outcomes.append(check(reader, path, sample))
         (tmp_path / name).write_bytes(encoded(name, sample.files[name]))
 
     change()

@@ -119,16 +119,17 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
 
 
 def question_texts(judgments: Path) -> dict[str, str]:
-    """What each turn asks, by what identifies its pair: from the benchmark's question.jsonl above a file of judgments.
+    """What each turn asks, by what identifies its pair: from the question.jsonl beside the folder model_judgment.
 
     Empty without it.
 
     Raises:
         InputError: an invalid question.
     """
-    folders = (folder for folder in judgments.resolve().parents[1:3] if (folder / "question.jsonl").is_file())
+    folders = [folder.parent for folder in judgments.resolve().parents if folder.name == "model_judgment"]
+    files = [folder / "question.jsonl" for folder in folders[:1] if (folder / "question.jsonl").is_file()]
     texts = {}
-    for row in itertools.chain.from_iterable(read_file(folder / "question.jsonl") for folder in folders):
+    for row in itertools.chain.from_iterable(map(read_file, files)):
         question = read_prompt(as_prompt(row), "unknown")
         for number, text in enumerate((question.request, *question.later), start=1):
             texts[f"{question.id}, turn {number}" if question.later else str(question.id)] = text
