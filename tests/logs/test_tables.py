@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 
-import pyarrow
+import pyarrow.json
 import pyarrow.parquet
 import pytest
 
@@ -30,7 +31,8 @@ def write_table(path, rows) -> None:
         ]
         path.write_text("\n".join(lines))
     elif path.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        lines = "\n".join(map(json.dumps, rows)).encode()
+        pyarrow.parquet.write_table(pyarrow.json.read_json(io.BytesIO(lines)), path)  # without importing pandas
     else:
         path.write_text("\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows))
 
