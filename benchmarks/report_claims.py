@@ -73,6 +73,7 @@ SENTENCES = {
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
     r"the labels do not show that the judge |no win rate gives such verdicts|the judge's errors differ between ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
+    r"too few: \d+ pairs? ": None,
     r"\S+ was made the primary outcome after |there is no claim about the primary outcome ": None,
 }
 

@@ -26,7 +26,7 @@ def finding_of(p: float | None, rate: float | None, enough: bool = True) -> Find
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
         rate: the candidate's win rate in percent.
-        enough: whether there are LEAST_DECIDED decided pairs, or LEAST_SEEDS seeds.
+        enough: whether there are LEAST_DECIDED decided pairs, FEW_PAIRS graded ones, or LEAST_SEEDS seeds.
     """
     if not enough:
         return "too few"

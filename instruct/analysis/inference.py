@@ -18,7 +18,7 @@ _BISECTIONS = 24
 # Rows times resamples at once: 32 MB of indices.
 _AT_ONCE = 4_000_000
 # Below these Wilson's interval covers too little, and is united with the exact limits.
-_FEW_PAIRS, _FEW_POINTS = 20, 5
+FEW_PAIRS, _FEW_POINTS = 20, 5
 # An interval excludes what its test rejects at this level, by the smallest step of report.json.
 _LEVEL, _BESIDE = 0.05, 1e-6
 # Of a distribution over which a p-value is averaged.
@@ -173,7 +173,7 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
     else:
         points, n = points * min(1.0, pairs / n), min(n, pairs)
     low, high = wilson_interval(points * pairs / n, pairs, NormalDist().inv_cdf((1 + level) / 2)) or [0.0, 100.0]
-    if exact or n < _FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
+    if exact or n < FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
         limits = _exact_limits(points, n, level)
         low, high = min(low, limits[0]), max(high, limits[1])
     return [low, high]
@@ -599,7 +599,7 @@ def smallest_difference(error: float | None, n: int, claims: int = 1, half_width
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2, in the normal
     approximation; statsmodels.stats.power.zt_ind_solve_power with ratio=0 gives the same.
     """
-    if error is None or (half_width is not None and n < _FEW_PAIRS):
+    if error is None or (half_width is not None and n < FEW_PAIRS):
         return None
     z = NormalDist().inv_cdf(1 - _LEVEL / 2 / max(1, claims))
     smallest = z * max(error, (half_width or 0.0) / _Z) + _FOR_POWER * error

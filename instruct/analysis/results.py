@@ -52,9 +52,9 @@ class Claim(Record):
     texts or rows and so many `trainings` of each. `interval` and the two-sided `p` are those of `test`; `adjusted_p` is
     corrected by Holm's method for the `claims` of the same `family` that have a p, and None where a report does not
     correct. `better`: which values are; empty where a measure has no better side, or nobody knows it. `enough`: whether
-    there are LEAST_DECIDED decided pairs, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding`
-    follows `adjusted_p`. `through`: the third system that both were compared with. `params`: what one test alone has,
-    see docs/statistics.md.
+    there are LEAST_DECIDED decided pairs, of graded ones FEW_PAIRS, or LEAST_SEEDS trainings; None: no finding rests on
+    this claim. The `finding` follows `adjusted_p`. `through`: the third system that both were compared with. `params`:
+    what one test alone has, see docs/statistics.md.
 
     `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
     `not_worse` and `equivalent`: the claims that the candidate is not worse than the baseline by more than the stated

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import bounded, enough_decided, make_claim
-from instruct.analysis.inference import Estimate, mean_test, mean_tests, score_interval, sign_test
+from instruct.analysis.inference import FEW_PAIRS, Estimate, mean_test, mean_tests, score_interval, sign_test
 from instruct.analysis.outcomes import (
     POINTS,
     PREFERENCES,
@@ -245,6 +245,10 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str
     def p_of(one: Estimate) -> float | None:
         return claim_p(looked, one.p, counts.graded) if looked else one.p
 
+    # The mean of so few grades has no interval or test that says anything.
+    few = counts.scores is not None and not stopped and len(counts.values) < FEW_PAIRS
+    if few:
+        complete = estimate = Estimate(complete.value, None, None)
     missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
     missing._one_sided = complete.one_sided
     if stopped:  # the tests with a margin hold after all pairs alone
@@ -259,7 +263,7 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str
         value=rounded(counts.win_rate),
         interval=looked.interval if looked and stopped else rounded(estimate.interval),
         p=p_of(estimate),
-        enough=enough_decided(counts.win, counts.loss, len(counts.values)),
+        enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
         complete_case=missing if counts.unread and not stopped else None,
         params={"decided": counts.win + counts.loss},
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
+from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_warning
 from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.analysis.statistics import tally_pairs
@@ -86,11 +87,15 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     figures, texts = comparison.leading_figures, []
     if figures.claim.finding == "too few":
         decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
-        needed = "decided pairs"
-        if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
-            decided += f", all of them in {counted(figures.conversations, 'cluster')}"
+        least, needed = LEAST_DECIDED, "decided pairs"
+        units = figures.n_judged if figures.conversations is None else figures.conversations
+        graded = figures.kind == "weighted" and units < FEW_PAIRS
+        if graded:
+            decided, least, needed = f"{counted(figures.n_judged, 'pair')} judged", FEW_PAIRS, "graded pairs"
+        if figures.conversations is not None and (graded or units < LEAST_DECIDED <= figures.win + figures.loss):
+            decided += f", all of them in {counted(units, 'cluster')}"
             needed = "clusters"
-        texts.append(f"too few: {decided}; a finding needs at least {LEAST_DECIDED} {needed}")
+        texts.append(f"too few: {decided}; a finding needs at least {least} {needed}")
     if (people := comparison.with_labels) and contradicted(comparison):
         texts.append(
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "

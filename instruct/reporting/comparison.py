@@ -14,7 +14,7 @@ import numpy as np
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
 from instruct.analysis.error_sources import error_sources
-from instruct.analysis.inference import paired_difference
+from instruct.analysis.inference import FEW_PAIRS, paired_difference
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
@@ -124,7 +124,7 @@ def tally_figures(
     """
     claim = win_rate_claim(counts, looked, **names, policy=policy)
     preferred = None
-    if counts.scores and counts.conversations is None and not looked:
+    if counts.scores and counts.conversations is None and not looked and counts.n_judged >= FEW_PAIRS:
         preferred = win_rate_claim(counts.preferences, measure=results.PREFERRED, **names, policy=policy)
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"

@@ -96,8 +96,20 @@ def test_the_mean_and_the_number_of_preferences_are_two_claims():
     made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
     settle([made.claim, made.preferred])
     assert (made.claim.finding, made.preferred.finding) == ("no difference", "candidate")
-    assert claimed(tally(["win"] * 12, np.linspace(0.7, 0.95, 12))).finding == "candidate"
+    assert claimed(tally(["win"] * 20, np.linspace(0.7, 0.95, 20))).finding == "candidate"
     assert claimed(tally(["win"] * 5, [1.0] * 5)).finding == "too few"
+
+
+def test_fewer_than_twenty_grades_claim_nothing():
+    """Neither that of the mean nor that of preferences; a margin is not tested either."""
+    grades = tally(["win"] * 19, np.linspace(0.7, 0.95, 19))
+    made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
+    add_margin(made.claim, 20.0)
+    settle([made.claim])
+    claim = made.claim
+    assert (claim.finding, claim.interval, claim.p, claim.adjusted_p, claim.excluding) == ("too few", *[None] * 4)
+    assert (made.preferred, claim.not_worse, claim.equivalent) == (None, None, None)
+    assert made.win_rate == pytest.approx(82.5)
 
 
 def test_the_interval_of_wins_and_losses_is_clopper_and_pearsons():

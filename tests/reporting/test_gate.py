@@ -82,8 +82,9 @@ def test_one_graded_pair_says_nothing(instruct, run, card, write_answers, judge_
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
-    interval = build_report(run.folder).judges[0].comparisons[0].policies["single"].claim.interval
-    assert interval == pytest.approx([2.0, 99.5], abs=0.1)
+    report = build_report(run.folder)
+    assert report.judges[0].comparisons[0].policies["single"].claim.interval is None
+    assert "too few: 1 pair judged; a finding needs at least 20 graded pairs" in " ".join(report.warnings())
     assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
     assert instruct("report", run.folder, "--fail-under", "3", "--metric", "win_rate_low")[0] == 4
 

@@ -131,7 +131,7 @@ def test_a_different_type_or_version_is_invalid(validator, written, path, value)
     [
         (("judges", 0, "comparisons", 0, "leading"), "x", "judges.0.comparisons.0: .*'x' is not among the policies"),
         (("judges", 0, "comparisons", 0, "pairs_judged"), "4", "judges.0.comparisons.0.pairs_judged: must be"),
-        (("judges", 0, "human_agreement"), {"set": {"kappa": None, "pairs": 1}}, "human_agreement.set.kappa: Input"),
+        (("judges", 0, "human_agreement"), {"set": {"kappa": None, "pairs": 1}}, "human_agreement.set.kappa: must be"),
         (("judges", 0, "usd"), float("inf"), "has a number that is not finite"),
     ],
 )

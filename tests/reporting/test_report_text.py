@@ -117,7 +117,7 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
          "j: mle beats emo: win rate 70.0 % (95 % CI 60.4–78.1, 54.9–80.0 with 9 missing lost or won, "
          "n = 100)"),
         (Tally(win=1, loss=9, scores=(0.9, *[0.1] * 9)),
-         "j: mle beats emo: weighted win rate 82.0 % (95 % CI 52.1–91.4, discrete 90.0 %, n = 10)"),
+         "j: too few pairs to compare emo with mle: weighted win rate 18.0 % (discrete 10.0 %, n = 10)"),
         (Tally(win=3, loss=27, scores=(*[0.9] * 3, *[0.1] * 27)),
          "j: mle beats emo: weighted win rate 82.0 % (95 % CI 68.1–88.7, discrete 90.0 %, n = 30)"),
     ],
