@@ -317,7 +317,7 @@ def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[
 
 def answers_name(path: Path) -> str:
     """What a file of answers calls its system."""
-    return path.name.removesuffix(path.suffix).removesuffix(".model_outputs")
+    return Path(path.name.removesuffix(".gz")).stem.removesuffix(".model_outputs")
 
 
 def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:

@@ -18,9 +18,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.files import open_to_read
 from instruct.base.models import use_cache_if_unreachable
 from instruct.base.parsing import JSON, RepeatedKeyError, parse_json
 from instruct.data.cards import Documents, Source
@@ -50,6 +51,11 @@ _ARCHIVES = {
     "an xz file": rb"\xfd7zXZ\x00",
     "a Zstandard file": rb"\x28\xb5\x2f\xfd",
 }
+
+
+# Bytes that any compressed file may hold, and how many times its size a larger one.
+_MOST_UNPACKED = 256 * 2**20
+_MOST_RATIO = 100
 
 
 @dataclass(frozen=True)
@@ -246,13 +252,51 @@ def _open_bytes(path: Path, origin: str) -> IO[bytes]:
     Raises:
         InputError: they are an archive, or compressed (once more), and would be read as text.
     """
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as file:
+
+    def opened() -> IO[bytes]:
+        file = open_to_read(path)
+        if path.suffix.lower() != ".gz":
+            return file
+        return io.BufferedReader(_Unpacked(file, _most_bytes(path), origin))
+
+    with opened() as file:
         beginning = file.read(512)
     for kind, pattern in _ARCHIVES.items():
         if re.match(pattern, beginning, re.DOTALL):
             raise InputError(f"{origin}: holds {kind}; unpack it and give the files inside")
-    return cast(IO[bytes], opened(path, "rb"))
+    return opened()
+
+
+def _most_bytes(path: Path) -> int:
+    """The most bytes that a compressed file may hold: text is a tenth of its size, a file to fill the memory less."""
+    return max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
+
+
+def _too_large(origin: str) -> InputError:
+    return InputError(f"{origin}: holds over {_MOST_RATIO} times its size once it is unpacked; give the rows unpacked")
+
+
+class _Unpacked(io.RawIOBase):
+    """What is in a gzip file, up to a number of bytes."""
+
+    def __init__(self, packed: IO[bytes], most: int, origin: str) -> None:
+        self._packed, self._left, self._origin = packed, most, origin
+        self._file = gzip.GzipFile(fileobj=packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_large(self._origin)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
 
 def check_names(names: Iterable[str], place: str) -> None:
@@ -346,6 +390,9 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+            if sum(group.total_byte_size for group in groups) > _most_bytes(path):
+                raise _too_large(origin)
             _check_fields(list(file.schema_arrow), origin)
             arrow = ArrowRows(file.schema_arrow, json_texts=True)
             for batch in file.iter_batches(batch_size=1000):

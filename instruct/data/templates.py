@@ -136,12 +136,16 @@ class Rendering:
             ) from None
 
 
+# What a template of a stranger's model raises that would never end: jinja's sandbox bounds ranges.
+_ENDLESS = (ArithmeticError, RecursionError, MemoryError)
+
+
 def _applied(tokenizer: Any, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
     import jinja2
 
     try:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, **more))
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except (jinja2.TemplateError, TypeError, ValueError, LookupError, *_ENDLESS) as error:
         raise InputError(one_line(error, 120)) from None
 
 

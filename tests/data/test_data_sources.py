@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
-from instruct.data.sources import likely_encoding, read_file
+from instruct.data.sources import likely_encoding, read_file, read_texts
 
 Write = Callable[[str, Any], str]
 ROWS = [
@@ -307,3 +308,21 @@ def test_real_rows_load(shared_data):
     evol = load_dataset_card("recycled_evol_instruct")
     found = load_rows(evol, files=[str(shared_data / "evol_instruct" / "evol_instruct.jsonl")])
     assert found.counts == {"read": 1000, "kept": 1000, "empty": 0}
+
+
+@pytest.mark.parametrize("name", ["rows.json.gz", "rows.jsonl.gz", "rows.csv.gz", "texts.txt.gz", "rows.parquet"])
+def test_a_file_that_unpacks_without_an_end_is_not_read_to_it(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("instruct.data.sources._MOST_UNPACKED", 2**16)
+    path = tmp_path / name
+    large = "x" * 2**25
+    if name == "rows.parquet":
+        table = pyarrow.table({"instruction": [large], "output": ["y"]})
+        pyarrow.parquet.write_table(table, path, compression="zstd")
+    else:
+        start = {"json": '[{"instruction": "', "jsonl": '{"instruction": "', "csv": "instruction,output\n"}
+        path.write_bytes(gzip.compress((start.get(name.split(".")[1], "") + large).encode()))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"{name}: holds over 100 times its size once it is unpacked; give the rows"):
+        list(read_texts(path) if name == "texts.txt.gz" else read_file(path))
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()

@@ -173,6 +173,9 @@ REFUSED = [
         "the tokenizer's chat template rejects this chat (No systems here); fix the row or set data.chat_template",
     ),
     ("{% if %}", "the tokenizer's chat template rejects this chat ("),
+    ("{{ 1 / 0 }}", "the tokenizer's chat template rejects this chat (division by zero)"),
+    ("{% for i in range(10 ** 9) %}{% endfor %}", "the tokenizer's chat template rejects this chat (Range too big."),
+    ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "the tokenizer's chat template rejects this chat ("),
 ]
 
 
