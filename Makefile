@@ -15,7 +15,7 @@ WORKERS ?= 2
 XDIST := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest $(XDIST) --durations=15 --junitxml=.pytest_cache/$@.xml $(PYTEST_ARGS)
 
-.PHONY: demo test test-slow test-full test-latest lint venv docs
+.PHONY: demo test test-slow test-full test-latest lint venv docs sbom
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
 	@rm -f .venv/.installed-*
 	PYTHON=$(PYTHON) requirements/install $(REQUIREMENTS)
@@ -54,6 +54,10 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# What is installed, with versions and licenses: a software bill of materials in CycloneDX's JSON.
+sbom: $(RUNTIME)
+	$(BIN)/uv tool run -q --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(BIN)/python --output-file sbom.cdx.json
 
 # The documentation, as a site that works offline: site/index.html. Its tools have an environment of their own.
 DOCS := .venv-docs/.installed

@@ -35,6 +35,8 @@ def test_make_targets_exist(page):
 def test_workflows_state_that_they_have_never_run(path):
     text = path.read_text()
     assert text.startswith("# NEVER RUN YET")
+    actions = re.findall(r"uses: *(.*)", text)
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", action) for action in actions)  # a tag can move
     assert all("runs-on" in job and job["steps"] for job in yaml.safe_load(text)["jobs"].values())
 
 

@@ -92,7 +92,12 @@ def test_cuda_python_brings_no_second_copy_of_the_bindings():
     assert pinned["cuda-bindings"].partition(".")[0] == pinned["cuda-toolkit"].partition(".")[0]
 
 
-@pytest.mark.parametrize("name", ["cluster", "cpu", "dev", "docs", "gpu"])
+def test_what_builds_the_package_is_the_pinned_one():
+    (build,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert build == f"hatchling=={pins('cpu')['hatchling']}"
+
+
+@pytest.mark.parametrize("name", ["cluster", "cpu", "dev", "docs", "gpu", "uv"])
 def test_every_pin_but_torch_s_builds_has_hashes(name):
     """If not: `requirements/hash`."""
     content = (ROOT / "requirements" / "hashes" / f"{name}.txt").read_text()
