@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import time
@@ -101,8 +102,9 @@ class RunDirectory:
         """The content of manifest.json; `steps` maps a step's name to its record (see `step`).
 
         Raises:
-            InputError: there is none, or it is not the content of a manifest.
+            InputError: there is none, it is not the content of a manifest, or a folder of the run leads elsewhere.
         """
+        _refuse_links(self.folder.absolute())
         return read_manifest(self.manifest_path)
 
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
@@ -165,6 +167,14 @@ class RunDirectory:
     def _write(self, manifest: dict[str, Any]) -> None:
         manifest["updated"] = now()
         write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+@functools.cache
+def _refuse_links(folder: Path) -> None:
+    """Refuse a run in which a folder is a link, as in a stranger's: what is written or removed there is elsewhere."""
+    for path, folders, _ in os.walk(folder):
+        if links := [name for name in folders if os.path.islink(os.path.join(path, name))]:
+            raise InputError(f"{os.path.join(path, links[0])}: is a link to a folder; put the folder itself there")
 
 
 @contextlib.contextmanager

@@ -105,3 +105,24 @@ def test_what_is_no_file_is_not_opened(tmp_path, kind, opened):
     assert error.value.filename == str(path) or error.value.filename == path
     assert other.read_text() == "theirs"
     assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.slow
+def test_processes_with_one_number_in_two_containers_do_not_disturb_each_other(tmp_path):
+    code = (
+        "import os, pathlib, sys; from instruct.run.directory import *\n"
+        "assert os.getpid() == 1\n"
+        "folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
+        "for number in range(50):\n"
+        "    write_atomically(folder / 'shared.json', name * 100_000)\n"
+        "    with whole_run(folder / f'{name}{number}', {}): pass\n"
+        "sys.stdout.write('done')"
+    )
+    command = ["unshare", "--pid", "--fork", sys.executable, "-c", code, tmp_path]
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here; run the tests as root")
+    processes = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in "abc"]
+    assert [process.communicate(timeout=120)[0] for process in processes] == [b"done"] * 3
+    assert (tmp_path / "shared.json").read_text() in {name * 100_000 for name in "abc"}
+    assert len([path for path in tmp_path.iterdir() if not path.name.startswith(".")]) == 151
+    assert not list(tmp_path.rglob(".*.unfinished"))

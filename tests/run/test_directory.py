@@ -198,3 +198,13 @@ def test_a_new_run_is_its_owners_alone_and_stays_as_it_was_opened(run, tmp_path)
     with whole_run(tmp_path / "made", {}):
         pass
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("place", ["report", "outputs", "metrics/texts"])
+def test_a_folder_that_leads_out_of_the_run_is_refused(run, tmp_path, place):
+    (tmp_path / "elsewhere").mkdir()
+    (run.folder / place).parent.mkdir(exist_ok=True)
+    (run.folder / place).symlink_to(tmp_path / "elsewhere")
+    again = RunDirectory(run.folder / ".." / run.folder.name)  # each run is looked at once
+    with pytest.raises(InputError, match=rf"{place}: is a link to a folder; put the folder itself there"):
+        again.manifest()
