@@ -24,6 +24,7 @@ from instruct.config import ExperimentConfig
 from instruct.phases.bench import BenchOptions
 
 SCHEMA_PATH = PACKAGE / "config.schema.json"
+_OF_ALL_CARDS = ("name", "description", "licence", "citation", "notes")
 _MARKER = "<!-- written by python -m instruct.command.reference -->\n"
 _SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 # A type as a reader of YAML would call it; that a key may be null shows in its default.
@@ -47,9 +48,9 @@ def config_keys() -> list[Key]:
 
 
 def card_keys(model: type[BaseModel]) -> list[Key]:
-    """Every key of a card."""
+    """Every key of a card, but for those that all cards have."""
     schema = model.model_json_schema()
-    return list(_keys_of(schema, "", schema.get("$defs", {})))
+    return [key for key in _keys_of(schema, "", schema.get("$defs", {})) if key.name not in _OF_ALL_CARDS]
 
 
 def _keys_of(section: dict[str, Any], prefix: str, sections: dict[str, Any]) -> Iterator[Key]:
