@@ -18,7 +18,8 @@ from instruct.logs.log import PARTS, Log
 
 # Settings that change what a model is shown.
 PROMPT_SETTINGS = (
-    "shots", "template", "system prompt", "shots seed", "task version", "judge model", "judge card", "policy", "orders",
+    "shots", "shots seed", "demonstrations as turns", "template", "system prompt", "solver", "task version",
+    "judge model", "judge card", "policy", "orders",
 )  # fmt: skip
 # Allows every difference of the prompts.
 ANY_PROMPT = "prompt"

@@ -15,6 +15,7 @@ from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
 from instruct.logs.align import Evaluation, by_task, differing_settings, evaluations
+from instruct.logs.inspect import logs_of
 from instruct.logs.log import Log
 from instruct.logs.read import Found, read_logs
 from instruct.logs.source import Columns
@@ -261,7 +262,7 @@ class LogComparison:
         return "\n".join(self.headlines())
 
 
-# A file, a folder that is searched, a run directory, a log that was read, or a data frame.
+# A file, a folder that is searched, a run directory, a log that was read, an EvalLog of Inspect, or a data frame.
 Source = Any
 
 
@@ -280,7 +281,8 @@ def compare_logs(
     """Compare systems on logs of evaluations, of other tools (docs/compare_logs.md) or of runs.
 
     Args:
-        logs: files, folders that are searched, run directories, data frames (see `columns`), or logs that were read.
+        logs: files, folders that are searched, run directories, data frames (see `columns`), Inspect's EvalLog objects,
+            or logs that were read.
             Names of systems are the keys, each of one of these or a list; without keys they come from the logs' models
             or, where these do not tell them apart, from the paths.
         baseline: the system that the others are compared with; None: the first.
@@ -306,6 +308,8 @@ def compare_logs(
         for source in sources if isinstance(sources, list | tuple) else [sources]:
             if isinstance(source, Log):
                 logs_found = [source]
+            elif hasattr(source, "eval") and hasattr(source, "samples"):
+                logs_found = logs_of([source])
             elif hasattr(source, "to_dict"):
                 logs_found = read_frame(source, columns or Columns(), key or f"data frame {len(found) + 1}")
             elif (Path(source) / "manifest.json").is_file():
