@@ -162,9 +162,9 @@ def instruct(monkeypatch, capsys, remedies) -> Callable[..., tuple[int, str, str
 
 
 _FLAG = re.compile(r"(?<![\w'-])--[a-z][\w.-]*\w")
-_FOREIGN = {  # flags of pip, ray, vllm and accelerate
+_FOREIGN = {  # flags of pip, ray, vllm, accelerate, lm-eval and Inspect
     "--no-deps", "--head", "--address", "--num-cpus", "--reasoning-parser", "--config_file", "--num_processes",
-    "--force-reinstall", "--log_samples",
+    "--force-reinstall", "--log_samples", "--no-log-samples",
 }  # fmt: skip
 
 
@@ -191,7 +191,9 @@ def remedies(monkeypatch) -> Iterator[Callable[[str, str], None]]:
             frame = frame.f_back
         room, reads_flags = Path(frame.f_code.co_filename), frame.f_code.co_name == "parse_overrides"
         if ROOT / "instruct" in room.parents and room.parent.name != "command" and not reads_flags:
-            wrong.extend(f"{room.name}: {error}" for flag in _FLAG.findall(str(error)) if flag not in _FOREIGN)
+            library = _FLAG.findall(str(sys.exc_info()[1]))  # of the error that this one tells
+            named = {*_FLAG.findall(str(error))} - _FOREIGN - {*library}
+            wrong.extend(f"{room.name}: {flag}: {error}" for flag in named)
 
     def check(verb: str, stderr: str) -> None:
         for line in re.findall(r"^instruct: (?!error:).*", stderr, re.MULTILINE):
