@@ -9,7 +9,7 @@ import argparse
 import functools
 import itertools
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,37 @@ def add_phase_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan and stop")
     parser.add_argument("--from", choices=PHASES, default=PHASES[0], dest="first", help="the first phase to run")
     parser.add_argument("--until", choices=PHASES, default=PHASES[-1], dest="last", help="the last phase to run")
+
+
+class _ShortHelp(argparse._HelpAction):
+    """`--help` of a verb with many flags: those that most calls need."""
+
+    def __init__(self, *names: Any, basic: Collection[str], **options: Any) -> None:
+        super().__init__(*names, **options)
+        self._basic = {*basic, *self.option_strings, "--help-all"}
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        for action in parser._actions:
+            if action.option_strings and self._basic.isdisjoint(action.option_strings):
+                action.help = argparse.SUPPRESS
+        super().__call__(parser, *rest)
+
+
+def group_flags(sub: argparse.ArgumentParser, groups: Mapping[str, Sequence[str]], basic: Collection[str]) -> None:
+    """Show a verb's flags in groups, by their titles: `--help` the basic ones, `--help-all` all of them."""
+    by_flag = sub._option_string_actions
+    help_flag = by_flag["--help"]
+    sub._remove_action(help_flag)
+    sub._optionals._group_actions.remove(help_flag)
+    for flag in help_flag.option_strings:
+        del by_flag[flag]
+    sub.add_argument("-h", "--help", action=_ShortHelp, basic=basic, help="show the flags that most calls need")
+    sub.add_argument("--help-all", action="help", help="show all flags")
+    for title, names in groups.items():
+        group = sub.add_argument_group(title)
+        for action in dict.fromkeys(by_flag[name] for name in names if name in by_flag):
+            sub._optionals._group_actions.remove(action)
+            group._group_actions.append(action)
 
 
 def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> None:

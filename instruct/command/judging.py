@@ -18,6 +18,33 @@ if TYPE_CHECKING:
     from instruct.run.directory import RunDirectory
 
 
+# The flags of judge and validate in their help, and those that most calls need.
+_GROUPS = {
+    "what is compared": (
+        *("--candidate", "--baseline", "--files", "--output", "--against", "--reference", "--limit"),
+        *("--common-prompts", "--prompt-column", "--response-column", "--cluster-column", "--encoding", "--questions"),
+    ),
+    "which judge": (
+        *("--judge", "--judge-model", "--criteria", "--orders", "--samples", "--trim", "--engine", "--dtype"),
+        *("--quantization", "--tensor-parallel-size"),
+    ),
+    "where it is asked": (
+        *("--base-url", "--concurrency", "--timeout", "--cluster", "--address", "--workers", "--gpus-per-worker"),
+        "--allow-mixed",
+    ),
+    "cost, and what is asked again": (
+        *("--budget-usd", "--yes", "--retry", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
+        "--start-over",
+    ),
+    "statistics": ("--margin", "--stop-when", "--instruction-difficulty", "--difficulty-prompts"),
+    "output": ("--write-card", "--json", "--quiet"),
+}
+_BASIC = (
+    *("--candidate", "--baseline", "--files", "--output", "--against", "--judge", "--judge-model", "--criteria"),
+    *("--base-url", "--budget-usd", "--limit", "--write-card"),
+)
+
+
 def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     sub = verb(judge, "compare answers with a judge and write the report")
@@ -50,6 +77,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
     flags.add_margin_flag(sub)
+    flags.group_flags(sub, _GROUPS, _BASIC)
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
     text = "a judge: see `instruct list judges`; not needed with --replay (default with --judge-model: pairwise)"
@@ -68,6 +96,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")
     sub.add_argument("--write-card", action="store_true", help="write the agreement into the judge's card")
     _add_request_flags(sub)
+    flags.group_flags(sub, _GROUPS, _BASIC)
 
 
 def _add_request_flags(sub: argparse.ArgumentParser) -> None:
