@@ -277,9 +277,9 @@ def _final(
         "comparisons": [(key, "mle") for key in config.trained if key != "mle"],
     }
     final = make_config(content, [], "bench")
-    final._further_outcomes = [GREEDY, SAMPLED, ENTROPY]
+    final._further_outcomes = [measure.replace(" ", "_") for measure in (GREEDY, SAMPLED, ENTROPY)]
     if final.primary is None:
-        final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else GREEDY
+        final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else final._further_outcomes[0]
     return final
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
 from instruct.analysis.results import Claim
 from instruct.analysis.seeds import score_difference
+from instruct.base.errors import counted
 from instruct.data.prompts import identity
 from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
@@ -24,7 +25,7 @@ from instruct.training.options import without_seed
 
 # Score by prompt.
 Scores = Mapping[str, float | None]
-GREEDY, SAMPLED, ENTROPY = "ROUGE-L", "ROUGE-L of samples", "cross-entropy"
+GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", "ROUGE-L of samples", "cross-entropy"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
@@ -268,9 +269,25 @@ def bench_tables(report: ReportData) -> list[Table]:
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
-        columns_table("Objectives", list(systems), columns, f"{parts}, with different prompts."),
+        columns_table("Objectives", list(systems), columns, f"{parts}, with different prompts. {_scale(report)}."),
         columns_table("Objectives beside MLE", claims, tests, notes),
     ]
+
+
+# Fewer rows or steps than these are a trial.
+_LEAST_ROWS = _LEAST_STEPS = 100
+
+
+def _scale(report: ReportData) -> str:
+    """How much was trained, and whether that is more than a trial."""
+    rows = report.bench.rows["train"] if report.bench else 0
+    steps = max((one.steps for one in report.trainings if one.steps is not None), default=0)
+    about = [row for row in report.measurements if row.part == OBJECTIVES and row.metric == RATE]
+    seeds = max((row.details.trainings for row in about), default=0)
+    rates = max((len((row.details.model_extra or {}).get("rates") or {}) for row in about), default=0) or 1
+    trial = rows < _LEAST_ROWS or steps < _LEAST_STEPS or seeds < LEAST_SEEDS
+    said = f"{counted(steps, 'step')}, {counted(seeds, 'seed')}, {counted(rates, 'learning rate')}"
+    return f"{said}: a trial, not a result" if trial else said
 
 
 def _label(system: str) -> str:

@@ -175,6 +175,7 @@ def document(report: ReportData) -> Document:
         primary = []  # it leads as it is
     opening: list[Block] = [
         *([Listing("Primary outcome", primary, leads=True)] if primary else []),
+        *bench_tables(report)[:1],
         *system_tables(report),
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
@@ -358,7 +359,7 @@ def _numbers(report: ReportData) -> list[Block]:
         return [figures[name] for name in names if name in figures]
 
     names = outcome_names(report.judges)
-    blocks = [*bench_tables(report), *shown("win_rates", "stopping")]
+    blocks = [*bench_tables(report)[1:], *shown("win_rates", "stopping")]
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))

@@ -122,7 +122,7 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
     assert final.primary == "smollm2_score/win_rate"
     check_primary(final.primary, outcomes(final))
     alone = benches._final(config_of(rows_file(tmp_path, 60)), BenchOptions(), folder, 12, rates)
-    assert alone.primary == "ROUGE-L"
+    assert alone.primary == "ROUGE-L_of_greedy_answers"
     check_primary("cross-entropy", outcomes(alone))
 
 
@@ -157,7 +157,7 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     assert next(row.value for row in report.measurements if row.metric == GIB) > 0.2
     assert [(claim.measure, claim.baseline) for claim in report.claims if claim.family == OBJECTIVES] == [
         ("cross-entropy", "mle"),
-        ("ROUGE-L", "mle"),
+        ("ROUGE-L of greedy answers", "mle"),
         ("ROUGE-L of samples", "mle"),
         ("ROUGE-L of samples", "MLE at the entropy of EntropyBonus"),
     ]

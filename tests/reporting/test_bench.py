@@ -96,6 +96,9 @@ def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, jud
     ]  # fmt: skip
     text = render_markdown(document(report))
     assert "1,000 rows to train, 100 rows to choose, 2 rows to test" in text
+    assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
+    assert text.index("Objectives") < text.index("Verdicts of")
+    assert "0.5000 ± 0.0100" in str(report)  # the table leads in the terminal, too
     assert "| dft | 0.0003 | 3 | 0.5000 ± 0.0100 | 1.2 |" in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.1500 | +0.1000 to +0.2000 | 0.25 | no difference shown |" in text
     assert "No judge." in text
