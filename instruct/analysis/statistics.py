@@ -264,6 +264,6 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str
         interval=looked.interval if looked and stopped else rounded(estimate.interval),
         p=p_of(estimate),
         enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        complete_case=missing if counts.unread and not stopped else None,
+        complete_case=missing if counts.unread and not (stopped or few) else None,
         params={"decided": counts.win + counts.loss},
     )
