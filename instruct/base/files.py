@@ -229,8 +229,8 @@ def valid_name(name: str) -> str:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_to_read(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def changed_file(folder: Path, hashes: dict[str, str]) -> str | None:

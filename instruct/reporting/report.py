@@ -19,7 +19,7 @@ from instruct.reporting.exports import figures_rows, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
-from instruct.reporting.read import read_run
+from instruct.reporting.read import RunContents, read_run
 from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.text import bench_headlines, headline, primary_headlines, seeds_headline
@@ -125,6 +125,15 @@ class Report(ReportData):
         return render_terminal(document(self))
 
 
+def _built(contents: RunContents, difficulty: Difficulty | None) -> ReportData:
+    """The report of a run; InputError for records in its manifest that it cannot hold."""
+    try:
+        return build(contents, difficulty)
+    except ValidationError as error:
+        problem = f"{error.title}.{first_problem(error)}"
+        raise InputError(f"{contents.run.manifest_path}: {problem}; restore it or delete the run") from None
+
+
 class WrittenReport(NamedTuple):
     """A report, and the path of its report.md."""
 
@@ -144,7 +153,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     """
     contents = read_run(run_folder)
     run = contents.run
-    report = Report.of(build(contents, difficulty))
+    report = Report.of(_built(contents, difficulty))
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", report.to_json())
     write_page(run, report, packed_pairs(contents.by_judge))
@@ -158,7 +167,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
 
 def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> Report:
     """The report of a run, without writing it; raises as write_report."""
-    return Report.of(build(read_run(run_folder), difficulty))
+    return Report.of(_built(read_run(run_folder), difficulty))
 
 
 def written_report(folder: Path, difficulty: Difficulty | None = None, failure: InstructError | None = None) -> Report:

@@ -23,6 +23,21 @@ class _Comparison(BaseModel):
     baseline: str
 
 
+_Section = dict[str, Any] | None
+
+
+class _StepConfig(BaseModel):
+    """What is read of the configuration that a step really ran with."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: _Section | str = None  # a judge's is a name
+    data: _Section = None
+    lora: _Section = None
+    train: _Section = None
+    system: _Section = None
+
+
 class _Step(BaseModel):
     """The record of a step, see `RunDirectory.step`; a step that is not done need not have results."""
 
@@ -36,7 +51,7 @@ class _Step(BaseModel):
     cpu_minutes: float | None = None
     versions: dict[str, str | None] = {}
     results: dict[str, Any] | None = None
-    config: dict[str, Any] = {}
+    config: _StepConfig = _StepConfig()
     comparison: _Comparison | None = None
     comparisons: list[_Comparison] = []
 
@@ -86,7 +101,6 @@ class _Manifest(BaseModel):
 
 
 _Pairs = list[Annotated[list[str], Len(2, 2)]] | None
-_Section = dict[str, Any] | None
 
 
 class _Answers(BaseModel):

@@ -172,7 +172,7 @@ def judge_once(hub, tmp_path, monkeypatch, instruct):
 
 def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, tmp_path):
     code, err = judge_once()
-    assert code == 0, err
+    assert code == 5, err  # its random weights write no verdict
     assert "authors/judge: its pickled weights are converted to safetensors, once" in err
     (folder,) = (tmp_path / "cache" / "models").iterdir()
     record = json.loads((folder / "pickles.json").read_text())
@@ -189,7 +189,7 @@ def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, 
     shutil.rmtree(tmp_path / "runs")
     hub.requests.clear()
     code, err = judge_once()
-    assert code == 0
+    assert code == 5
     assert "converted to safetensors" not in err
     assert not [path for path in hub.requests if path.endswith(".bin")]
 

@@ -166,6 +166,8 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
                 ({**DONE, "attempts": "2"}, r"steps\.answers\.attempts: must be a whole number"),
                 ({**DONE, "comparison": {"judge": "a"}}, r"steps\.answers\.comparison\.candidate: Field required"),
                 ({**DONE, "comparisons": {}}, r"steps\.answers\.comparisons: must be a list"),
+                ({**DONE, "config": {"train": 1.5}}, r"steps\.answers\.config\.train: must be a mapping"),
+                ({**DONE, "config": {"system": []}}, r"steps\.answers\.config\.system: must be a mapping"),
             ]
         ],
     ],
