@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line, problem_words
+from instruct.base.files import open_to_read
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion
 from instruct.data.cards import load_dataset_card, parse_length
@@ -220,7 +221,8 @@ def read_continuations(path: str | Path) -> list[Continuation]:
     """
     path = Path(path)
     try:
-        rows = _FILE.validate_json(path.read_bytes())
+        with open_to_read(path) as file:
+            rows = _FILE.validate_json(file.read())
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({one_line(error.strerror, 100)}); continue the prefixes first: "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InstructError, counted
-from instruct.base.files import changed_file, sha256_of, unfinished_in
+from instruct.base.files import changed_file, read_text, sha256_of, unfinished_in
 from instruct.base.output import Finding
 from instruct.judging.comparison import judged_comparisons
 from instruct.judging.store import check_verdicts, open_store, was_judged
@@ -181,7 +181,7 @@ def _resumes(run: RunDirectory, step: str) -> str:
         steps = []
         for path in checkpoints:
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                steps.append(int(json.loads(path.read_text(encoding="utf-8"))["global_step"]))
+                steps.append(int(json.loads(read_text(path))["global_step"]))
         does = f"resumes after step {max(steps)}" if steps else "trains it from the beginning"
         return f"`instruct train {run.folder}/config.yaml` {does}"
     if kind in ("answers", "continuations"):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from instruct.analysis.judge_errors import Rate, corrected_rate
 from instruct.analysis.results import CorrectedRate, rounded
 from instruct.base.errors import InputError, first_problem, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import read_text, write_atomically
 from instruct.base.parsing import parse_json
 from instruct.judging.comparison import judged_comparisons
 from instruct.reporting.model import ComparisonReport
@@ -63,7 +63,7 @@ def keep_judge_errors(run: RunDirectory, path: str | Path) -> None:
     """
     path = Path(path).expanduser()
     try:
-        validation = Validation.model_validate(parse_json(path.read_text(encoding="utf-8")))
+        validation = Validation.model_validate(parse_json(read_text(path)))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         invalid = first_problem(error) if isinstance(error, ValidationError) else one_line(reason)

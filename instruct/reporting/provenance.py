@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, counted
-from instruct.base.files import sha256_of
+from instruct.base.files import read_text, sha256_of
 from instruct.data.options import data_label
 from instruct.data.overlap import overlap_text
 from instruct.measuring.texts.diversity import repeated_fraction
@@ -121,7 +121,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
 def _log_entries(path: Path) -> list[Any]:
     """The entries of a training's log; none if it cannot be read."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(read_text(path))
     except (OSError, ValueError):
         return []
     return entries if isinstance(entries, list) else []

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from instruct.analysis.claims import of_family
 from instruct.base.errors import InputError, InstructError, first_problem
-from instruct.base.files import ending_of, write_atomically
+from instruct.base.files import ending_of, open_to_read, write_atomically
 from instruct.base.output import say
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
@@ -49,7 +49,8 @@ class Report(ReportData):
         file = path / "report" / "report.json" if path.is_dir() else path
         again = "write it again: instruct report RUN"
         try:
-            report = cls.model_validate_json(file.read_bytes(), strict=True)
+            with open_to_read(file) as content:
+                report = cls.model_validate_json(content.read(), strict=True)
             json.dumps(report.model_dump(), allow_nan=False)
         except FileNotFoundError:
             raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
