@@ -169,11 +169,20 @@ class RunDirectory:
         write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
+_MAY_BE_LINKS = ("adapters", "checkpoints")
+
+
 @functools.cache
 def _refuse_links(folder: Path) -> None:
-    """Refuse a run in which a folder is a link, as in a stranger's: what is written or removed there is elsewhere."""
+    """Refuse a run in which a folder is a link, as in a stranger's: what is written or removed there is elsewhere.
+
+    Adapters and checkpoints may be on another disk: only training in this run writes them.
+    """
     for path, folders, _ in os.walk(folder):
-        if links := [name for name in folders if os.path.islink(os.path.join(path, name))]:
+        if Path(path).name in _MAY_BE_LINKS:
+            continue
+        links = [name for name in folders if os.path.islink(os.path.join(path, name)) and name not in _MAY_BE_LINKS]
+        if links:
             raise InputError(f"{os.path.join(path, links[0])}: is a link to a folder; put the folder itself there")
 
 

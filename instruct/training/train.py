@@ -108,7 +108,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
     check_optimizer(config.train)
-    _check_numbers({**config.train, **system.model_dump(include={"learning_rate"})})
+    _check_numbers({**config.train, **system.model_dump(include={"learning_rate"}, exclude_none=True)})
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system

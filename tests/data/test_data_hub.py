@@ -167,7 +167,7 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub, tmp_path)
     assert [row["output"] for row in baseline] == ["a?!", "b?!"]
     assert refused == (
         "data set me/eval, file other.json: not found at revision 'main'; check the card's source, run `hf auth login` "
-        "if it is private, or download the rows and name the file in place of the data set (--answers.files)"
+        "if it is private, or download the rows and name the file in place of the data set (answers.files)"
     )
 
 

@@ -248,7 +248,7 @@ def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
     ("output", "message"),
     [
         ("file", "file: cannot be created (is a file); give another folder"),
-        ("file/run", "file/run: cannot be created (Not a directory); give another folder"),
+        ("file/run", "file/run: cannot be created (File exists); give another folder"),
         ("/proc/run", "/proc/run: cannot be created ("),
         ("x" * 300, "File name too long; "),
     ],

@@ -152,7 +152,7 @@ def test_many_failures_stop_judging_and_keep_the_verdicts(tmp_path, fake_server)
     assert sum(each.verdict not in ("failed", "unparsed") for each in judgments) == 10
 
 
-@pytest.mark.parametrize(("fault", "line"), [("401", "OPENAI_API_KEY"), ("404", "--judge-model")])
+@pytest.mark.parametrize(("fault", "line"), [("401", "OPENAI_API_KEY"), ("404", "set `model` to one that it serves")])
 def test_losing_access_midway_loses_no_verdict(tmp_path, fake_server, fault, line):
     texts = {f"Question {place}?": "An answer" for place in range(40)}
     url, requests = fake_server({"Question 39?": fault})

@@ -40,7 +40,7 @@ def test_a_server_that_is_down_is_made_up_for_by_the_others(fake_server, pair, t
 
 def test_several_servers_are_the_user_s_own(instruct):
     for second, said in (
-        ("https://api.openai.com/v1", "several --base-url are servers of your own"),
+        ("https://api.openai.com/v1", "several `base_url` are servers of your own"),
         ("http://user:secret@127.0.0.1:1/v1", "leave user, password and query out"),
     ):
         judge = Judge(JudgeOptions(card="pandalm", base_url="http://127.0.0.1:9/v1", replicas=[second]))

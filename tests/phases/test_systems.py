@@ -113,7 +113,7 @@ def test_seeds_are_a_system_each_and_compare_seed_with_seed(tiny_experiment):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"seeds": []}, "seeds: List should have at least 1 item"),
+        ({"seeds": []}, "seeds: is too short, with fewer entries than 1"),
         ({"seeds": [1, 1]}, "seeds: a seed is given twice; remove one"),
         ({"seeds": [-1]}, "seed: must be at least 0"),
         ({"train": {"seed": 3}}, "train.seed: the systems have seeds of their own; remove train.seed"),

@@ -309,7 +309,7 @@ def test_unusable_evaluation_data_is_refused_in_one_line(tmp_path, tiny_model_fo
         ({"eval_fraction": 0.5, "eval_limit": 3}, "eval_limit requires eval_files"),
         ({"eval_samples": 3}, "eval_samples requires eval_files or eval_fraction"),
         ({"eval_fraction": 1.0}, "less than 1"),
-        ({"eval_fraction": 0}, "greater than 0"),
+        ({"eval_fraction": 0}, "must be more than 0"),
     ],
 )
 def test_contradicting_evaluation_keys_are_refused(data, message):
