@@ -79,14 +79,17 @@ class JoinedLogs:
     ) -> None:
         self._metrics = metrics
         self._alone = [task for task, systems in tasks.items() if len(systems) == 1]
-        self._shared: dict[tuple[str, str, str], Shared] = {
-            (task, *pair): align(systems[pair[0]], systems[pair[1]], allow)
-            for task, systems in tasks.items()
-            for pair in pairs
-            # A log may have figures alone.
-            if all(system in systems and all(each.log.units for each in systems[system]) for system in pair)
-        }
-        known = dict.fromkeys(metric for shared in self._shared.values() for metric in _in_both(shared))
+        self._shared: dict[tuple[str, str, str], Shared] = {}
+        known: dict[str, None] = {}
+        for task, systems in tasks.items():
+            for candidate, baseline in pairs:
+                every = [*systems.get(candidate, ()), *systems.get(baseline, ())]
+                if candidate not in systems or baseline not in systems or not all(each.log.units for each in every):
+                    continue  # a log may have figures alone
+                both = dict.fromkeys(_in_all(every))
+                known |= both
+                if not metrics or any(metric in both for metric in metrics):
+                    self._shared[task, candidate, baseline] = align(systems[candidate], systems[baseline], allow)
         if lacking := [metric for metric in metrics if metric not in known]:
             raise InputError(
                 f"metric: {one_line(lacking[0], 60)!r} is in no task of two systems; their metrics are {listed(known)}"
@@ -110,13 +113,13 @@ class JoinedLogs:
             of_tasks = [self._shared[task, pair[0], pair[1]] for task in tasks]
             for place, metric in enumerate(self._metrics_of(of_tasks[0])):
                 family = OTHERS if place else PARTS_OF_GROUPS if inner else MAIN
-                if all(metric in _in_both(shared) and _is_share(shared, metric) for shared in of_tasks):
+                if all(metric in _in_all(shared.every) and _is_share(shared, metric) for shared in of_tasks):
                     by_size = all(tasks.values())
                     claims.append(_group_claim(group, of_tasks, metric, by_size, family, simultaneous))
         return claims
 
     def _metrics_of(self, shared: Shared) -> list[str]:
-        both = _in_both(shared)
+        both = _in_all(shared.every)
         return [metric for metric in self._metrics if metric in both] if self._metrics else both
 
     def _groups(self) -> dict[tuple[str, str, str], dict[str, bool]]:
@@ -184,11 +187,9 @@ class JoinedLogs:
         return shown[:MOST_SHOWN], count
 
 
-def _in_both(shared: Shared) -> list[str]:
-    """The metrics that all logs of two systems have, in the baseline's order."""
-    return [
-        metric for metric in shared.baseline[0].log.values if all(metric in each.log.values for each in shared.every)
-    ]
+def _in_all(every: Sequence[Evaluation]) -> list[str]:
+    """The metrics that all of these have, in the order of the last one."""
+    return [metric for metric in every[-1].log.values if all(metric in each.log.values for each in every)]
 
 
 def _is_share(shared: Shared, metric: str) -> bool:

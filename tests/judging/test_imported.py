@@ -54,7 +54,8 @@ def test_judging_never_removes_imported_verdicts(instruct, tmp_path, rows, more)
     assert code == 2
     assert error == (
         "instruct: z/judgments.sqlite: the verdicts of alpaca_eval_gpt4 on ours vs. theirs were imported and cannot be "
-        "made again; judge in another run, or under another name (another --judge-model, or a copy of the judge's card)\n"
+        "made again; judge in another run, or under another name (another --judge-model, or a copy of the "
+        "judge's card)\n"
     )
     assert stored("z") == before
     assert len(before) == 9
