@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,12 +199,23 @@ def _is_share(shared: Shared, metric: str) -> bool:
     return bool(known.size) and bool(known.min() >= 0 and known.max() <= 1)
 
 
+class _Found(NamedTuple):
+    """What the values of two systems say: the estimate, and that of the units without a missing value, in the metric's
+    unit; of these units what the candidate gains on each, and how many `clusters` they are; `missing` others."""
+
+    estimate: Estimate
+    complete: Estimate
+    gains: Array
+    clusters: int
+    missing: int
+
+
 def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> Claim:
     share, values = _is_share(shared, metric), shared.matrix(metric)
     n, complete = _difference(shared, values, values)
-    n_missing = len(shared.units) - n
+    missing = len(shared.units) - n
     estimate = complete
-    if n_missing and share and n:
+    if missing and share and n:
         low, high = shared.matrix(metric, 0.0), shared.matrix(metric, 1.0)
         worst, best = _difference(shared, low, high)[1], _difference(shared, high, low)[1]
         estimate = bounded(complete, worst, best, 0.0)
@@ -212,62 +223,53 @@ def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> 
     places = numbered(np.flatnonzero(np.isfinite(gains)), shared.clusters)
     gains = gains[np.isfinite(gains)]
     clusters = len(set(places.tolist()))
-    sums = np.bincount(places, gains).astype(np.float64) if n else gains
     if len(shared.seeds) > 1:
         test = "two-way"
     elif clusters == n and set(gains.tolist()) <= {-1.0, 0.0, 1.0}:
         test = "McNemar"
     else:
-        test = "permutation, normal approximation" if flips_are_normal(sums) else "permutation"
-    return _make(shared, metric, test, family, simultaneous, estimate, complete, n, n_missing, share, gains, clusters)
+        normal = n > 0 and flips_are_normal(np.bincount(places, gains).astype(np.float64))
+        test = "permutation, normal approximation" if normal else "permutation"
+    found = _Found(estimate, complete, gains, clusters, missing)
+    params = {} if share else {"unit": "metric"}
+    return _claim(shared, metric, found, simultaneous, params, test=test, family=family)
 
 
-def _make(
-    shared: Shared,
-    metric: str,
-    test: str,
-    family: str,
-    simultaneous: int,
-    estimate: Estimate,
-    complete: Estimate,
-    n: int,
-    n_missing: int,
-    share: bool,
-    gains: Array,
-    clusters: int,
-    **about: Any,
+def _claim(
+    shared: Shared, metric: str, found: _Found, simultaneous: int, params: Mapping[str, Any], **about: Any
 ) -> Claim:
-    """A claim, which is in points where the metric is a share."""
-    trainings = len(shared.seeds)
-    above, below = int((gains > 0).sum()), int((gains < 0).sum())
-    params: dict[str, Any] = {"candidate_above": above, "baseline_above": below}
-    params |= {"clusters": clusters} if clusters < n else {}
-    params |= {} if share else {"unit": "metric"}
-    scaled, complete = (each.scaled(100 if share else 1) for each in (estimate, complete))
+    """A claim, in points where the metric is a share.
+
+    Args:
+        params: of the claim, beside those that all have. about: other fields of the claim.
+    """
+    share, trainings, n = params.get("unit") != "metric", len(shared.seeds), len(found.gains)
+    above, below = int((found.gains > 0).sum()), int((found.gains < 0).sum())
+    told: dict[str, Any] = {"candidate_above": above, "baseline_above": below, **params}
+    told |= {"clusters": found.clusters} if found.clusters < n else {}
+    scaled, complete = (each.scaled(100 if share else 1) for each in (found.estimate, found.complete))
     if simultaneous > 1:
-        params["simultaneous"] = scaled.excluding(0.95 ** (1 / simultaneous))
+        told["simultaneous"] = scaled.excluding(0.95 ** (1 / simultaneous))
     case = None
-    if n_missing and share and n:
+    if found.missing and share and n:
         case = CompleteCase(interval=complete.interval, p=complete.p)
         case._one_sided = complete.one_sided
-    enough = enough_decided(above, below, clusters) and (trainings == 1 or trainings >= LEAST_SEEDS)
-    return make_claim(
-        scaled,
-        measure=metric,
-        task=about.pop("task", shared.baseline[0].log.task),
-        candidate=shared.candidate[0].system,
-        baseline=shared.baseline[0].system,
-        family=family,
-        test=test,
-        n=n,
-        value=scaled.value if n else None,
-        better=shared.baseline[0].log.better.get(metric, "higher"),
-        enough=enough,
-        trainings=trainings,
-        missing=n_missing,
-        complete_case=case,
-        params=params | about,
-    )
+    first = shared.baseline[0]
+    fields = {
+        "task": first.log.task,
+        "measure": metric,
+        "candidate": shared.candidate[0].system,
+        "baseline": first.system,
+        "n": n,
+        "value": scaled.value if n else None,
+        "better": first.log.better.get(metric, "higher"),
+        "enough": enough_decided(above, below, found.clusters) and (trainings == 1 or trainings >= LEAST_SEEDS),
+        "trainings": trainings,
+        "missing": found.missing,
+        "complete_case": case,
+        "params": told,
+    }
+    return make_claim(scaled, **fields | about)
 
 
 def _difference(shared: Shared, ours: Array, theirs: Array) -> tuple[int, Estimate]:
@@ -302,22 +304,18 @@ def _group_claim(
     complete = _over_tasks(of_tasks, metric, by_size)
     gains = [_mean_gains(shared, shared.matrix(metric)) for shared in of_tasks]
     kept = np.concatenate(gains)
-    n_missing = int(np.isnan(kept).sum())
+    missing = int(np.isnan(kept).sum())
     estimate = complete
-    if n_missing:
+    if missing:
         worst, best = (_over_tasks(of_tasks, metric, by_size, filled) for filled in ((0.0, 1.0), (1.0, 0.0)))
         estimate = bounded(complete, worst, best, 0.0)
-    kept = kept[np.isfinite(kept)]
-    clusters = sum(
-        len({cluster_of(place, shared.clusters) for place in np.flatnonzero(np.isfinite(own)).tolist()})
-        for shared, own in zip(of_tasks, gains, strict=True)
-    )
+    clusters = 0
+    for shared, own in zip(of_tasks, gains, strict=True):
+        clusters += len({cluster_of(place, shared.clusters) for place in np.flatnonzero(np.isfinite(own)).tolist()})
+    found = _Found(estimate, complete, kept[np.isfinite(kept)], clusters, missing)
+    params = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
     test = "two-way" if len(of_tasks[0].seeds) > 1 else "permutation"
-    about = {"task": group, "tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
-    n = len(kept)
-    return _make(
-        of_tasks[0], metric, test, family, simultaneous, estimate, complete, n, n_missing, True, kept, clusters, **about
-    )
+    return _claim(of_tasks[0], metric, found, simultaneous, params, task=group, test=test, family=family)
 
 
 def _over_tasks(
