@@ -34,7 +34,8 @@ def write():
 atexit.register(write)
 threading.setprofile(profile)
 sys.setprofile(profile)
-import instruct.__main__
+from instruct.__main__ import main
+sys.exit(main())
 """
 
 
