@@ -94,8 +94,30 @@ class _Watch:
                 return True
 
 
+class _Held:
+    """Whether Ctrl-C waits, and whether one does."""
+
+    waits = False
+    pending = False
+
+
+def hold_interrupts() -> None:
+    """Let Ctrl-C wait until `release_interrupts`: what is paid for is being stored."""
+    _Held.waits = True
+
+
+def release_interrupts() -> None:
+    """Raise KeyboardInterrupt if there was a Ctrl-C since `hold_interrupts`."""
+    pending, _Held.waits, _Held.pending = _Held.pending, False, False
+    if pending:
+        raise KeyboardInterrupt
+
+
 def _interrupt(number: int, frame: object) -> None:
     """Raise KeyboardInterrupt, but not while PyTorch is imported, whose C++ would abort: there the thread ends it."""
+    if _Held.waits:
+        _Held.pending = True
+        return
     torch = sys.modules.get("torch")
     if torch is None or not getattr(torch.__spec__, "_initializing", False):
         raise KeyboardInterrupt

@@ -18,7 +18,7 @@ from typing import Any
 import tenacity
 
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line, refused_by_library
-from instruct.base.interrupts import GRACE
+from instruct.base.interrupts import GRACE, hold_interrupts, release_interrupts
 from instruct.base.output import log_once, say, warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import (
@@ -183,11 +183,13 @@ class ServerEngine(BatchesInTurn):
                     if not running:
                         return
                     try:
+                        release_interrupts()
                         done = runner.run(_done(running))
                     except KeyboardInterrupt:
                         self._ended.set()
                         yield _portion(runner.run(_done(running, within=INTERRUPTED_REPLIES)), running)
                         raise
+                    hold_interrupts()  # while the caller stores them: then what is in flight can still be waited for
                     yield _portion(done, running)
                     if self._fatal:
                         if running:
@@ -199,6 +201,7 @@ class ServerEngine(BatchesInTurn):
                         raise self._fatal
             finally:
                 runner.run(self._hang_up(running))
+                release_interrupts()
 
     async def _open(self) -> None:
         import httpx2
