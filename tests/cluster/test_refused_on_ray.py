@@ -35,7 +35,7 @@ def test_a_cluster_that_cannot_answer_is_refused_in_one_line(cluster, tiny_model
     refused("cluster: no Ray cluster at 127.0.0.1:9 (", address="127.0.0.1:9")
     refused("cluster: a worker needs 2 GPUs, and the largest of its 2 machines has 0", gpus_per_worker=2)
     refused("`workers` 3: the cluster has room for 2; lower it", workers=3)
-    refused("--gpus-per-worker 1.5: must be tensor_parallel_size (1) or more, and whole above 1", gpus_per_worker=1.5)
+    refused("`gpus_per_worker` 1.5: must be tensor_parallel_size (1) or more, and whole above 1", gpus_per_worker=1.5)
 
     monkeypatch.setattr(ray_cluster, "versions", lambda: {**here, "torch": "0.1"})
     refused("torch is 2.")
