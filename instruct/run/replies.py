@@ -112,6 +112,7 @@ class ReplyStore:
         for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
             if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
                 raise InputError(f"{file}: is a link or a pipe, not a file; put the file itself there")
+        self._reserved: dict[str, int | None] = {}  # the rows in spending of what this process has reserved
         self._db = sqlite3.connect(":memory:")
         try:
             self._db = self._connected()
@@ -250,7 +251,9 @@ class ReplyStore:
         """
         with self._transaction():
             self._release([key])
-            self._db.execute("INSERT INTO spending (key, judge, usd, created) VALUES (?, ?, ?, '')", [key, judge, usd])
+            values = [key, judge, usd]
+            row = self._db.execute("INSERT INTO spending (key, judge, usd, created) VALUES (?, ?, ?, '')", values)
+        self._reserved[key] = row.lastrowid
 
     def release(self, keys: Iterable[str]) -> None:
         """Remove what is reserved for requests that were not sent, or that nobody was charged for."""
@@ -258,7 +261,8 @@ class ReplyStore:
             self._release(keys)
 
     def _release(self, keys: Iterable[str]) -> None:
-        self._db.executemany("DELETE FROM spending WHERE key = ? AND created = ''", [(key,) for key in keys])
+        rows = [(self._reserved.pop(key),) for key in keys if key in self._reserved]
+        self._db.executemany("DELETE FROM spending WHERE rowid = ? AND created = ''", rows)
 
     def keep_reserved(self) -> None:
         """Count what a process that has ended had reserved as spent for good."""
