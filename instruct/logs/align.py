@@ -67,6 +67,12 @@ class Evaluation:
         means: NDArray[np.float64] = np.bincount(self.of_row, values) / np.bincount(self.of_row)
         return means
 
+    def clusters(self, places: NDArray[np.intp]) -> dict[int, str]:
+        """The clusters of some units, which have these numbers, by their place among them; a unit may have none."""
+        clusters = self.log.clusters
+        rows = enumerate(self.first_rows[places].tolist())
+        return {place: cluster for place, row in rows if (cluster := clusters[row]) is not None}
+
     def hashes(self, part: str) -> NDArray[np.int64]:
         """What identifies a part of each unit's first row; 0: unknown."""
         return np.frombuffer(self.log.hashes[part], np.int64)[self.first_rows]
@@ -202,13 +208,10 @@ class Shared:
     @cached_property
     def clusters(self) -> dict[int, str]:
         """The cluster of each shared unit by its place; {}: each is one of its own."""
-        every = self.every
-        named = next((number for number, each in enumerate(every) if any(each.log.clusters)), None)
-        if named is None:
-            return {}
-        rows = every[named].first_rows[self.places[named]]
-        clusters = every[named].log.clusters
-        return {place: cluster for place, row in enumerate(rows) if (cluster := clusters[row]) is not None}
+        for each, places in zip(self.every, self.places, strict=True):
+            if any(each.log.clusters):
+                return each.clusters(places)
+        return {}
 
 
 def align(candidate: list[Evaluation], baseline: list[Evaluation], allow: Sequence[str] = ()) -> Shared:
@@ -241,15 +244,16 @@ def align(candidate: list[Evaluation], baseline: list[Evaluation], allow: Sequen
         )
     places = [np.fromiter((each.places[unit] for unit in units), np.intp, len(units)) for each in every]
     shared = Shared(candidate, baseline, units, places, _lacking(candidate, baseline))
+    reference = len(candidate)
     for ours_at, theirs_at in shared.seeds:  # prompts and opponents may differ between seeds
         _check_same(shared, ours_at, theirs_at, PARTS, allow)
-        _check_same(shared, ours_at, len(candidate), ("doc",), allow)
+        if theirs_at != reference:
+            _check_same(shared, ours_at, reference, ("doc",), allow)
     return shared
 
 
 def _lacking(candidate: list[Evaluation], baseline: list[Evaluation]) -> dict[str, int]:
-    has = {each.system: set.intersection(*(set(one.places) for one in side)) for side in (candidate, baseline)
-           for each in side[:1]}  # fmt: skip
+    has = {side[0].system: set.intersection(*(set(each.places) for each in side)) for side in (candidate, baseline)}
     either = set().union(*has.values())
     return {system: len(either) - len(units) for system, units in has.items()}
 

@@ -113,7 +113,7 @@ class JoinedLogs:
             of_tasks = [self._shared[task, pair[0], pair[1]] for task in tasks]
             for place, metric in enumerate(self._metrics_of(of_tasks[0])):
                 family = OTHERS if place else PARTS_OF_GROUPS if inner else MAIN
-                if all(metric in _in_all(shared.every) and _is_share(shared, metric) for shared in of_tasks):
+                if all(metric in _in_all(shared.every) and is_share(shared.matrix(metric)) for shared in of_tasks):
                     by_size = all(tasks.values())
                     claims.append(_group_claim(group, of_tasks, metric, by_size, family, simultaneous))
         return claims
@@ -192,9 +192,8 @@ def _in_all(every: Sequence[Evaluation]) -> list[str]:
     return [metric for metric in every[-1].log.values if all(metric in each.log.values for each in every)]
 
 
-def _is_share(shared: Shared, metric: str) -> bool:
-    """Whether the metric is from 0 to 1, so that differences are in points."""
-    values = shared.matrix(metric)
+def is_share(values: Array) -> bool:
+    """Whether a metric with these values is from 0 to 1, so that differences are in points; NaN: missing."""
     known = values[np.isfinite(values)]
     return bool(known.size) and bool(known.min() >= 0 and known.max() <= 1)
 
@@ -211,7 +210,8 @@ class _Found(NamedTuple):
 
 
 def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> Claim:
-    share, values = _is_share(shared, metric), shared.matrix(metric)
+    values = shared.matrix(metric)
+    share = is_share(values)
     n, complete = _difference(shared, values, values)
     missing = len(shared.units) - n
     estimate = complete

@@ -18,7 +18,7 @@ from instruct.logs.align import Evaluation, align, by_task, evaluations
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
 from instruct.reporting.document import Document, Paragraph
-from instruct.reporting.log_claims import listed
+from instruct.reporting.log_claims import is_share, listed
 from instruct.reporting.tables import Column, columns_table, text_columns
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
@@ -142,9 +142,9 @@ def _of_task(
         each = systems[0][0]
         gains = each.means(metric)[None]
         sides, assumptions = ([each], []), dict(_ALIKE)
-        of_clusters = {place: name for place, name in enumerate(np.array(each.log.clusters)[each.first_rows]) if name}
+        of_clusters = each.clusters(np.arange(len(each.places)))
     every = [each for side in sides for each in side]
-    scale = 100 if all(_from_0_to_1(each, metric) for each in every) else 1
+    scale = 100 if all(is_share(np.frombuffer(each.log.values[metric])) for each in every) else 1
     kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
     gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
     n, clusters = len(kept), len(set(places.tolist()))
@@ -172,12 +172,6 @@ def _of_task(
                 units=None if units is None else math.ceil(units * n / clusters),
                 clusters=None if units is None or clusters == n else units,
             )
-
-
-def _from_0_to_1(each: Evaluation, metric: str) -> bool:
-    values = np.frombuffer(each.log.values[metric])
-    known = values[np.isfinite(values)]
-    return bool(known.size) and bool(known.min() >= 0 and known.max() <= 1)
 
 
 def _designs(seeds: int, within: float) -> Iterator[tuple[int, int]]:
