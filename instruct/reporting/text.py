@@ -157,36 +157,40 @@ def primary_headlines(report: ReportData) -> list[str]:
 
 def labels_headline(judge: JudgeReport, people: results.PredictionPowered) -> str:
     """What people's labels and a judge's verdicts say together."""
-    made, ours, theirs = people.claim, name(people.claim.candidate), name(people.claim.baseline)
-    said = {
-        "candidate": f"{ours} beats {theirs}",
-        "baseline": f"{theirs} beats {ours}",
-        "no difference": f"no difference shown between {ours} and {theirs}",
-        "too few": f"too few labels to compare {ours} with {theirs}",
-    }[str(made.finding)]
+    made = people.claim
     by = f"{rank(made)}{name(judge.name)} with people's labels on {people.labels} of {counted(people.pairs, 'pair')}"
-    return f"{by}: {said}: win rate of {ours} {rate_and_interval(people)}, {adjusted(made)}"
+    said = f"{_verdict(made, 'labels')}: win rate of {name(made.candidate)}"
+    return f"{by}: {said} {rate_and_interval(people)}, {adjusted(made)}"
 
 
 def seeds_headline(claim: Claim) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
     candidate, baseline, seeds = name(claim.candidate), name(claim.baseline), claim.trainings
-    said = {
-        "candidate": f"{candidate} beats {baseline} over {seeds} training seeds",
-        "baseline": f"{baseline} beats {candidate} over {seeds} training seeds",
-        "reversible": (
-            f"{' leads '.join([candidate, baseline][:: -1 if baseline_first(claim) else 1])} over {seeds} training "
-            f"seeds among the prompts judged for all of them; {could_reverse(claim)}"
-        ),
-        "no difference": f"no difference shown between {candidate} and {baseline} over {seeds} training seeds",
-        "too few": f"too few training seeds to compare {candidate} with {baseline} ({seeds}, not {LEAST_SEEDS})",
-    }[str(claim.finding)]
     if claim.value is None:
         said = f"no prompt has a verdict on {candidate} against {baseline} for every one of {seeds} training seeds"
         return f"{name(claim.judge)}: {said}"
+    among = "among the prompts judged for all of them"
+    said = _verdict(claim, "training seeds", f" over {seeds} training seeds", among)
+    said += f" ({seeds}, not {LEAST_SEEDS})" * (claim.finding == "too few")
     text = f"{rank(claim)}{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
     corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
     return ". ".join(filter(None, [text, corrected, within_margin(claim)]))
+
+
+def _verdict(made: Claim, few: str, over: str = "", among: str = "", beats: str = "beats") -> str:
+    """What a claim finds: who beats whom `over` something, or that there are too `few` of something to say.
+
+    `among`: what the missing values are not among, if they could reverse it.
+    """
+    ours, theirs = name(made.candidate), name(made.baseline)
+    first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
+    return {
+        "candidate": f"{ours} {beats} {theirs}{over}",
+        "baseline": f"{theirs} {beats} {ours}{over}",
+        "reversible": f"{first} leads {second}{over} {among}; {could_reverse(made)}",
+        "no difference": f"no difference shown between {ours} and {theirs}{over}",
+        "too few": f"too few {few} to compare {ours} with {theirs}",
+    }[str(made.finding)]
 
 
 def bench_headlines(claims: Sequence[Claim]) -> list[str]:
@@ -217,21 +221,15 @@ def difference(claim: Claim, sign: int = 1) -> str:
 
 def difference_headline(claim: Claim) -> str:
     """Which of two systems is better in a task of others' logs, as the better one sees it."""
-    ours, theirs = name(claim.candidate), name(claim.baseline)
-    lost = claim.finding == "baseline" or (claim.finding == "reversible" and (claim.gain or 0) < 0)
-    first, second = (theirs, ours) if lost else (ours, theirs)
-    better = "beats" if claim.better else "is not the same as"
-    said = {
-        "no difference": f"no difference shown between {ours} and {theirs}",
-        "too few": f"too few {'units' if claim.trainings == 1 else 'units or seeds'} to compare {ours} with {theirs}",
-        "reversible": f"{first} leads {second} on the units with a value; {could_reverse(claim)}",
-    }.get(str(claim.finding), f"{first} {better} {second}")
+    lost, few = baseline_first(claim), "units" if claim.trainings == 1 else "units or seeds"
+    beats = "beats" if claim.better else "is not the same as"
+    said = _verdict(claim, few, among="on the units with a value", beats=beats)
     tasks = f", mean of {claim.params['tasks']} tasks" if "tasks" in claim.params else ""
     about = [f"n = {claim.n}"]
     about += [f"{claim.params['clusters']} clusters"] if "clusters" in claim.params else []
     about += [f"{claim.trainings} seeds"] if claim.trainings > 1 else []
     about += [adjusted(claim)] if claim.adjusted_p is not None else []
-    side = "" if lost or claim.finding == "candidate" else f" for {first}"
+    side = "" if lost or claim.finding == "candidate" else f" for {name(claim.candidate)}"
     figures = f"{one_line(claim.measure, 60)}{tasks} {difference(claim, -1 if lost else 1)}{side}; {'; '.join(about)}"
     line = f"{rank(claim)}{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
     return ". ".join(filter(None, [line, within_margin(claim)]))
@@ -350,7 +348,7 @@ def claim_figures(figures: TallyFigures) -> str:
 
 def baseline_first(claim: Claim) -> bool:
     """Whether the claim names the baseline first: if it beats the candidate, or leads."""
-    return claim.finding == "baseline" or (claim.finding == "reversible" and (claim.value or 0) < 50)
+    return claim.finding == "baseline" or (claim.finding == "reversible" and (claim.gain or 0) < 0)
 
 
 def claimed_rate(figures: TallyFigures) -> float | None:
