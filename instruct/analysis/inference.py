@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from instruct.analysis.clusters import numbered
 
 RESAMPLES = 10_000
 SEED = 0
@@ -25,13 +27,10 @@ _LEVEL, _BESIDE = 0.05, 1e-6
 _STEPS = 200
 # Differences of rows that are right or wrong, or of wins, ties and losses.
 _COUNTED = (-1.0, -0.5, 0.0, 0.5, 1.0)
-# Columns with a text that several rows may ask about.
-_PASSAGES = ("passage", "article", "context", "paragraph", "story", "premise")
 
 
 # By a number and a sign: the p-value of the hypothesis that the true value is at most that number (1), at least (-1).
 OneSided = Callable[[float, int], float]
-Id = TypeVar("Id", bound=Hashable)
 
 
 class Estimate(NamedTuple):
@@ -460,51 +459,6 @@ def clustered_error(scores: NDArray[np.float64], clusters: NDArray[np.intp]) -> 
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def repeats(names: Mapping[Id, Any], chosen: bool = False) -> dict[Id, Id]:
-    """The cluster of each row or text: the first one with the same name; {}: each is one of its own.
-
-    Args:
-        names: by row; one that is empty or blank names no cluster.
-        chosen: by a user; otherwise a name that all rows have, such as a prefix, tells none apart.
-    """
-    firsts: dict[str, Id] = {}
-    clusters = {
-        row: firsts.setdefault(text, row) if (text := str("" if name is None else name).strip()) else row
-        for row, name in names.items()
-    }
-    count = len(set(clusters.values()))
-    return {} if count == len(names) or (count == 1 and not chosen) else clusters
-
-
-def row_clusters(
-    docs: Mapping[Any, Mapping[str, Any]], questions: Mapping[Any, Any], column: str | None
-) -> dict[Any, Any]:
-    """The cluster of each row, which depend on each other: the id of its first row; {} if each row is one of its own.
-
-    Args:
-        docs, questions: by id, the row and what it asks without demonstrations.
-        column: see `cluster_column` in the options.
-    """
-    names = {id: row_cluster(doc, questions[id], column) for id, doc in docs.items()}
-    return repeats(names, chosen=column is not None)
-
-
-def row_cluster(doc: Mapping[str, Any], question: Any, column: str | None) -> Any:
-    """What the rows of a cluster share: the value of the named column, else the passage, else the question."""
-    if column is not None:
-        return doc.get(column)
-    for name in _PASSAGES:
-        if isinstance(text := doc.get(name), str) and text.strip():
-            return text
-    return question if isinstance(question, str) else None
-
-
-def numbered(rows: Iterable[Any], clusters: Mapping[Any, str] | None = None) -> NDArray[np.intp]:
-    """The number of the cluster of each row, from 0, in the order in which they appear; see `cluster_of`."""
-    places: dict[Any, int] = {}
-    return np.array([places.setdefault(cluster_of(row, clusters), len(places)) for row in rows], dtype=np.intp)
-
-
 def paired_difference(
     first: Mapping[Any, float | None], second: Mapping[Any, float | None], clusters: Mapping[Any, str] | None = None
 ) -> Difference:
@@ -538,11 +492,6 @@ def paired_difference(
         rate = mean_tests((1 + np.bincount(places, differences) / sizes) / 2, sizes.astype(np.float64))
         estimate = Estimate(100 * mean, interval, p, lambda null, sign: rate((null + 100) / 2, sign))
     return Difference(len(rows), *agree(estimate._replace(p=p)))
-
-
-def cluster_of(row: Any, clusters: Mapping[Any, str] | None) -> Any:
-    """The cluster of a row; the row itself, if it belongs to none."""
-    return row if clusters is None else clusters.get(row, row)
 
 
 def mean_of_groups(

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, numbered, student, unit_values
+from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, student, unit_values
 
 
 @dataclass(frozen=True)

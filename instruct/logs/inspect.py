@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.inference import repeats, row_cluster
+from instruct.analysis.clusters import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
 from instruct.logs.log import Log, Row, listed

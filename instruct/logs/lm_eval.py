@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.inference import repeats, row_cluster
+from instruct.analysis.clusters import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.logs.log import MOST_TEXTS, TEXT_LENGTH, Log, Row, listed
 from instruct.logs.source import Source

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import numbered, repeats
+from instruct.analysis.clusters import numbered, repeats
 from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.analysis.inference import repeats
+from instruct.analysis.clusters import repeats
 from instruct.base.errors import InputError, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import LEAST_SEEDS, bounded, enough_decided, make_claim
+from instruct.analysis.clusters import cluster_of, numbered
 from instruct.analysis.inference import (
     Estimate,
-    cluster_of,
     crossed,
     flips_are_normal,
     mean_of_groups,
-    numbered,
     paired_difference,
     smallest_difference,
     unit_values,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import numbered, unit_values
+from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import unit_values
 from instruct.base.errors import InputError, one_line
 from instruct.logs.align import Evaluation, align, by_task, evaluations
 from instruct.logs.read import read_logs

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.inference import cluster_of, mean_of_groups, numbered, paired_difference
+from instruct.analysis.clusters import cluster_of, numbered
+from instruct.analysis.inference import mean_of_groups, paired_difference
 from instruct.analysis.results import OVER_TASKS, Claim
 from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability

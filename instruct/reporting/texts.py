@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.inference import Estimate, cluster_of, numbered, paired_difference
+from instruct.analysis.clusters import cluster_of, numbered
+from instruct.analysis.inference import Estimate, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
 from instruct.analysis.results import Claim
 from instruct.base.errors import one_line

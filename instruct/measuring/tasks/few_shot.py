@@ -15,7 +15,8 @@ import numpy as np
 from lm_eval.api.task import ConfigurableTask
 from pydantic import Field
 
-from instruct.analysis.inference import clustered_interval, numbered, row_clusters, share, wilson_interval
+from instruct.analysis.clusters import numbered, row_clusters
+from instruct.analysis.inference import clustered_interval, share, wilson_interval
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.measuring.tasks.cards import Rule

@@ -15,7 +15,8 @@ from unittest import mock
 
 import numpy as np
 
-from instruct.analysis.inference import clustered_error, numbered, row_clusters
+from instruct.analysis.clusters import numbered, row_clusters
+from instruct.analysis.inference import clustered_error
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.data.templates import DEFAULT, Rendering

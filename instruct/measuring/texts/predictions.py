@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instruct.analysis.inference import repeats
+from instruct.analysis.clusters import repeats
 from instruct.base.errors import InputError, InstructError, counted
 from instruct.base.output import progress
 from instruct.data.cards import load_dataset_card

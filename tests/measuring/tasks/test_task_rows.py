@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from instruct.analysis.inference import row_clusters
+from instruct.analysis.clusters import row_clusters
 from instruct.base.errors import InputError
 from instruct.measuring.tasks.rows import RowOptions, TaskRowReader
 
