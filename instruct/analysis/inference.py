@@ -440,6 +440,14 @@ def paired_test(differences: NDArray[Any], clusters: NDArray[np.intp]) -> float 
     return sign_flip_test(sums)
 
 
+def paired_test_name(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> str:
+    """What `paired_test` of these is called in claims."""
+    if len(np.unique(clusters)) == len(differences) and np.isin(differences, (-1.0, 0.0, 1.0)).all():
+        return "McNemar"
+    normal = len(differences) > 0 and flips_are_normal(np.bincount(clusters, differences).astype(np.float64))
+    return "permutation, normal approximation" if normal else "permutation"
+
+
 def unit_values(differences: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
     """What is drawn at random: a value for each cluster, whose mean is that of all rows and varies as it does (the
     ratio estimator); rows that are clusters of their own are that themselves.

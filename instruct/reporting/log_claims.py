@@ -17,9 +17,9 @@ from instruct.analysis.clusters import cluster_of, numbered
 from instruct.analysis.inference import (
     Estimate,
     crossed,
-    flips_are_normal,
     mean_of_groups,
     paired_difference,
+    paired_test_name,
     smallest_difference,
     unit_values,
 )
@@ -222,13 +222,7 @@ def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> 
     places = numbered(np.flatnonzero(np.isfinite(gains)), shared.clusters)
     gains = gains[np.isfinite(gains)]
     clusters = len(set(places.tolist()))
-    if len(shared.seeds) > 1:
-        test = "two-way"
-    elif clusters == n and set(gains.tolist()) <= {-1.0, 0.0, 1.0}:
-        test = "McNemar"
-    else:
-        normal = n > 0 and flips_are_normal(np.bincount(places, gains).astype(np.float64))
-        test = "permutation, normal approximation" if normal else "permutation"
+    test = "two-way" if len(shared.seeds) > 1 else paired_test_name(gains, places)
     found = _Found(estimate, complete, gains, clusters, missing)
     params = {} if share else {"unit": "metric"}
     return _claim(shared, metric, found, simultaneous, params, test=test, family=family)

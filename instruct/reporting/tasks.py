@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.clusters import cluster_of, numbered
-from instruct.analysis.inference import mean_of_groups, paired_difference
+from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import mean_of_groups, paired_difference, paired_test_name
 from instruct.analysis.results import OVER_TASKS, Claim
 from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import probability
@@ -111,11 +111,11 @@ def _claim(
     """In points: 100 times the metric. McNemar's exact test is the sign test over rows on which one alone is right."""
     candidate, baseline = names
     ours, theirs = scored[candidate], scored[baseline]
-    values = [score - theirs[place] for place, score in ours.items() if place in theirs]
-    above, below = sum(value > 0 for value in values), sum(value < 0 for value in values)
-    counted = set(values) <= {-1.0, 0.0, 1.0}
+    shared = [row for row in ours if row in theirs]
+    values, places = np.array([ours[row] - theirs[row] for row in shared]), numbered(shared, clusters)
+    above, below = int((values > 0).sum()), int((values < 0).sum())
     difference = paired_difference(ours, theirs, clusters)
-    n, units = difference.n, len({cluster_of(row, clusters) for row in ours if row in theirs})
+    n, units = difference.n, len(np.unique(places))
     return make_claim(
         difference.estimate,
         measure=metric,
@@ -123,7 +123,7 @@ def _claim(
         candidate=candidate,
         baseline=baseline,
         family=DIFFERENCES,
-        test="McNemar" if counted and units == n else "permutation",
+        test=paired_test_name(values, places),
         n=n,
         value=difference.difference or 0.0,
         params={"candidate_above": above, "baseline_above": below, **({"clusters": units} if units < n else {})},
