@@ -241,7 +241,7 @@ def compare(arguments: argparse.Namespace) -> Result:
     if arguments.purpose:
         pages = [path for path in arguments.output or () if path.endswith(".html")]
         renderer = render_slack if arguments.purpose == "slack" else render_markdown
-        text = renderer(compared.to_comment(pages[0] if pages else ""))
+        text = renderer(compared.summary(pages[0] if pages else ""))
     else:
         text = render_terminal(compared.document())
         text += "".join(f"written: {path}\n" for path in arguments.output or ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,7 +166,7 @@ class LogComparison:
         ]
         return columns_table("Logs", self.found, columns)
 
-    def to_comment(self, where: str = "") -> Document:
+    def summary(self, where: str = "") -> Document:
         """The claims and what changes them, for a pull request or a message; `where`: a path or URL."""
         whole = self.document()
         table = next(self._tables())
@@ -189,8 +190,6 @@ class LogComparison:
         Raises:
             InputError: another extension, or a place that cannot be written.
         """
-        import json
-
         renderers: dict[str, Callable[[], str]] = {
             ".md": lambda: render_markdown(self.document()),
             ".csv": lambda: csv_text(self.rows()),
