@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import hashlib
 import itertools
 import json
@@ -199,9 +200,17 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
     return make_config(content, overrides, where)
 
 
-# Sections whose flag takes a file, or else the name of a card under this key.
+# Sections that are also a file, several, or else the name of a card under this key.
 _SHORT = {"data": "card", "answers": "eval_set"}
 _ONE_SOURCE = "files and eval_set exclude each other; remove one of them"
+
+
+def _long_key(section: str, value: Any) -> str:
+    """The key that a section's value is of: `data: x.csv` is data.files, `data: alpaca_gpt4` data.card."""
+    if section not in _SHORT or not isinstance(value, str | list):
+        return section
+    is_file = isinstance(value, list) or Path(value).suffix or Path(value).exists()
+    return f"{section}.{'files' if is_file else _SHORT[section]}"
 
 
 def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
@@ -215,6 +224,9 @@ def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
         raise InputError(
             f"{error}, or give several data files as data.files: [a{path.suffix}, b{path.suffix}]"
         ) from None
+    short = {section: key for section in _SHORT if (key := _long_key(section, content.get(section))) != section}
+    for section, key in short.items():
+        content[section] = {key.partition(".")[2]: content[section]}
     if isinstance(content.get("lora"), dict):  # before it is merged
         try:
             content["lora"] = own_lora_names(content["lora"])
@@ -230,7 +242,17 @@ def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
         raise InputError(f"{path}: extends: {base_path} does not exist; give a YAML file's path relative to this file")
     if base_path.resolve() in [file.resolve() for file in files]:
         raise InputError(f"{path}: extends: {base_path} extends this file in turn; remove one of the two")
-    return _merged(_read_extended(base_path, files), content)
+    extended = _read_extended(base_path, files)
+    if "answers" in short:
+        extended["answers"] = _without_source(extended.get("answers"))
+    return _merged(extended, content)
+
+
+def _without_source(answers: Any) -> Any:
+    """The options of answers without their files and evaluation set, which another source replaces."""
+    if not isinstance(answers, dict):
+        return answers
+    return {key: value for key, value in answers.items() if key not in ("files", "eval_set")}
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -261,6 +283,19 @@ def packaged_configs() -> dict[str, Path]:
     return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(files)}
 
 
+def named_configs(pattern: str) -> list[str]:
+    """The packaged configs that a pattern such as `paper/*_alpaca` names; a name without one, or a file, as it is.
+
+    Raises:
+        InputError: nothing matches the pattern.
+    """
+    if not any(character in pattern for character in "*?[") or Path(pattern).exists():
+        return [pattern]
+    if found := [name for name in fnmatch.filter(packaged_configs(), pattern) if name != "paper/base"]:
+        return found
+    raise InputError(f"{one_line(pattern, 100)}: no packaged config matches; they are: {', '.join(packaged_configs())}")
+
+
 def make_config(content: dict[str, Any], overrides: Sequence[str], where: object) -> ExperimentConfig:
     """A config from a mapping and overrides; `where` names the source in errors.
 
@@ -272,10 +307,8 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
     sources = [name for name in ("files", "eval_set") if flags.get(f"answers.{name}")]
     if len(sources) == 2:
         raise InputError(f"command line: answers: {_ONE_SOURCE}")
-    if sources and isinstance(content.get("answers"), dict):  # a flag replaces the config's other source
-        content["answers"] = {
-            key: value for key, value in content["answers"].items() if key not in ("files", "eval_set")
-        }
+    if sources:  # a flag replaces the config's other source
+        content["answers"] = _without_source(content.get("answers"))
     numbered = any(key.startswith("judges.") and key.split(".")[1].isdigit() for key in flags)
     if numbered:  # judges.0.base_url
         content["judges"] = {
@@ -316,10 +349,7 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
             value = flag_value(text, key_type(ExperimentConfig, key))
         except yaml.YAMLError:
             raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
-        if key in _SHORT and isinstance(value, str | list):
-            is_file = isinstance(value, list) or Path(value).suffix or Path(value).exists()
-            key = f"{key}.{'files' if is_file else _SHORT[key]}"
-        pairs.append((key, value))
+        pairs.append((_long_key(key, value), value))
     return pairs
 
 

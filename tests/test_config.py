@@ -11,7 +11,7 @@ import yaml
 
 from instruct.base.errors import InputError
 from instruct.command.reference import config_keys
-from instruct.config import ExperimentConfig, find_config, load_config, make_config, parse_overrides
+from instruct.config import ExperimentConfig, find_config, load_config, make_config, packaged_configs, parse_overrides
 from instruct.data.cards import load_dataset_card
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -237,6 +237,25 @@ def test_data_and_answers_are_named_in_short():
     ]
     assert parse_overrides(["--data", "[a.csv, b]"]) == [("data.files", ["a.csv", "b"])]
     assert parse_overrides(["--data", "{card: starter}"]) == [("data", {"card": "starter"})]
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "key"),
+    [
+        ("data", "mine.jsonl", "files"),
+        ("data", "[a.csv, b.csv]", "files"),
+        ("data", "alpaca_gpt4", "card"),
+        ("answers", "questions.txt", "files"),
+        ("answers", "starter_eval", "eval_set"),
+    ],
+)
+def test_a_section_is_a_file_or_a_cards_name_in_yaml_and_as_a_flag(tmp_path, section, value, key):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"extends: {packaged_configs()['demo']}\nname: x\n{section}: {value}\n")
+    (tmp_path / "demo.yaml").write_text("extends: " + str(packaged_configs()["demo"]) + "\nname: x\n")
+    in_yaml = getattr(load_config(path), section)
+    assert in_yaml == getattr(load_config(tmp_path / "demo.yaml", [f"--{section}", value]), section)
+    assert getattr(in_yaml, key) in (value, [value], yaml.safe_load(value))
 
 
 def test_no_key_is_refused_in_the_words_of_a_library():
