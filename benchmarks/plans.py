@@ -13,8 +13,7 @@ from pathlib import Path
 
 from instruct.config import load_config, packaged_configs
 from instruct.phases.costs import machine
-from instruct.phases.experiment import plan
-from instruct.training.estimate import time_words
+from instruct.phases.plan import make_plan
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 BEGIN, END = "<!-- python -m benchmarks.plans -->", "<!-- end of the plans -->"
@@ -31,14 +30,10 @@ def planned_configs() -> list[str]:
 
 def cell(config: str, name: str) -> str:
     """The hours and dollars of a config on a machine, or the memory that is lacking."""
-    on = machine(name)
-    phases = plan(load_config(config), on)
-    if large := [phase for phase in phases if not phase.fits(on)]:
-        return f"{large[0].name} needs {large[0].gib:.0f} GiB"
-    hours = sum(phase.hours or 0 for phase in phases)
-    if hours > 24 * 14:
-        return "weeks"
-    return f"{time_words(hours)}, ${sum(phase.dollars(on) for phase in phases):,.2f}"
+    planned = make_plan(load_config(config), machine(name))
+    if planned.too_large:
+        return planned.total().removeprefix("does not fit: ")
+    return "weeks" if planned.hours > 24 * 14 else planned.total()
 
 
 def table() -> str:

@@ -27,14 +27,14 @@ def test_the_notebook_for_colab_plans_less_than_a_t4_and_15_minutes(tmp_path, mo
     ][1:]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "colab.yaml").write_text(written.partition("\n")[2], encoding="utf-8")
-    assert commands == ["!instruct run colab.yaml --dry-run --on t4-16gb", "!instruct run colab.yaml"]
+    assert commands == ["!instruct plan colab.yaml --on t4-16gb", "!instruct run colab.yaml"]
     code, printed, _ = instruct(*commands[0].split()[1:], "--json")
     assert code == 0
-    phases = json.loads(printed)
-    assert {phase["name"] for phase in phases} == {"train", "answer", "judge"}
-    assert all(phase["fits"] for phase in phases)
-    assert sum(phase["hours"] for phase in phases) < 0.25
-    assert round(max(phase["gib"] for phase in phases)) == 2  # as its first cell says
+    planned = json.loads(printed)["plans"]["colab.yaml"]
+    assert {phase["name"] for phase in planned["phases"]} == {"download", "train", "answer", "judge"}
+    assert planned["fits"]
+    assert planned["hours"] < 0.25
+    assert round(max(phase["gib"] or 0 for phase in planned["phases"])) == 2  # as its first cell says
 
 
 @pytest.mark.slow

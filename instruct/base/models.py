@@ -178,18 +178,21 @@ def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
             the GPU lacks it), on a CPU float32, unless a product in bfloat16 is measured to be faster.
         stated: tells the checkpoint's dtype; called on a GPU alone.
     """
-    gpu = has_gpu()
     if asked not in (None, "auto"):
-        if not gpu and asked != "float32" and not is_faster(asked):
-            line = f"dtype {asked}: matrix products in it are slower than in float32 on this CPU; leave it out"
-            log_once(warn, line)
         return str(asked)
-    if not gpu:
+    if not has_gpu():
         return "bfloat16" if is_faster("bfloat16") else "float32"
     import torch
 
     dtype = stated()
     return "float16" if dtype == "bfloat16" and not torch.cuda.is_bf16_supported() else dtype
+
+
+def warn_of_slow(dtype: str) -> None:
+    """Warn once about a dtype that computes more slowly on this CPU than float32."""
+    if dtype != "float32" and not has_gpu() and not is_faster(dtype):
+        line = f"dtype {dtype}: matrix products in it are slower than in float32 on this CPU; leave it out"
+        log_once(warn, line)
 
 
 @functools.cache

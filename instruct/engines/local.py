@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype, warn_of_slow
 from instruct.base.output import warn
 from instruct.base.replies import (
     Completion,
@@ -113,7 +113,9 @@ class LocalEngine(BatchesInTurn):
     def dtype(self) -> str:
         """The dtype that the model computes in; of one that does not fit here, it is not measured."""
         check_memory(self.options)
-        return pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
+        dtype = pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
+        warn_of_slow(dtype)
+        return dtype
 
     @cached_property
     def labels(self) -> dict[str, int]:

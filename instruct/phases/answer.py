@@ -95,7 +95,7 @@ class Answering(Step):
             texts = Texts(prompts * len(config.systems), assumed["prompt_tokens"], new, options.batch_size)
             length = f"{new} tokens each (assumed; limit {options.max_new_tokens:,})"
             what = f"{counted(prompts, 'prompt')}, {systems}, {length}"
-            yield texts.phase("answer", what, shape, on)
+            yield texts.phase("answer", what, config.model.name, shape, on)
         if config.continuations:
             continued = config.continuations
             card = load_dataset_card(continued.card) if continued.card else None
@@ -110,7 +110,7 @@ class Answering(Step):
             what = (
                 f"{texts.number:,} texts of {new} tokens ({systems}{'' if continued.limit else ', prefixes assumed'})"
             )
-            yield texts.phase("continue", what, shape, on)
+            yield texts.phase("continue", what, config.model.name, shape, on)
 
 
 def generate(

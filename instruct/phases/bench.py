@@ -23,7 +23,8 @@ from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
 from instruct.phases.costs import this_machine
-from instruct.phases.experiment import plan, run_experiment, run_folder, run_phases
+from instruct.phases.experiment import run_experiment, run_folder, run_phases
+from instruct.phases.plan import plan
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import time_words
 

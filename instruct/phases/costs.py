@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,8 +38,6 @@ FOLDER = "data/plans"
 # The fraction of the bandwidth with which weights are read while a text is written. On a CPU it is that of a copy: a
 # step of vLLM with 24 texts of SmolLM2-135M took 0.14 s on two cores of an AMD EPYC, in float32.
 READ_EFFICIENCY = {"cpu": 0.2, "cuda": 0.6}
-# Until a model computes: imports, weights, vLLM's own start. Only on a CPU is a phase so short that it matters.
-START_S = {"cpu": 20, "cuda": 0}
 
 
 class Machine(BaseModel):
@@ -69,7 +68,7 @@ class Machine(BaseModel):
     def words(self) -> str:
         """Its hardware for people."""
         gpus = f"{counted(self.gpus, 'GPU')} of" if self.gpus else "no GPU,"
-        return f"{gpus} {self.memory_gib:g} GiB, {self.tflops:g} TFLOP/s, {self.bandwidth:,.0f} GB/s"
+        return f"{gpus} {self.memory_gib:.3g} GiB, {self.tflops:.4g} TFLOP/s, {self.bandwidth:,.0f} GB/s"
 
 
 @functools.cache
@@ -86,6 +85,12 @@ def _table(name: str, folder: Path) -> dict[str, Any]:
 def sizes() -> dict[str, Any]:
     """What is assumed of models, rows and answers that are not here."""
     return _table("sizes.yaml", Path.cwd())
+
+
+def start_hours(on: Machine, *gigabytes: float) -> float:
+    """What imports, the engine's own start, and gigabytes read from or written to the disk take."""
+    speeds = sizes()["speeds"]
+    return (speeds["start_s"][on.kind] + sum(gigabytes) / speeds["disk_gb_per_s"]) / 3600
 
 
 def machines() -> dict[str, Machine]:
@@ -175,8 +180,9 @@ class Cost:
         what: will be done.
         gib: of memory on one GPU, or None if that is another machine's.
         hours: None if they cannot be estimated.
-        provider_usd: what is paid beside the machine, to a provider.
         formula: how the hours follow, with what is assumed.
+        provider_usd: what is paid beside the machine, to a provider.
+        weights: gigabytes of the models that it loads, by name.
     """
 
     name: str
@@ -185,6 +191,7 @@ class Cost:
     hours: float | None
     formula: str
     provider_usd: float = 0.0
+    weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def fits(self, on: Machine) -> bool:
         """Whether a GPU, or the machine without one, has the memory."""
@@ -208,7 +215,7 @@ class Texts:
     new: int
     batch: int = MOST_SEQUENCES
 
-    def phase(self, name: str, what: str, shape: ModelShape, on: Machine, width: float = 2) -> Cost:
+    def phase(self, name: str, what: str, model: str, shape: ModelShape, on: Machine, width: float = 2) -> Cost:
         """What writing them takes, by a model whose weights have `width` bytes each."""
         weights = shape.parameters * width
         state = 2 * shape.layers * shape.state * (self.prompt + self.new)  # bytes of keys and values of a whole text
@@ -225,8 +232,9 @@ class Texts:
         else:
             takes = f"2 FLOP × {millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
         formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
-        hours = (START_S[on.kind] + steps * max(read, computed)) / 3600 + prefill
-        return Cost(name, what, (weights + together * state) / GIB, hours, formula)
+        hours = start_hours(on, weights / 1e9) + steps * max(read, computed) / 3600 + prefill
+        memory = (weights + together * state) / GIB
+        return Cost(name, what, memory, hours, formula, weights={model: weights / 1e9})
 
 
 def prompts_of(config: ExperimentConfig) -> int:

@@ -60,7 +60,7 @@ class Evaluating(Step):
 
     def cost(self, on: Machine) -> Iterator[Cost]:
         """Texts and tasks are read by models: 2 FLOP a parameter and token."""
-        from instruct.phases.costs import START_S, Cost, base_shape, known_shape, millions, sizes
+        from instruct.phases.costs import Cost, base_shape, known_shape, millions, sizes, start_hours
 
         config, evaluation = self.config, self.config.evaluation
         if evaluation is None:
@@ -79,7 +79,8 @@ class Evaluating(Step):
                 named.append(options.mauve_model.name if options.mauve_model else default)
             readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
             parameters = sum(reader.parameters for reader in readers.values())
-            hours = START_S[on.kind] / 3600
+            weights = {name: reader.parameters * 2 / 1e9 for name, reader in readers.items()}
+            hours = start_hours(on, *weights.values())
             hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
             yield Cost(
                 "evaluate",
@@ -87,6 +88,7 @@ class Evaluating(Step):
                 max(reader.parameters for reader in readers.values()) * 2 / GIB,
                 hours,
                 f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
+                weights=weights,
             )
         if tasks := evaluation.tasks:
             names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
@@ -102,8 +104,9 @@ class Evaluating(Step):
                 "evaluate",
                 f"{counted(len(names), 'task')}, {systems}, {asked} each",
                 shape.parameters * 2 / GIB,
-                START_S[on.kind] / 3600 + on.pass_hours(shape, tokens),
+                start_hours(on, gigabytes := shape.parameters * 2 / 1e9) + on.pass_hours(shape, tokens),
                 f"2 FLOP × {millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
+                weights={config.model.name: gigabytes},
             )
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
-from instruct.phases.steps import Step, check_steps, start_or_continue
+from instruct.phases.plan import print_later_phases, steps_of
+from instruct.phases.steps import check_steps, start_or_continue
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     from instruct.judging.work import JudgingMode
-    from instruct.phases.costs import Cost, Machine
     from instruct.reporting.report import Report
 
 
@@ -80,7 +79,7 @@ def run_phases(
     phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
     read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
     if dry_run:
-        _print_later_phases(config)
+        print_later_phases(config)
         return None, None
     run = open_run(config, redo)
     failure, alone = None, PartialState().num_processes == 1
@@ -95,17 +94,6 @@ def run_phases(
     print_written(report, run.folder)
     upload(config, run)  # the cards, now with the evaluation
     return report, failure
-
-
-def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[Step]:
-    """The steps of an experiment, in order."""
-    from instruct.judging.work import JudgingMode
-    from instruct.phases.answer import Answering
-    from instruct.phases.evaluate import Evaluating
-    from instruct.phases.judge import Judging
-    from instruct.phases.train import Training
-
-    return [kind(config, mode or JudgingMode()) for kind in (Training, Answering, Evaluating, Judging)]
 
 
 def outcomes(config: ExperimentConfig) -> Iterator[str]:
@@ -131,61 +119,6 @@ def outcomes(config: ExperimentConfig) -> Iterator[str]:
         yield f"{name}/METRIC"
     if tasks and tasks.forgetting:
         yield "mean_over_tasks"
-
-
-def plan(config: ExperimentConfig, on: Machine) -> list[Cost]:
-    """What each phase takes on a machine, in their order.
-
-    Raises:
-        InputError: the sizes of the base model or the rows are known neither here nor to data/plans/sizes.yaml.
-    """
-    return [cost for step in steps_of(config) for cost in step.cost(on)]
-
-
-def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
-    """Print what each phase takes on the machine of this name, and the sum; the phases for programs."""
-    from instruct.phases.costs import FOLDER, base_shape, full_name, known_shape, machines
-    from instruct.training.estimate import disk_gib, time_words
-
-    on = machines()[name := full_name(name)]
-    if config.model.dtype == "auto":
-        config = config.computing_in("bfloat16")  # which the table's machines multiply fast
-    phases = plan(config, on)
-    say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
-    say("estimate  every figure is arithmetic from data sheets, and none was measured")
-    if known_shape(config.model.name):
-        say(f"model     {config.model.name}: its sizes are those of {FOLDER}/sizes.yaml; the model was not looked up")
-    for phase in phases:
-        memory = "" if phase.gib is None else f"{phase.gib:.1f} of {on.memory_gib:g} GiB, "
-        too_much = "" if phase.fits(on) else "; DOES NOT FIT"
-        say(f"{phase.name:9} {phase.what}: {memory}{time_words(phase.hours)}, ${phase.dollars(on):,.2f}{too_much}")
-        say(f"            {phase.formula}")
-    hours = [phase.hours for phase in phases if phase.hours is not None]
-    left_out = "" if len(hours) == len(phases) else "; without the phases that are not estimated"
-    if large := list(dict.fromkeys(phase.name for phase in phases if not phase.fits(on))):
-        left_out += f"; {' and '.join(large)} {'does' if len(large) == 1 else 'do'} not fit this machine"
-    dollars = sum(phase.dollars(on) for phase in phases)
-    say(f"total     {time_words(sum(hours))}, ${dollars:,.2f}{left_out}")
-    if config.trained:
-        shape = base_shape(config)
-        say(f"disk      about {disk_gib(config, shape):.1f} GiB for checkpoints and adapters")
-    return [dataclasses.asdict(phase) | {"usd": phase.dollars(on), "fits": phase.fits(on)} for phase in phases]
-
-
-def _print_later_phases(config: ExperimentConfig) -> None:
-    """Print how long the phases after training take on this machine, as far as that can be estimated."""
-    from instruct.base.models import compute_dtype
-    from instruct.phases.costs import this_machine
-    from instruct.training.estimate import time_words
-
-    on = this_machine(compute_dtype(config.model))
-    try:
-        phases = [phase for phase in plan(config, on) if phase.name != "train" and phase.hours is not None]
-    except InputError:  # the checks have said what is missing
-        return
-    if phases:
-        shown = ", ".join(f"{phase.name} {time_words(phase.hours)}" for phase in phases)
-        say(f"estimate  {shown}; arithmetic from this machine's speed, not measured")
 
 
 def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:

@@ -219,7 +219,7 @@ def compare_answers(
 
 def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
     """What asking a judge takes."""
-    from instruct.phases.costs import FOLDER, START_S, Cost, Texts, known_shape, millions, prompts_of, sizes
+    from instruct.phases.costs import FOLDER, Cost, Texts, known_shape, millions, prompts_of, sizes, start_hours
     from instruct.training.estimate import QUANTIZED_BYTES
 
     options, card, assumed = judge.options, judge.card, sizes()["assumed"]
@@ -234,6 +234,9 @@ def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
     requests = prompts * texts * options.samples
     what = f"{card.name}, {requests:,} requests"
     new = min(card.decoding.max_tokens, assumed["verdict_tokens"])
+    if judge.engine == "server" and card.model in SHUT_DOWN:
+        text = f"{card.model} is reported to have been shut down ({SHUT_DOWN[card.model]}); name another `model`"
+        return Cost("judge", what, None, None, text)
     if judge.engine == "server":
         price = judge.price
         usd = price.usd(requests * asked, requests * new) if price else 0.0
@@ -243,8 +246,6 @@ def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
             f"{asked:,} tokens of prompt and {new} of reply (assumed), {paid}; {options.concurrency} at a time, "
             f"{SECONDS_PER_REQUEST:g} s each"
         )
-        if card.model in SHUT_DOWN:
-            formula += f"; {card.model} is reported to have been shut down ({SHUT_DOWN[card.model]})"
         return Cost("judge", what, None, hours, formula, usd)
     shape = known_shape(card.model)
     if shape is None:
@@ -252,9 +253,11 @@ def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
         return Cost("judge", what, None, None, text)
     width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
     if card.protocol == "reward":
-        hours = START_S[on.kind] / 3600 + on.pass_hours(shape, requests * (asked - assumed["judge_prompt_tokens"]))
+        weights = {card.model: shape.parameters * width / 1e9}
+        hours = start_hours(on, *weights.values())
+        hours += on.pass_hours(shape, requests * (asked - assumed["judge_prompt_tokens"]))
         formula = f"2 FLOP × {millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
-        return Cost("judge", what, shape.parameters * width / GIB, hours, formula)
-    phase = Texts(requests, asked, new).phase("judge", what, shape, on, width)
+        return Cost("judge", what, shape.parameters * width / GIB, hours, formula, weights=weights)
+    phase = Texts(requests, asked, new).phase("judge", what, card.model, shape, on, width)
     formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
     return dataclasses.replace(phase, formula=formula)

@@ -12,7 +12,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, Problems, counted
 from instruct.base.machine import check_gpu_is_usable
-from instruct.base.models import compute_dtype
+from instruct.base.models import compute_dtype, warn_of_slow
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
@@ -24,7 +24,7 @@ from instruct.data.stream import SAMPLE
 from instruct.engines.base import likely_tokens
 from instruct.engines.memory import GIB, available_gib
 from instruct.generation.batches import local_kind
-from instruct.phases.costs import FOLDER, Cost, Machine, base_shape, millions, sizes, this_machine
+from instruct.phases.costs import FOLDER, Cost, Machine, base_shape, millions, sizes, start_hours, this_machine
 from instruct.phases.steps import Step
 from instruct.phases.upload import check_write_access, configured_repositories, upload
 from instruct.run.directory import RunDirectory
@@ -32,6 +32,7 @@ from instruct.run.lock import adapter_of, only_process
 from instruct.training.estimate import (
     STEP_EFFICIENCY,
     Sharding,
+    checkpoint_gib,
     disk_gib,
     memory_gib,
     model_network,
@@ -39,6 +40,7 @@ from instruct.training.estimate import (
     shape_of,
     sharding_of,
     time_words,
+    times_of,
 )
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, check_sources, evaluated, load_training_rows
@@ -78,14 +80,19 @@ class Training(Step):
         if arguments.max_steps > 0:
             batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
             seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
+        saves = times_of("save", number, arguments)
+        checkpoint, weights = checkpoint_gib(config, shape) * GIB / 1e9, shape.parameters * 2 / 1e9
+        hours = on.pass_hours(shape, passed) + start_hours(on, weights, saves * checkpoint)
+        written = f", {counted(saves, 'checkpoint')} of {checkpoint:,.0f} GB" if checkpoint >= 1 else ""
         speed = f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s{' each' if on.gpus > 1 else ''}"
         yield Cost(
             "train",
             ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
             sum(memory_gib(config, shape, arguments, sharding).values()),
-            on.pass_hours(shape, passed) * len(config.trained),
+            hours * len(config.trained),
             f"{4 if config.lora else 6} FLOP × {millions(shape)} × {seen} of {tokens:,} tokens × "
-            f"{counted(len(config.trained), 'system')} at {speed}; {basis}",
+            f"{counted(len(config.trained), 'system')} at {speed}{written}; {basis}",
+            weights={config.model.name: weights},
         )
 
 
@@ -182,6 +189,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         check_write_access(repositories.values())
 
     sharding = sharding_of(arguments)
+    warn_of_slow(compute_dtype(config.model))
     needed = sum(memory_gib(config, shape, arguments, sharding).values())
     available = available_gib()
     disk = disk_gib(config, shape)

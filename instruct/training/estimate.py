@@ -207,19 +207,23 @@ def pass_seconds(shape: ModelShape, tokens: float, kind: str, flops: float, band
     return tokens * (products + ELEMENTWISE_BYTES[kind] * shape.layers * shape.hidden / bandwidth)
 
 
+def times_of(kind: str, rows: int, arguments: Any) -> int:
+    """How often a training on so many rows evaluates (`eval`) or writes a checkpoint (`save`)."""
+    batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    epoch = math.ceil(rows / batch)  # in steps
+    steps = arguments.max_steps if arguments.max_steps > 0 else epoch * arguments.num_train_epochs
+    every = getattr(arguments, f"{kind}_steps")
+    match getattr(arguments, f"{kind}_strategy"):
+        case "no":
+            return 0
+        case "steps":
+            return int(1 / every if every < 1 else steps / every)  # below 1: a fraction of all steps
+    return int(steps / epoch)
+
+
 def evaluations(rows: int, arguments: Any) -> int:
     """How often a training on so many rows evaluates."""
-    batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-    epochs = arguments.num_train_epochs
-    steps = arguments.max_steps
-    if steps > 0:
-        epochs = steps * batch / rows
-    else:
-        steps = math.ceil(rows / batch) * epochs
-    if arguments.eval_strategy == "no":
-        return 0
-    every_so_often = steps / arguments.eval_steps if arguments.eval_strategy == "steps" else epochs
-    return int(every_so_often) + bool(arguments.eval_on_start)
+    return times_of("eval", rows, arguments) + bool(arguments.eval_on_start)
 
 
 def passed_tokens(lengths: Sequence[int], arguments: Any, lora: bool, evaluated: Sequence[int] = ()) -> float:
@@ -246,6 +250,12 @@ def time_words(hours: float | None) -> str:
     if high < 1.5:
         return f"{max(1, round(low * 60))}–{math.ceil(high * 60)} min"
     return f"{low:.1f}–{high:.1f} h" if high < 20 else f"{low:,.0f}–{high:,.0f} h"
+
+
+def money_words(dollars: float) -> str:
+    """Estimated dollars for people, in the same range as `time_words`."""
+    low, high = dollars / 2**0.5, dollars * 2**0.5
+    return "less than $1" if high < 1 else f"${low:,.0f}–{math.ceil(high):,}"
 
 
 @dataclass(frozen=True)
@@ -360,14 +370,21 @@ def memory_gib(
     }
 
 
+def checkpoint_gib(config: TrainingOptions, shape: ModelShape) -> float:
+    """What a checkpoint takes on the disk: the weights that are trained, and Adam's two moments of each."""
+    if config.lora:
+        return 3 * 4 * _lora_parameters(config.lora, shape) / GIB
+    stored = BYTES.get(weights_dtype(config), BYTES[compute_dtype(config.model)])
+    return 3 * stored * shape.parameters / GIB
+
+
 def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
     """What a run's checkpoints and final weights take: little for adapters, much for whole models with Adam's state."""
+    # A new checkpoint is written before the last one is removed.
+    checkpoints = 2 * checkpoint_gib(config, shape)
     if config.lora:
-        return len(config.trained) * _lora_parameters(config.lora, shape) * 16 / GIB + 0.1
-    width = BYTES[compute_dtype(config.model)]
-    stored = BYTES.get(weights_dtype(config), width)
-    # A new checkpoint (weights and two moments) is written before the last one is removed.
-    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
+        return len(config.trained) * _lora_parameters(config.lora, shape) * 4 / GIB + checkpoints + 0.1
+    return shape.parameters * len(config.trained) * BYTES[compute_dtype(config.model)] / GIB + checkpoints
 
 
 def _lora_parameters(lora: LoraOptions, shape: ModelShape) -> int:

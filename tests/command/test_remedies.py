@@ -17,8 +17,9 @@ from instruct.config import load_config, make_config
 from instruct.judging.interchange.annotation_files import read_annotations
 from instruct.judging.options import JudgeOptions
 from instruct.phases.bench import objectives_as_systems
-from instruct.phases.experiment import print_plan, run_phases
+from instruct.phases.experiment import run_phases
 from instruct.phases.judge import compare_answers
+from instruct.phases.plan import print_plans
 from instruct.reporting.gate import check_threshold
 from instruct.validation.validate import validate
 
@@ -81,7 +82,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: run_phases(load_config("demo"), True, first="judge", last="answer"),
         "run demo --from judge --until answer",
     ),
-    (lambda: print_plan(load_config("demo"), "nothing"), "run demo --dry-run --on nothing"),
+    (lambda: print_plans({"demo": load_config("demo")}, "nothing"), "plan demo --on nothing"),
     (lambda: objectives_as_systems(["emo", "emo"]), "bench demo --objectives emo,emo"),
     (lambda: read_annotations(Path("none.json")), "report --annotations none.json --output run"),
 ]  # fmt: skip

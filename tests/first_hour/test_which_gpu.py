@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+TABLE_9 = "paper/*_alpaca"  # LLaMA and Llama-2, 7B and 13B
+
 
 @pytest.fixture
 def plans(instruct, no_wrong_words, monkeypatch):
@@ -17,11 +19,11 @@ def plans(instruct, no_wrong_words, monkeypatch):
 
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", asked)
 
-    def call(config: str, on: str) -> tuple[str, list[dict]]:
-        code, text, _ = instruct("run", config, "--dry-run", "--on", on)
+    def call(config: str, on: str) -> tuple[str, dict]:
+        code, text, _ = instruct("plan", config, "--on", on)
         assert code == 0
         no_wrong_words(text)
-        code, printed, _ = instruct("run", config, "--dry-run", "--on", on, "--json")
+        code, printed, _ = instruct("plan", config, "--on", on, "--json")
         assert code == 0
         return text, json.loads(printed)
 
@@ -30,22 +32,35 @@ def plans(instruct, no_wrong_words, monkeypatch):
 
 def test_the_table_of_the_paper_is_planned_for_machines_that_are_not_here(instruct, plans, says):
     # A name that is nearly right is answered with those that are.
-    code, _, error = instruct("run", "paper/llama2_7b_alpaca", "--dry-run", "--on", "g100")
+    code, _, error = instruct("plan", TABLE_9, "--on", "g100")
     assert code == 2
     says(error, "--on g100: unknown machine (nearest: ", "add it to ./data/plans/machines.yaml")
 
-    small, phases = plans("paper/llama2_7b_alpaca", "rtx4090-24gb")
-    says(small, "GiB", "DOES NOT FIT", "train and judge do not fit this machine")
-    assert [phase["name"] for phase in phases if not phase["fits"]] == ["train", "judge"]
+    # No sum where nothing fits, but which config does.
+    small, planned = plans(TABLE_9, "4090")
+    says(small, "paper/llama2_7b_alpaca does not fit: train needs 116 GiB")
+    says(small, "fits h200-141gb, 8xh100; this machine fits, on the same data: alpaca_emo_24gb")
+    assert "total" not in small
+    assert planned["hours"] is planned["usd"] is None
+    assert len(planned["plans"]) == 4
 
-    text, phases = plans("paper/llama2_7b_alpaca", "8xh100")
-    says(text, "8xh100: 8 GPUs of 79 GiB", "$23.00 an hour", "none was measured", "assumed")
-    says(text, "gpt-4 is reported to have been shut down")  # Table 9's judge
-    assert "DOES NOT FIT" not in text
-    assert {phase["name"] for phase in phases} == {"train", "answer", "judge"}
-    total = re.search(r"^total +(\d+)–(\d+) min, \$([\d.]+)$", text, re.MULTILINE)
+    # The larger half does not fit: the sum is of what does.
+    half, planned = plans(TABLE_9, "h200")
+    says(half, "; 2 of 4 configs, which fit")
+    assert [plan["fits"] for plan in planned["plans"].values()] == [False, True, False, True]
+
+    text, planned = plans(TABLE_9, "8xh100")
+    says(text, "8xh100: 8 GPUs of 79 GiB", "$23.00 an hour", "none was measured")
+    says(text, "without alpaca_eval_gpt4")  # Table 9's judge was shut down, and has no price
+    assert "not fit" not in text
+    total = re.search(r"^total +([\d.]+)–([\d.]+) h, \$(\d+)–(\d+); without alpaca_eval_gpt4$", text, re.MULTILINE)
     assert total, text
-    minutes = 60 * sum(phase["hours"] for phase in phases)
-    assert [int(total[1]), int(total[2])] == pytest.approx([minutes / 2**0.5, minutes * 2**0.5], abs=1)
-    assert float(total[3]) == pytest.approx(sum(phase["usd"] for phase in phases), abs=0.01)
-    assert all(phase["usd"] > 0 and phase["formula"] for phase in phases)
+    ends = [float(end) for end in total.groups()]
+    assert ends[:2] == pytest.approx([planned["hours"] / 2**0.5, planned["hours"] * 2**0.5], abs=0.06)
+    assert ends[2:] == pytest.approx([planned["usd"] / 2**0.5, planned["usd"] * 2**0.5], abs=1)
+    alone = sum(plan["hours"] for plan in planned["plans"].values())
+    assert 0.8 * alone < planned["hours"] < alone  # the judges are downloaded once
+
+    one, _ = plans("paper/llama2_7b_alpaca", "8xh100")
+    says(one, "GAIR/autoj-13b, WeOpenML/PandaLM-7B-v1: ", "6 checkpoints of 81 GB", "assumed", "GiB for checkpoints")
+    says(one, "gpt-4 is reported to have been shut down")
