@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import BASE, LogitLoss, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import BASE, SNAPSHOT, LogitLoss, Objective, TokenStatistics, Weighting
 
 # Goldfish: the size and the seed of the table of random numbers.
 TABLE_SIZE, SEED = 1_000_003, 2971215073
@@ -534,6 +535,129 @@ class Distillation(LogitLoss):
         return (1 - self.weight) * ce + self.weight * self.temperature**2 * divergence
 
 
+@dataclass(frozen=True)
+class Frozen:
+    """Cross-entropy weighted by another objective's rule, read from a frozen model: a = a(p_ref), not a(q).
+
+    Such a weight does not depend on what training has done to the model ("PriFT", Wang et al., 2026, arXiv 2606.09396:
+    any reweighting rule with the pretrained model's probabilities).
+
+    Args:
+        rule: an objective of this module that weighs cross-entropy alone, by ce, q_target or entropy.
+        args: its arguments.
+        reference: the frozen model, see LogitLoss.
+
+    Raises:
+        ValueError: an unknown rule, or one that needs more.
+    """
+
+    rule: str = "dft"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    reference: str = BASE
+
+    def __post_init__(self) -> None:
+        rules = [name for name, kind in OBJECTIVES.items() if kind in _WEIGHS_CROSS_ENTROPY]
+        require(self.rule in rules, f"unknown rule {self.rule!r}; use one of {', '.join(rules)}")
+        self._weighs  # noqa: B018  its arguments are checked now
+
+    @functools.cached_property
+    def _weighs(self) -> Objective:
+        return OBJECTIVES[self.rule](**self.args)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Of the reference alone."""
+        return ("ref_ce", "ref_q_target", *(f"ref_{name}" for name in self._weighs.needs))
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.ref_ce is not None
+        assert token.ref_q_target is not None
+        weighting = self._weighs.weigh(TokenStatistics(token.ref_ce, token.ref_q_target, entropy=token.ref_entropy))
+        return Weighting(a=weighting.a, value=weighting.a * token.ce, clamped=weighting.clamped)
+
+
+_WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT)
+
+
+@dataclass(frozen=True)
+class PriFT(Frozen):
+    """a = p_ref(y): PriFT-prob (Wang et al., 2026, arXiv 2606.09396), which is DFT's rule on a frozen model."""
+
+
+@dataclass(frozen=True)
+class PSFT:
+    """-min(r, 1 + epsilon), r = q_y / p_old(y): a = r, and 0 where r exceeds 1 + epsilon.
+
+    "Proximal Supervised Fine-Tuning" (Zhu et al., 2025, arXiv 2508.17784): a token's probability does not grow further
+    until p_old follows. p_old is the model as it was at the last step that is a multiple of `every`: in the authors'
+    runs of 8 steps of 8 rows, with an epsilon of 0.28 (github.com/zwhong714/PSFT, verl/recipe/psft/run_psft.sh).
+
+    Raises:
+        ValueError: `epsilon` or `every` is not positive.
+    """
+
+    epsilon: float = 0.28
+    every: int = 8
+
+    needs = ("ref_ce",)
+    reference = SNAPSHOT
+
+    def __post_init__(self) -> None:
+        require(0 < self.epsilon < math.inf, f"epsilon is {self.epsilon}; it must be positive")
+        require(self.every >= 1, f"every is {self.every}; it must be at least 1 step")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.ref_ce is not None
+        most = math.log1p(self.epsilon)
+        grown = token.ref_ce - token.ce
+        ratio = grown.clamp(max=most).exp()
+        clipped = grown > most
+        return Weighting(a=ratio.masked_fill(clipped, 0), value=-ratio, ratio=ratio, clamped=clipped)
+
+
+@dataclass(frozen=True)
+class GIFT(LogitLoss):
+    """Cross-entropy to softmax(log p_ref + beta * onehot(y)), with a frozen p_ref ("Gibbs Initialization with Finite
+    Temperature", github.com/zzy1127/GIFT, whose `beta` is 20).
+
+    The target has p_ref(y) e^beta / (1 + p_ref(y) (e^beta - 1)) on y: with beta 20 at least .9979 wherever p_ref(y) is
+    1e-6 or more, so that little of the reference is left. Beta 0 is distillation from it.
+
+    Raises:
+        ValueError: a negative `beta`.
+    """
+
+    beta: float = 20.0
+    reference: str = BASE
+
+    def __post_init__(self) -> None:
+        _require_at_least_0("beta", self.beta)
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        raised = torch.full((len(labels), 1), self.beta, dtype=logits.dtype, device=logits.device)
+        target = reference[0].log_softmax(dim=-1).scatter_add(1, labels[:, None], raised).softmax(dim=-1)
+        return -(target * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Brier(LogitLoss):
+    """sum q_j^2 - 2 q_y + 1 = ||q - onehot(y)||^2, the Brier score: proper and bounded (arXiv 2405.18906)."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        q = logits.softmax(dim=-1)
+        return q.square().sum(dim=-1) - 2 * q.gather(1, labels[:, None])[:, 0] + 1
+
+
+@dataclass(frozen=True)
+class Spherical(LogitLoss):
+    """1 - q_y / ||q||, the spherical score: proper and bounded (arXiv 2405.18906)."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        # q_y / ||q|| = exp(log q_y - 1/2 log sum q_j^2), which does not underflow.
+        logs = logits.log_softmax(dim=-1)
+        return 1 - torch.exp(logs.gather(1, labels[:, None])[:, 0] - torch.logsumexp(2 * logs, dim=-1) / 2)
+
+
 OBJECTIVES: dict[str, type[Objective]] = {
     "mle": MLE,
     "emo": EMO,
@@ -552,4 +676,10 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "gem": GEM,
     "asft": ASFT,
     "distillation": Distillation,
+    "frozen": Frozen,
+    "prift": PriFT,
+    "psft": PSFT,
+    "gift": GIFT,
+    "brier": Brier,
+    "spherical": Spherical,
 }

@@ -48,9 +48,11 @@ class Behavior:
     """Where training ends, on the truth that is built in. Lists are by context, from flat to peaked; all in nats.
 
     Attributes:
-        kind: `proper`: constant weights of proper scores, so that the truth is the optimum of a loss. `calibrated`: the
-            truth is where training stays, and where it ends from other starts. `not calibrated`: it ends elsewhere.
-            `no interior optimum`: it ends with all probability on one token, or in different places.
+        kind: `proper`: the truth is the optimum of a loss: constant weights of proper scores, or a function of the
+            logits whose expectation no distribution that was tried makes smaller. `calibrated`: the truth is where
+            training stays, and where it ends from other starts. `not calibrated`: it ends elsewhere. `no interior
+            optimum`: it ends with all probability on one token, or in different places.
+        one_end: training ends at one place from all three starts.
         force: the largest entry of the gradient to the logits at the truth, relative to that of cross-entropy for a
             uniform model.
         truth_entropy, entropy: of the truth and of where training ends.
@@ -61,6 +63,7 @@ class Behavior:
     """
 
     kind: Kind
+    one_end: bool
     force: float
     truth_entropy: list[float]
     entropy: list[float]
@@ -157,7 +160,10 @@ def _class(behavior: Behavior) -> str:
     """The class in words, and where training ends if that is not the truth."""
     near, residual = behavior.temperature, max(behavior.residual)
     if behavior.kind == "proper":
-        return "proper: the truth is the optimum of a loss"
+        stuck = (
+            "" if behavior.one_end else ", but a model that is sure of other tokens hardly moves: its gradient vanishes"
+        )
+        return f"proper: the truth is the optimum of a loss{stuck}"
     if behavior.kind == "calibrated":
         return "calibrated: training ends at the truth from every start; no loss is known to have it as its optimum"
     if behavior.kind == "no interior optimum":
@@ -177,9 +183,9 @@ def check(objective: Objective) -> Checked:
 
     A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some ten seconds.
     """
-    needs, reference = tuple(objective.needs), None
+    needs, reference = tuple(objective.needs), getattr(objective, "reference", None)
     if isinstance(objective, LogitLoss):
-        needs, reference = ("each row of logits again, by autograd",), objective.reference
+        needs = ("each row of logits again, by autograd",)
     with one_thread():  # the tables are small: threads would wait for each other
         with progress("descents of cross-entropy and of the objective", total=2) as done:
             noise = behavior(MLE()).noise
@@ -219,7 +225,9 @@ def behavior(objective: Objective) -> Behavior:
     one_end = all(float(jensen_shannon(end, other).max()) < SAME for other in ends)
     vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
     kind: Kind = "not calibrated"
-    if one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
+    if isinstance(objective, LogitLoss) and force < SAME and _is_score(expectation, truth, ends):
+        kind = "proper"
+    elif one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
         kind = "calibrated"
         if not isinstance(objective, LogitLoss):  # proper: the same weights for all tokens, of proper scores alone
             terms = objective.weigh(made_up_tokens(objective)).terms
@@ -235,6 +243,7 @@ def behavior(objective: Objective) -> Behavior:
     noisy = descend(expectation, 0.9 * truth + 0.1 / VOCABULARY, torch.zeros_like(truth))
     return Behavior(
         kind=kind,
+        one_end=one_end,
         force=force,
         truth_entropy=(-(truth * log_truth).sum(dim=-1)).tolist(),
         entropy=entropy.tolist(),
@@ -244,6 +253,28 @@ def behavior(objective: Objective) -> Behavior:
         matched_temperature=matched.tolist(),
         noise=float(jensen_shannon(noisy, log_truth).mean()),
     )
+
+
+def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor]) -> bool:
+    """Whether a function of the logits is the loss of its own gradient, and least in expectation at the truth.
+
+    Tried are where training ends, and mixtures of the truth with drawn distributions, from near to far.
+    """
+    generator = torch.Generator().manual_seed(3)
+    logits, step = (torch.randn(truth.shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    (gradient,) = torch.autograd.grad(expectation.loss(logits.requires_grad_(), truth), logits)
+    with torch.no_grad():
+        ahead, behind = (expectation.loss(logits + side * 1e-5 * step, truth) for side in (1, -1))
+        slope = float((gradient * step).sum())
+        if abs(float(ahead - behind) / 2e-5 - slope) > 1e-6 * max(1.0, abs(slope)):
+            return False  # weights are detached: no loss has this gradient
+        drawn = [
+            torch.randn(truth.shape, generator=generator, dtype=torch.float64).mul(3).softmax(-1) for _ in range(50)
+        ]
+        mixed = [(1 - share) * truth + share * other for other in drawn for share in (0.01, 0.1, 0.5, 1.0)]
+        tried = [*ends, *(distribution.log() for distribution in mixed)]
+        least = float(expectation.loss(truth.log(), truth))
+        return all(float(expectation.loss(log_q, truth)) >= least - SAME**2 for log_q in tried)
 
 
 def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -> Pull:
@@ -406,6 +437,9 @@ class Expectation:
             "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
             "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
             "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
+            "ref_ce": lambda: -logs,  # without a reference model, as when training begins
+            "ref_q_target": lambda: q,
+            "ref_entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
         }
         terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
         statistics = {name: term.detach() for name, term in terms.items()}

@@ -18,7 +18,16 @@ from torch import Tensor
 from instruct.objectives.built_in import Energy
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, plan_tokens, whole_rows
-from instruct.objectives.torch_kernels import AnyReference, EnergyWeigher, Head, LogitWeigher, LossParts, TorchWeigher
+from instruct.objectives.torch_kernels import (
+    AnyReference,
+    EnergyWeigher,
+    Head,
+    LogitWeigher,
+    LossParts,
+    Reference,
+    TorchWeigher,
+    reference_statistics,
+)
 from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
 
 if TYPE_CHECKING:
@@ -99,7 +108,8 @@ def linear_objective_loss(
         num_items: the divisor of the summed loss; None: the number of tokens with loss.
         chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
             trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
-        reference: what a frozen model has for the same tokens, for a LogitLoss that takes its logits.
+        reference: what a frozen model has for the same tokens, for an objective that takes its logits or statistics;
+            None: those of the model itself.
 
     Returns:
         The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
@@ -191,7 +201,12 @@ class _LinearObjective(torch.autograd.Function):
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
             reference = reference.ordered(plan.order)
-        parts = replace(work, head=head, cost=cost, reference=reference, wants_grad=needs_any)
+        seen = reference or Reference(states, head)  # without one: the model itself, as when training begins
+        like = hidden.new_empty(0, len(weight), dtype=wide)
+        of_reference = reference_statistics(seen, plan.labels, objective.needs, like, rows)
+        parts = replace(
+            work, head=head, cost=cost, reference=reference, wants_grad=needs_any, of_reference=of_reference
+        )
         weigher = _weigher(parts, products)
         for group in plan.groups:
             if plan.distinct is not None:

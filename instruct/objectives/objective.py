@@ -25,7 +25,8 @@ class TokenStatistics:
     """Detached statistics of some tokens, each (tokens,) float32, or float64 for float64 operands.
 
     All but the first two are None unless the objective's `needs` names them: `cost`; `error_norm`,
-    ||q - onehot(y)||_2; `entropy` in nats; `squares`, the sum of q_j^2; `uniform`, -1/V sum log q_j.
+    ||q - onehot(y)||_2; `entropy` in nats; `squares`, the sum of q_j^2; `uniform`, -1/V sum log q_j; and `ref_ce`,
+    `ref_q_target` and `ref_entropy`, the same of the frozen model that the objective's `reference` names.
     """
 
     ce: Tensor
@@ -35,10 +36,15 @@ class TokenStatistics:
     entropy: Tensor | None = None
     squares: Tensor | None = None
     uniform: Tensor | None = None
+    ref_ce: Tensor | None = None
+    ref_q_target: Tensor | None = None
+    ref_entropy: Tensor | None = None
 
 
 # The statistics that are computed only if an objective needs them.
 OPTIONAL = ("cost", "error_norm", "entropy", "squares", "uniform")
+# Those of a reference model, and what each is of the model itself.
+OF_REFERENCE = {"ref_ce": "ce", "ref_q_target": "q_target", "ref_entropy": "entropy"}
 # The weights of a gradient's terms, and the statistic that each term is.
 TERMS = {"a": "ce", "b": "cost", "h": "entropy", "u": "uniform"}
 
@@ -88,8 +94,9 @@ class Weighting:
         return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
-# The reference of an objective that takes the model before training.
+# The reference of an objective that takes the model before training, or as it was some steps ago.
 BASE = "base"
+SNAPSHOT = "snapshot"
 
 
 class LogitLoss:
@@ -101,7 +108,8 @@ class LogitLoss:
 
     needs: Collection[str] = ()
     reference: str | None = None
-    """A frozen model whose logits `losses` takes, too: `base`, the model before training, or a name or folder."""
+    """A frozen model whose logits `losses` takes, too: `base`, the model before training; `snapshot`, the model as it
+    was up to `every` (an attribute) steps ago; or a name or folder."""
     top_k: int | None = None
     """Keep only the reference's `top_k` likeliest tokens, in a cache; the others share the rest of its mass evenly."""
 
@@ -121,7 +129,10 @@ class LogitLoss:
 
 
 class Objective(Protocol):
-    """A token-level objective. `needs` names the statistics that have to be computed, of OPTIONAL."""
+    """A token-level objective. `needs` names the statistics that have to be computed, of OPTIONAL and OF_REFERENCE.
+
+    With the latter it has an attribute `reference`, as a LogitLoss has.
+    """
 
     @property
     def needs(self) -> Collection[str]: ...

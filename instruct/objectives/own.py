@@ -16,7 +16,15 @@ from typing import Any
 import torch
 
 from instruct.base.errors import InputError, one_line
-from instruct.objectives.objective import OPTIONAL, TERMS, LogitLoss, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import (
+    OF_REFERENCE,
+    OPTIONAL,
+    TERMS,
+    LogitLoss,
+    Objective,
+    TokenStatistics,
+    Weighting,
+)
 from instruct.objectives.torch_kernels import losses_of
 
 _PROBED = 64  # tokens
@@ -89,8 +97,13 @@ def check_objective(objective: Any, name: str) -> None:
     missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
     if missing:
         raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
-    if unknown := set(objective.needs) - set(OPTIONAL):
-        raise InputError(f"objective {name}: needs {', '.join(sorted(unknown))}; statistics are {', '.join(OPTIONAL)}")
+    if unknown := set(objective.needs) - {*OPTIONAL, *OF_REFERENCE}:
+        statistics = ", ".join([*OPTIONAL, *OF_REFERENCE])
+        raise InputError(f"objective {name}: needs {', '.join(sorted(unknown))}; statistics are {statistics}")
+    if set(objective.needs) & {*OF_REFERENCE} and not getattr(objective, "reference", None):
+        raise InputError(
+            f'objective {name}: needs statistics of a reference model, and names none; set reference = "base"'
+        )
     token = made_up_tokens(objective)
     weighting = _weighed(objective, name, token)
     for part, values in ({"a": weighting.a, "value": weighting.value} | weighting.terms).items():
@@ -143,6 +156,9 @@ def made_up_tokens(objective: Any) -> TokenStatistics:
         "entropy": others * 4,
         "squares": q_target**2 + others**2 / 5,
         "uniform": 8 + q_target,
+        "ref_ce": ce.flip(0),
+        "ref_q_target": q_target.flip(0),
+        "ref_entropy": others.flip(0) * 3,
     }
     return TokenStatistics(ce, q_target, **{name: made_up[name] for name in objective.needs})
 

@@ -18,13 +18,22 @@ it takes two more products, of tokens x vocabulary x width of the embeddings.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Self, cast
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import FLOAT16_SIZE, TERMS, LogitLoss, Objective, TokenStatistics
+from instruct.objectives.objective import (
+    FLOAT16_SIZE,
+    OF_REFERENCE,
+    OPTIONAL,
+    TERMS,
+    LogitLoss,
+    Objective,
+    TokenStatistics,
+)
 from instruct.objectives.plan import TokenPlan, whole_rows
 from instruct.objectives.transport import EnergyTable, TransportCost
 
@@ -114,6 +123,31 @@ class TopReference:
 AnyReference = Reference | TopReference
 
 
+def reference_statistics(
+    reference: AnyReference, labels: Tensor, needs: Collection[str], like: Tensor, rows: int
+) -> dict[str, Tensor]:
+    """The statistics of OF_REFERENCE among `needs`, each (tokens,) in the dtype of `like`, some rows at a time.
+
+    Args:
+        like: (any, vocab), on the device of the model's own states.
+    """
+    names = [name for name in OF_REFERENCE if name in needs]
+    found = {name: like.new_empty(len(labels)) for name in names}
+    for start in range(0, len(labels) if names else 0, max(1, rows)):
+        place = slice(start, start + rows)
+        logs = reference.logits(place, like).log_softmax(dim=-1)
+        ce = -logs.gather(1, labels[place, None])[:, 0]
+        for name, values in found.items():
+            match OF_REFERENCE[name]:
+                case "ce":
+                    values[place] = ce
+                case "q_target":
+                    values[place] = torch.exp(-ce)
+                case "entropy":
+                    values[place] = torch.special.entr(logs.exp()).sum(dim=-1)
+    return found
+
+
 @dataclass(frozen=True)
 class LossParts:
     """What a loss is made of, beside the states.
@@ -122,6 +156,7 @@ class LossParts:
         cost: the transport cost or the table of energies, if the objective needs one.
         reference: what a frozen model has for the same tokens, if the objective takes it.
         wants_grad: whether to form the gradient; otherwise the logits of a chunk are not modified.
+        of_reference: the statistics of that model which the objective needs, each (tokens,).
     """
 
     head: Head
@@ -130,6 +165,7 @@ class LossParts:
     cost: TransportCost | EnergyTable | None
     reference: AnyReference | None
     wants_grad: bool
+    of_reference: dict[str, Tensor] = field(default_factory=dict)
 
 
 class TorchWeigher:
@@ -156,11 +192,13 @@ class TorchWeigher:
         self.gathered = None if cost is None else like.new_empty(self.size, vocabulary)
         self.buffer = None if cost is None else like.new_empty(whole_rows(work.plan.most_labels), vocabulary)
         self.cost_rows: Tensor | None = None
-        needed = {name for name in work.objective.needs if name != "cost" or cost is not None}
+        optional = [name for name in OPTIONAL if name in work.objective.needs]
+        needed = [name for name in optional if name != "cost" or cost is not None]
         self.information = torch.empty_like(self.q) if "entropy" in needed else None
         tokens = len(work.plan.labels)
         ce, q_target, *others = like.new_empty((2 + len(needed), tokens), dtype=wide)
-        self.statistics = TokenStatistics(ce, q_target, **dict(zip(needed, others, strict=True)))
+        self.of_reference = work.of_reference
+        self.statistics = TokenStatistics(ce, q_target, **dict(zip(needed, others, strict=True)), **self.of_reference)
         self.correct = like.new_empty(tokens, dtype=torch.bool)
         self.unit = like.new_empty(tokens, dtype=wide) if like.dtype == torch.float16 and work.wants_grad else None
 
@@ -244,7 +282,8 @@ class TorchWeigher:
         self, statistics: TokenStatistics, others: Tensor, spread: Tensor | None, place: slice
     ) -> dict[str, Tensor]:
         """The weights that are not None, by TERMS, in float16 divided by each token's unit."""
-        weighting = self.objective.weigh(statistics)
+        of_reference = {name: values[place] for name, values in self.of_reference.items()}
+        weighting = self.objective.weigh(replace(statistics, **of_reference))
         weights = weighting.terms
         if self.unit is not None:
             unit = self.unit[place] = weighting.float16_unit(others, spread, statistics.entropy)

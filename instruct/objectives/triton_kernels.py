@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -64,7 +64,7 @@ class RawStatistics:
 
     @classmethod
     def empty(cls, tokens: int, device: torch.device, needs: Collection[str]) -> RawStatistics:
-        names = ["ce", "q_target", "q_others", "peak", "total", *needs]
+        names = ["ce", "q_target", "q_others", "peak", "total", *(name for name in OPTIONAL if name in needs)]
         rows = torch.empty((len(names), tokens), device=device)
         correct = torch.empty(tokens, device=device, dtype=torch.bool)
         return cls(**(dict.fromkeys(OPTIONAL) | dict(zip(names, rows, strict=True))), correct=correct)
@@ -75,7 +75,7 @@ class RawStatistics:
 
     @property
     def of_tokens(self) -> TokenStatistics:
-        return TokenStatistics(**{field.name: getattr(self, field.name) for field in fields(TokenStatistics)})
+        return TokenStatistics(self.ce, self.q_target, **{name: getattr(self, name) for name in OPTIONAL})
 
 
 @dataclass(frozen=True)
@@ -477,7 +477,9 @@ class TritonWeigher:
         self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
         cost = self.cost = cast("TransportCost | None", work.cost)  # EnergyWeigher has the tables of energies
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
-        self.statistics, self.correct = self.raw.of_tokens, self.raw.correct  # filled by `weigh_`
+        self.of_reference = work.of_reference
+        self.statistics = replace(self.raw.of_tokens, **self.of_reference)  # filled by `weigh_`, as is `correct`
+        self.correct = self.raw.correct
         in_units = like.dtype == torch.float16 and work.wants_grad
         self.unit = torch.empty(tokens, device=like.device) if in_units else None
         self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if work.wants_grad else []
@@ -510,7 +512,8 @@ class TritonWeigher:
         token_statistics(product, target, self.head, raw, costs)
         if self.wants_grad:
             others = None if self.unit is None else raw.q_others
-            rows = compiled(weights)(self.objective, raw.of_tokens, others)
+            of_reference = {name: values[tokens] for name, values in self.of_reference.items()}
+            rows = compiled(weights)(self.objective, replace(raw.of_tokens, **of_reference), others)
             if self.unit is not None:
                 self.unit[tokens] = rows[-1]
             terms = dict(zip(self.terms, rows, strict=False))  # the unit, if there is one, comes last

@@ -37,7 +37,15 @@ from instruct.training.checks import (
     leave_layers_out,
 )
 from instruct.training.emo_config import EMOConfig
-from instruct.training.frozen import TableRecord, TeacherCache, frozen_model, make_cost, reference_of
+from instruct.training.frozen import (
+    Snapshot,
+    TableRecord,
+    TakeSnapshots,
+    TeacherCache,
+    frozen_model,
+    make_cost,
+    reference_of,
+)
 from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_finite_line
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
@@ -147,6 +155,7 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
+        self._snapshot: Snapshot | None = None
         reference_for = self._reference_for(objective, sharded_on is not None)
         if inside and reference_for is not None:
             raise ValueError(
@@ -167,6 +176,9 @@ class EMOTrainer(SFTTrainer):
         if reference is None:
             return None
         frozen = frozen_model(reference, self.model, self._tokenizer, sharded, self.accelerator.device)
+        if isinstance(frozen, Snapshot):
+            self._snapshot = frozen
+            self.add_callback(TakeSnapshots(frozen, getattr(objective, "every", 1)))
         if top_k := getattr(objective, "top_k", None):
             folder = Path(self.args.teacher_cache or f"{self.args.output_dir}/teacher")
             return TeacherCache(frozen, folder, top_k)
@@ -338,6 +350,8 @@ class EMOTrainer(SFTTrainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             self._table.save(output_dir)
+            if self._snapshot:
+                self._snapshot.save(output_dir)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
@@ -347,6 +361,8 @@ class EMOTrainer(SFTTrainer):
                     "would differ from one that was not stopped; train from the start, or from a checkpoint that has it"
                 )
             self._table.check(checkpoint)
+            if self._snapshot:
+                self._snapshot.load(checkpoint)
             counted = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]
             self._total_train_tokens = counted[-1] if counted else 0  # SFTTrainer would count from 0 again
         super()._load_optimizer_and_scheduler(checkpoint)

@@ -15,16 +15,17 @@ import torch
 from accelerate.utils import broadcast
 from peft.utils.other import AuxiliaryTrainingWrapper
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from transformers import TrainerCallback
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
 from instruct.base.networks import backbone_of, load_network
 from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
-from instruct.objectives.objective import BASE
+from instruct.objectives.objective import BASE, SNAPSHOT
 from instruct.objectives.torch_kernels import Reference, TopReference
 from instruct.objectives.transport import NumericCost, load_cost_table, number_values
 from instruct.training.head import head_of
@@ -43,7 +44,7 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
     """What gives the reference model that an objective names.
 
     `base` is the model under its adapter, switched off, without a second copy; in full fine-tuning it is a copy of what
-    training begins with, so that a resumed training has to be constructed with the same model.
+    training begins with, so that a resumed training has to be constructed with the same model. `snapshot`: a Snapshot.
 
     Args:
         model: that trains, maybe a PeftModel.
@@ -60,6 +61,8 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
             "the objective needs a reference model, which FSDP and DeepSpeed would shard with the one that trains; "
             "train in one process or with DDP"
         )
+    if name == SNAPSHOT:
+        return Snapshot(model)
     if name != BASE or not hasattr(model, "disable_adapter"):
         if name == BASE:
             other = copy.deepcopy(model)
@@ -89,6 +92,62 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
             yield base
 
     return without_adapter
+
+
+class Snapshot:
+    """Gives the model as it was when `take` was called last: a second copy of the weights that train."""
+
+    FILE = "snapshot.safetensors"
+
+    def __init__(self, model: nn.Module) -> None:
+        self.trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.take()
+
+    def take(self) -> None:
+        """Copy the weights as they are now."""
+        self.taken = {name: weight.detach().clone() for name, weight in self.trained.items()}
+
+    @contextlib.contextmanager
+    def __call__(self, model: Any) -> Iterator[Any]:
+        current = {name: weight.data for name, weight in self.trained.items()}
+        try:
+            for name, weight in self.trained.items():
+                weight.data = self.taken[name]
+            yield model
+        finally:
+            for name, weight in self.trained.items():
+                weight.data = current[name]
+
+    def save(self, checkpoint: str) -> None:
+        """Keep the copy beside a checkpoint, whose step may be later."""
+        Path(checkpoint).mkdir(parents=True, exist_ok=True)
+        save_file({name: weight.contiguous() for name, weight in self.taken.items()}, Path(checkpoint) / self.FILE)
+
+    def load(self, checkpoint: str) -> None:
+        """Raises:
+        InputError: the checkpoint has no copy, or that of another model.
+        """
+        file = Path(checkpoint) / self.FILE
+        try:
+            taken = load_file(file)
+        except (OSError, SafetensorError):
+            raise InputError(f"{file}: cannot be read; resume from another checkpoint, or train anew") from None
+        if {name: weight.shape for name, weight in taken.items()} != {
+            name: weight.shape for name, weight in self.trained.items()
+        }:
+            raise InputError(f"{file}: is of other weights than those that train; resume with the same config")
+        self.taken = {name: weight.to(self.trained[name]) for name, weight in taken.items()}
+
+
+class TakeSnapshots(TrainerCallback):
+    """Has a snapshot taken after each optimizer step whose number is a multiple of `every`."""
+
+    def __init__(self, snapshot: Snapshot, every: int) -> None:
+        self.snapshot, self.every = snapshot, every
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step % self.every == 0:
+            self.snapshot.take()
 
 
 @torch.no_grad()

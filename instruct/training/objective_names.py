@@ -24,6 +24,12 @@ OPTIONS: dict[str, dict[str, str]] = {
     "gem": {},
     "asft": {},
     "distillation": {},
+    "frozen": {},
+    "prift": {},
+    "psft": {},
+    "gift": {},
+    "brier": {},
+    "spherical": {},
 }
 OBJECTIVES = tuple(OPTIONS)
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"

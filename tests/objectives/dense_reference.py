@@ -15,14 +15,19 @@ from instruct.objectives.built_in import (
     EAFT,
     EMO,
     GEM,
+    GIFT,
     MLE,
+    OBJECTIVES,
+    Brier,
     Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
+    Frozen,
     LabelSmoothing,
     MixCE,
     ProbabilityPower,
+    Spherical,
     TaiLr,
     TopEAFT,
 )
@@ -102,6 +107,17 @@ def reference_token_loss(
         return q_target * ce
     if isinstance(objective, Distillation):
         return (1 - objective.weight) * ce
+    if isinstance(objective, Frozen):
+        rule = OBJECTIVES[objective.rule](**objective.args)
+        return reference_token_loss(hidden, weight, labels, rule, bias=bias, logit_scale=logit_scale, softcap=softcap)
+    onehot = torch.nn.functional.one_hot(labels, len(weight))
+    if isinstance(objective, GIFT):
+        tilted = log_q.detach().exp() * torch.exp(objective.beta * onehot)
+        return -(tilted / tilted.sum(dim=-1, keepdim=True) * log_q).sum(dim=-1)
+    if isinstance(objective, Brier):
+        return (log_q.exp() - onehot).square().sum(dim=-1)
+    if isinstance(objective, Spherical):
+        return 1 - torch.exp(-ce) / torch.linalg.vector_norm(log_q.exp(), dim=-1)
     if isinstance(objective, LabelSmoothing):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)
     if not isinstance(objective, EMO | Energy):

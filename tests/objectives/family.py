@@ -12,15 +12,20 @@ from instruct.objectives import (
     EAFT,
     EMO,
     GEM,
+    GIFT,
     MLE,
+    Brier,
     Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
+    Frozen,
     LabelSmoothing,
     MixCE,
     Objective,
+    PriFT,
     ProbabilityPower,
+    Spherical,
     TaiLr,
     TopEAFT,
 )
@@ -47,7 +52,19 @@ FAMILY: list[Objective] = [
     LabelSmoothing(0.2),
 ]
 # Functions of a chunk's logits: they have no weights.
-LOGIT_LOSSES: list[Objective] = [TopEAFT(0.7), TopEAFT(k=5), GEM(), GEM(0.5, "logsigmoid"), ASFT(0.3), Distillation()]
+LOGIT_LOSSES: list[Objective] = [
+    TopEAFT(0.7),
+    TopEAFT(k=5),
+    GEM(),
+    GEM(0.5, "logsigmoid"),
+    ASFT(0.3),
+    Distillation(),
+    GIFT(2.0),
+    Brier(),
+    Spherical(),
+]
+# They weigh by a reference model's statistics, which are the model's own where there is none.
+FROZEN: list[Objective] = [PriFT(), Frozen("eaft", {"alpha": 0.7}), Frozen("tailr", {"gamma": 0.3})]
 
 
 class EveryTerm:

@@ -35,6 +35,18 @@ def test_proper_scores_end_at_the_truth(objective):
     assert max(found.distance) < 1e-9
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brier", "spherical"])
+def test_bounded_proper_scores_have_the_truth_as_optimum_and_a_plateau(name):
+    found = behavior(OBJECTIVES[name]())
+    assert found.kind == "proper"
+    assert not found.one_end  # from a permuted truth
+    *flat, peaked = found.distance  # from the uniform distribution; rare tokens are learned slowly
+    assert max(flat) < 1e-6
+    assert peaked < 1e-3
+    assert pull(OBJECTIVES[name]()).vanishes
+
+
 @pytest.mark.full
 def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own():
     assert behavior(EAFT()).kind == "calibrated"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator
 
 import pytest
 import torch
 from dense_reference import reference_token_loss
-from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
+from family import FAMILY, FROZEN, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
@@ -17,11 +18,14 @@ from instruct.objectives import (
     EAFT,
     EMO,
     GEM,
+    GIFT,
     MLE,
+    PSFT,
     CosineCost,
     Energy,
     EnergyTable,
     ErrorNormTruncation,
+    Frozen,
     LogitLoss,
     MixCE,
     Objective,
@@ -66,7 +70,7 @@ def assert_equals_the_reference(
         assert relative_error(found, wanted) <= tolerance
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize(
     ("with_bias", "logit_scale", "softcap"),
@@ -81,7 +85,7 @@ def test_every_member_equals_the_dense_reference(objective, dtype, tolerance, wi
     )
 
 
-class Frozen:
+class FrozenWeights:
     """An objective whose weights stay those of its first evaluation: its loss is smooth, a weighted sum of terms.
 
     The engine calls `weigh` on blocks of tokens in an order that depends on the labels alone, so a replay in the same
@@ -131,7 +135,7 @@ def test_gradients_equal_finite_differences_of_the_loss_with_frozen_weights(obje
     """The cost table is a constant: the head is detached there."""
     hidden, weight, labels = example(tokens=5, vocabulary=7)
     bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
-    frozen, shape = Frozen(objective), {"logit_scale": 0.8, "softcap": 6.0}
+    frozen, shape = FrozenWeights(objective), {"logit_scale": 0.8, "softcap": 6.0}
     if "cost" in objective.needs:
         table = weight.detach().clone()
         shape["cost"] = EnergyTable(table, dim=5) if isinstance(objective, Energy) else CosineCost(table)
@@ -149,7 +153,7 @@ def test_odd_vocabulary_sizes_equal_the_reference(objective, vocabulary):
     assert_equals_the_reference(hidden, weight, labels, objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 @pytest.mark.parametrize(
     "labels",
     [[5], [0], [VOCABULARY - 1], [5] * 9, [0] * 4 + [VOCABULARY - 1] * 4, [VOCABULARY - 1, 3, 0, 3, VOCABULARY - 1]],
@@ -160,7 +164,7 @@ def test_few_tokens_and_labels_at_the_ends_of_the_vocabulary_equal_the_reference
     assert_equals_the_reference(hidden, weight, torch.tensor(labels), objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 def test_a_batch_without_response_tokens_is_zero_and_connected(objective):
     _, weight, _ = example()
     hidden = torch.zeros(0, HIDDEN, dtype=torch.float64, requires_grad=True)
@@ -172,7 +176,7 @@ def test_a_batch_without_response_tokens_is_zero_and_connected(objective):
     assert all(total == 0 for total in vars(statistics).values())
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 def test_zero_rows_in_the_head_equal_the_reference(objective):
     """Vocabulary padding, as a distractor and as the target itself."""
     hidden, weight, labels = example()
@@ -182,7 +186,7 @@ def test_zero_rows_in_the_head_equal_the_reference(objective):
     assert_equals_the_reference(hidden, padded.requires_grad_(), labels, objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 def test_a_confident_and_a_hopeless_token_stay_finite(objective):
     """q_y rounds to 1, and to 0, in float32: the weights must not become 0 / 0, nor the values infinite."""
     weight = torch.tensor([[60.0, 0.0], [0.0, 1.0], [0.0, -1.0]], requires_grad=True)
@@ -314,10 +318,32 @@ def test_the_entropy_of_the_likeliest_tokens_is_exact_where_there_are_no_others(
     assert relative_error(top.detach(), exact.detach()) < 1e-12
 
 
+def dense_loss(objective, log_q, log_base, labels):
+    """Each token's loss with a reference model, by the equations of the papers and their authors' code."""
+    onehot = torch.nn.functional.one_hot(labels, log_q.shape[1])
+    ce, base_ce = -(onehot * log_q).sum(-1), -(onehot * log_base).sum(-1)
+    match objective:
+        case ASFT():  # DFT's detached weight, plus kl_weight times KL(reference || model)
+            divergence = torch.nn.functional.kl_div(log_q, log_base, reduction="none", log_target=True).sum(-1)
+            return torch.exp(-ce).detach() * ce + objective.weight * divergence
+        case Frozen(rule="dft"):
+            return torch.exp(-base_ce) * ce
+        case Frozen(rule="eaft"):
+            return (torch.special.entr(log_base.exp()).sum(-1) / 3) ** objective.args["alpha"] * ce
+        case Frozen(rule="tailr"):
+            gamma, p = objective.args["gamma"], torch.exp(-base_ce)
+            return p / (gamma + (1 - gamma) * p) * ce
+        case PSFT():
+            return -torch.exp(base_ce - ce).clamp(max=1 + objective.epsilon)
+        case GIFT():
+            tilted = log_base.exp() * torch.exp(objective.beta * onehot)
+            return -(tilted / tilted.sum(-1, keepdim=True) * log_q).sum(-1)
+
+
+@pytest.mark.parametrize("objective", [ASFT(0.1), *FROZEN, PSFT(), GIFT(2.0), GIFT()], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("chunk_rows", [None, 8])
-def test_asft_is_that_of_the_authors_code(dtype, chunk_rows):
-    """DFT's detached weight, plus kl_weight times KL(reference || model), per token; on one micro-batch."""
+def test_an_objective_with_a_reference_model_equals_the_dense_one(objective, dtype, chunk_rows):
     generator = torch.Generator().manual_seed(5)
     hidden, base = (torch.randn(23, 12, generator=generator, dtype=dtype) for _ in range(2))
     weight, own = (torch.randn(31, 12, generator=generator, dtype=dtype) for _ in range(2))
@@ -325,17 +351,32 @@ def test_asft_is_that_of_the_authors_code(dtype, chunk_rows):
     labels[::5] = -100
     reference = Reference(base, Head(own, None, 1.0, None))
     states = hidden.clone().requires_grad_()
-    loss, _ = linear_objective_loss(states, weight, labels, ASFT(0.1), chunk_rows=chunk_rows, reference=reference)
+    loss, _ = linear_objective_loss(states, weight, labels, objective, chunk_rows=chunk_rows, reference=reference)
     (found,) = torch.autograd.grad(loss, states)
     wide = hidden.double().requires_grad_()
     kept = labels != -100
     log_q = (wide @ weight.double().T)[kept].log_softmax(-1)
     log_base = (base.double() @ own.double().T)[kept].log_softmax(-1)
-    nll = torch.nn.functional.nll_loss(log_q, labels[kept], reduction="none")
-    dft = torch.exp(-nll).detach() * nll
-    divergence = torch.nn.functional.kl_div(log_q, log_base, reduction="none", log_target=True).sum(-1)
-    expected = (dft + 0.1 * divergence).mean()
+    expected = dense_loss(objective, log_q, log_base, labels[kept]).mean()
     (gradient,) = torch.autograd.grad(expected, wide)
     close = {"rtol": 1e-8, "atol": 1e-8} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
     assert torch.allclose(loss.double(), expected, **close)
     assert torch.allclose(found.double(), gradient, **close)
+
+
+def test_little_of_the_reference_is_left_with_gifts_published_beta():
+    """Beta 20 leaves at most .0021 of the target to other tokens, for every token that the reference gives 1e-6."""
+    for p in (1e-6, 1e-3, 0.5):
+        logits = torch.tensor([[p, 1 - p]], dtype=torch.float64).log().requires_grad_()
+        loss = GIFT().losses(logits, torch.tensor([0]), logits.detach())
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        assert p - gradient[0, 0] > 0.9979  # the target's share of the label
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [("emo", "unknown rule 'emo'; use one of mixce, tailr, dft, focal, power, eaft"), ("eaft", "alpha is -1")],
+)
+def test_a_frozen_rule_weighs_cross_entropy_alone(rule, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Frozen(rule, {"alpha": -1})

@@ -6,9 +6,10 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from instruct import EMOConfig, EMOTrainer
+from instruct.base.errors import InputError
 from instruct.objectives.built_in import ASFT, Distillation
 from instruct.objectives.torch_kernels import losses_of
 from instruct.training import frozen
@@ -88,6 +89,41 @@ def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, nam
     if kind is TopDistillation:
         whole = expected_loss(Distillation(temperature=2.0), trained.model, base, batch)
         assert found != pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_psft_follows_the_model_of_some_steps_ago_also_when_resumed(tiny_model, tmp_path, lora):
+    """The snapshot of step 3 is that of step 2; its weights are the ratio to that model, frozen or cut."""
+    options = {"objective": "psft", "objective_args": {"every": 2, "epsilon": 0.05}} | ({} if lora else {"lora": None})
+    policies = []
+
+    class Keep(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **_):
+            policies.append({name: weight.detach().clone() for name, weight in model.named_parameters()})
+
+    trained = trainer(tmp_path, tiny_model, save_strategy="steps", save_steps=3, **options)
+    trained.add_callback(Keep())
+    trained.train()
+    found, batch = evaluated(trained)
+    now = {name: weight.detach().clone() for name, weight in trained.model.named_parameters()}
+    kept, probabilities = batch["labels"][:, 1:] != -100, []
+    for weights in (policies[1], now):
+        trained.model.load_state_dict(weights, strict=False)
+        with torch.no_grad():
+            logits = trained.model(input_ids=batch["input_ids"]).logits[:, :-1][kept].double()
+        probabilities.append(logits.softmax(-1).gather(1, batch["labels"][:, 1:][kept][:, None])[:, 0])
+    ratio = probabilities[1] / probabilities[0]
+    assert found == pytest.approx(-float(ratio.clamp(max=1.05).mean()), rel=1e-4)
+    assert ratio.max() > 1.05
+    losses = []
+    for checkpoint in (None, str(tmp_path / "out" / "checkpoint-3")):
+        trained = trainer(tmp_path, tiny_model, max_steps=4, **options)
+        trained.train(resume_from_checkpoint=checkpoint)
+        losses.append(trained.state.log_history[-2]["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    (tmp_path / "out" / "checkpoint-3" / "snapshot.safetensors").unlink()
+    with pytest.raises(InputError, match=r"snapshot.safetensors: cannot be read; resume from another checkpoint"):
+        trainer(tmp_path, tiny_model, max_steps=4, **options).train(resume_from_checkpoint=checkpoint)
 
 
 def test_a_teacher_is_another_model_with_the_same_tokenizer(tiny_model, tmp_path, make_model):
