@@ -51,7 +51,8 @@ def test_the_base_judges_by_api_and_reports_without_torch(tmp_path, monkeypatch,
     assert "n = 8" in out
     assert (tmp_path / "judged" / "report" / "report.html").is_file()
     assert "n = 8" in run([command, "report", "judged", "-q"], tmp_path)
-    needed = "the package torch, which is not installed: pip install 'emo-instruct[train]'"
+    (wheel,) = tmp_path.glob("*.whl")
+    needed = f"the package torch, which is not installed: pip install 'emo-instruct[train] @ file://{wheel}'"
     assert needed in run([command, "run", "demo"], tmp_path, code=2)
     assert needed in run([str(commands / "python"), "-c", "from instruct import EMOTrainer"], tmp_path, code=1)
 

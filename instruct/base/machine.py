@@ -9,14 +9,17 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from instruct.base.errors import InputError, one_line
 
@@ -176,6 +179,23 @@ def requirements(extra: str | None = None) -> Iterator[str]:
             yield str(requirement)
 
 
+def pip_install(extra: str = "", *options: str) -> str:
+    """The command that installs the package again, with an extra, from where it was installed: not every place of it
+    is a package index."""
+    text = importlib.metadata.distribution(PROJECT).read_text("direct_url.json")
+    source = json.loads(text) if text else {}
+    url, named, place = source.get("url", ""), f"[{extra}]" if extra else "", PROJECT
+    if "dir_info" in source:  # a folder
+        place = unquote(urlsplit(url).path)
+        options += ("-e",) if source["dir_info"].get("editable") else ()
+    elif url:
+        if git := source.get("vcs_info"):
+            url = f"{git['vcs']}+{url}@{git.get('requested_revision') or git['commit_id']}"
+        subfolder = f"#subdirectory={source['subdirectory']}" if "subdirectory" in source else ""
+        named += f" @ {url}{subfolder}"
+    return shlex.join(["pip", "install", *options, place + named])
+
+
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
     """The error in one line with the smallest extra that installs the package; None if no extra does."""
     from packaging.requirements import Requirement
@@ -188,7 +208,7 @@ def missing_package(error: ModuleNotFoundError) -> InputError | None:
     if not having:
         return None
     extra = min(having, key=lambda extra: len(installed[extra]))
-    return InputError(f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'")
+    return InputError(f"this needs the package {package}, which is not installed: {pip_install(extra)}")
 
 
 def vllm_is_installed() -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from instruct.base.errors import InstructError, one_line
-from instruct.base.machine import PROJECT, driver_version, has_nvidia_gpu, requirements, unusable_gpu
+from instruct.base.machine import driver_version, has_nvidia_gpu, pip_install, requirements, unusable_gpu
 from instruct.base.models import hub_failure
 from instruct.base.output import Finding, say
 from instruct.judging.annotators import package_module
@@ -71,7 +71,7 @@ def packages() -> Iterator[Finding]:
         yield Finding("packages", "warning", text, "rm -rf .venv && make venv PYTHON=python3.12")
     if _version("instruct"):
         text = "the distribution 'instruct' is installed; its files have the same import name"
-        remedy = f"pip uninstall -y instruct && pip install --force-reinstall {PROJECT}"
+        remedy = f"pip uninstall -y instruct && {pip_install('', '--force-reinstall')}"
         yield Finding("packages", "error", text, remedy)
     yield Finding("packages", "ok", f"Python {python}; {len(required)} required packages checked")
 
@@ -99,7 +99,7 @@ def imports() -> Iterator[Finding]:
     yield Finding("imports", "ok", ", ".join(f"{name} {_version(name)}" for name in names))
     if not _trains():
         text = "no torch: judging by API and reports work; training and models on this machine do not"
-        yield Finding("imports", "warning", text, f"pip install '{PROJECT}[train]'")
+        yield Finding("imports", "warning", text, pip_install("train"))
 
 
 def gpu() -> Iterator[Finding]:

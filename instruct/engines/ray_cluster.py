@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import Field, field_validator
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.machine import versions
+from instruct.base.machine import pip_install, versions
 from instruct.base.options import Options
 
 # Seconds to find the cluster.
@@ -54,7 +54,7 @@ def connect(options: ClusterOptions) -> bool:
         InputError: Ray is not installed, there is no cluster, or it has another version of Ray or Python.
     """
     if importlib.util.find_spec("ray") is None:
-        raise InputError("cluster: Ray is not installed; run `pip install 'emo-instruct[cluster]'` on every machine")
+        raise InputError(f"cluster: Ray is not installed; run `{pip_install('cluster')}` on every machine")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # no cluster of its own by mistake
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # of this process: it logs what is not an error, too

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
-from instruct.base.machine import vllm_is_installed
+from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import warn
 from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
@@ -368,7 +368,7 @@ def local_kind(model: ModelOptions, config: EngineConfig) -> LocalKind:
     installed = vllm_is_installed()
     if config.engine == "vllm" and not installed:
         raise InputError(
-            "generation.engine vllm: vLLM is not installed; run `pip install vllm` or set it to transformers"
+            f"generation.engine vllm: vLLM is not installed; run `{pip_install('vllm')}` or set it to transformers"
         )
     if config.engine == "transformers" or not installed or (config.engine == "auto" and model.quantization):
         return "transformers"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.base.machine import vllm_is_installed
+from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import BatchesInTurn, Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.start import LocalKind, Where, make_engine
@@ -73,8 +73,7 @@ class Judge:
             )
         if name == "vllm" and not installed:
             raise InputError(
-                f"judge {self.card.name}: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`, or use "
-                "another `engine`"
+                f"judge {self.card.name}: vLLM is not installed; run `{pip_install('vllm')}`, or use another `engine`"
             )
         return name
 

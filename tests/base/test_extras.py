@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import re
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -52,7 +55,46 @@ def test_a_command_without_a_package_names_the_extra_in_one_line(declared, capsy
     assert run_guarded(work) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("instruct: this needs the package ")
-    assert line.endswith(f"pip install 'emo-instruct[{extra}]'")
+    assert line.endswith(machine.pip_install(extra))
+
+
+FILE, GIT = "file:///a/emo_instruct-1-py3-none-any.whl", "https://example.org/i.git"
+
+
+@pytest.mark.parametrize(
+    ("source", "extra", "command"),
+    [
+        (None, "train", "pip install 'emo-instruct[train]'"),  # from an index
+        (None, "", "pip install emo-instruct"),
+        ({"url": "file:///a/my%20copy", "dir_info": {}}, "train", "pip install '/a/my copy[train]'"),
+        ({"url": "file:///a", "dir_info": {"editable": True}}, "lm-eval", "pip install -e '/a[lm-eval]'"),
+        ({"url": "file:///a", "dir_info": {"editable": True}}, "", "pip install -e /a"),
+        ({"url": FILE, "archive_info": {}}, "train", f"pip install 'emo-instruct[train] @ {FILE}'"),
+        (
+            {"url": GIT, "vcs_info": {"vcs": "git", "commit_id": "c0"}, "subdirectory": "b"},
+            "vllm",
+            f"pip install 'emo-instruct[vllm] @ git+{GIT}@c0#subdirectory=b'",
+        ),
+        (
+            {"url": GIT, "vcs_info": {"vcs": "git", "commit_id": "c0", "requested_revision": "v1"}},
+            "",
+            f"pip install 'emo-instruct @ git+{GIT}@v1'",
+        ),
+    ],
+)
+def test_a_hint_installs_from_where_the_package_came(tmp_path, monkeypatch, source, extra, command):
+    folder = tmp_path / "emo_instruct-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: emo-instruct\nVersion: 1\n")
+    if source:
+        (folder / "direct_url.json").write_text(json.dumps(source))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert machine.pip_install(extra) == command
+
+
+def test_every_hint_is_of_that_function():
+    package = Path(instruct.__file__).parent
+    assert not [path for path in package.rglob("*.py") if re.search(r"(emo-instruct|PROJECT\})\[", path.read_text())]
 
 
 def test_a_missing_package_that_no_extra_installs_stays_a_traceback(declared):
@@ -71,5 +113,5 @@ def test_a_public_name_names_the_extra(declared, monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", without_torch)
     monkeypatch.delitem(vars(instruct), "EMOTrainer", raising=False)
-    with pytest.raises(ImportError, match=r"instruct.EMOTrainer: .* pip install 'emo-instruct\[train\]'"):
+    with pytest.raises(ImportError, match=f"instruct.EMOTrainer: .* {re.escape(machine.pip_install('train'))}"):
         _ = instruct.EMOTrainer

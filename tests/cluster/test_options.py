@@ -76,7 +76,7 @@ def test_where_a_run_computes_is_no_part_of_what_it_is():
 
 def test_ray_that_is_not_installed_is_refused_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"Ray is not installed; run `pip install 'emo-instruct\[cluster\]'`"):
+    with pytest.raises(InputError, match=r"Ray is not installed; run `pip install .*\[cluster\].*`"):
         connect(ClusterOptions())
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.machine import vllm_is_installed
+from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering, takes_system
@@ -116,9 +116,7 @@ class AskedSystems:
         kind = self._options.engine
         if kind == "vllm":
             if not vllm_is_installed():
-                raise InputError(
-                    "evaluation.tasks.engine: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`"
-                )
+                raise InputError(f"evaluation.tasks.engine: vLLM is not installed; run `{pip_install('vllm')}`")
             return engine_version("vllm")
         return None if kind == "transformers" else kind
 

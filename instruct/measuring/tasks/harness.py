@@ -19,6 +19,7 @@ from instruct.analysis.clusters import numbered, row_clusters
 from instruct.analysis.inference import clustered_error
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.machine import pip_install
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.logs.lm_eval import metric_name
 from instruct.measuring.tasks.cards import Rule, TaskFile, read_task
@@ -59,7 +60,7 @@ class Harness:
         except ImportError as error:
             raise InputError(
                 f"task {one_line(', '.join(names), 100)}: tasks need the package lm_eval ({one_line(error, 80)}); run "
-                "`pip install 'emo-instruct[lm-eval]'`"
+                f"`{pip_install('lm-eval')}`"
             ) from None
         self.version: str = lm_eval.__version__
         self._options, self._rendering, self._engine = options, rendering, engine
