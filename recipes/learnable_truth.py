@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from study import markdown, run_recipe
+from study import RecipeParser, markdown, run_recipe
 
 from instruct.analysis.claims import holm
 from instruct.analysis.inference import Estimate, student
 from instruct.base.files import write_atomically
+from instruct.base.output import say
 from instruct.measuring.texts.predictions import DISTANCES, position_distances
 from instruct.objectives import CosineCost, EnergyTable, linear_objective_loss
 from instruct.training.emo_config import objective_of
@@ -211,10 +212,9 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         for row in train_all([Training(*cell, *rest) for cell in cells if cell not in done], arguments.jobs):
             rows.append(row)
             write_atomically(path, json.dumps(rows, indent=1) + "\n")
-            print(
+            say(
                 f"{row['system']:10} seed {row['seed']:2}  rate {row['rate']:g}  epoch {row['epoch']:2}  "
                 f"Jensen-Shannon {at_best(row, PRIMARY):.4f}",
-                flush=True,
             )
 
     finish((system, 0, rate) for system in SYSTEMS for rate in RATES)
@@ -295,7 +295,7 @@ def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = RecipeParser(__doc__)
     add = parser.add_argument
     add("--name", default="learnable_truth", help="results go to runs/NAME (default: learnable_truth)")
     add("--seeds", type=int, default=10, help="truths, each with its data and weights (default: 10)")
@@ -307,12 +307,12 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path("runs") / arguments.name
     trainings = len(SYSTEMS) * (len(RATES) + arguments.seeds)
-    print(f"plan      {len(SYSTEMS)} systems, {arguments.seeds} truths, {trainings} trainings; to {folder}")
+    say(f"plan      {len(SYSTEMS)} systems, {arguments.seeds} truths, {trainings} trainings; to {folder}")
     if arguments.dry_run:
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "report.md", report_text(run(arguments, folder), arguments.sequences))
-    print(f"report: {folder / 'report.md'}")
+    say(f"report: {folder / 'report.md'}")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from instruct.analysis.inference import student
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
+from instruct.base.output import say
 from instruct.config import ExperimentConfig, load_config
 from instruct.phases.experiment import open_run, run_folder
 from instruct.run.directory import RunDirectory
@@ -138,7 +139,7 @@ def main() -> None:
     if generator is None or plain.continuations is None:
         raise InputError(f"{plain.name}: has no generator; set evaluation.texts.reference_model, and continuations")
     counts = {part: getattr(options, part) for part in PARTS}
-    print(
+    say(
         f"plan      {generator.name} writes {sum(counts.values()):,} texts; {options.tuning_steps} steps for each "
         f"point of a grid to tune; then {len(plain.trained)} objectives from each seed"
     )

@@ -26,6 +26,7 @@ from study import config_for_machine, markdown, measured, recipe_arguments, run_
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
+from instruct.base.output import say
 from instruct.config import ExperimentConfig, load_config
 from instruct.phases.experiment import run_folder
 from instruct.run.measurements import Metrics
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if reference is None:
         raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
     texts = f"{TEXTS:,} texts that it writes" if held_out is None else held_out.card or ", ".join(held_out.files or [])
-    print(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
+    say(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
     if held_out is None and not options.dry_run:
         files = json.dumps([str(sampled_texts(config, reference))])
         config = load_config(options.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
@@ -84,7 +85,7 @@ def sampled_texts(config: ExperimentConfig, reference: ModelOptions) -> Path:
     if not kept:
         raise InputError(f"{file.parent}: no text has {LEAST_WORDS} words; raise evaluation.texts.max_length")
     study.write_texts(file, kept)
-    print(f"texts     {file}: {len(kept):,} of {len(texts):,} with {LEAST_WORDS} words or more")
+    say(f"texts     {file}: {len(kept):,} of {len(texts):,} with {LEAST_WORDS} words or more")
     return file
 
 

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points, run_recipe
 
+from instruct.base.output import say
 from instruct.config import load_config
 from instruct.run.measurements import Measurement
 
@@ -58,7 +59,7 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[
     style = {"marker": "o", "capsize": 3, "logx": True, "ylabel": "mean accuracy over tasks, %"}
     axes = frame["mean"].plot(yerr=frame["half"], ax=Figure(figsize=(6, 4)).subplots(), **style)
     axes.figure.savefig(path, dpi=150, bbox_inches="tight")
-    print(f"figure: {path}")
+    say(f"figure: {path}")
 
 
 def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[str]) -> None:

@@ -25,6 +25,7 @@ from study import SEEDS, WEIGHTS, first_words, plain_config, recipe_arguments, r
 
 from instruct.base.errors import InputError
 from instruct.base.models import EMBEDDED_MODEL
+from instruct.base.output import say
 from instruct.config import load_config
 from instruct.phases.experiment import run_experiment
 
@@ -42,7 +43,7 @@ def main() -> None:
         raise InputError("no corpus; give --data.files FILE and --data.eval_files FILE")
     start = Path("runs") / f"{plain.name}-start"
     rates = len(RATES) * (len(plain.trained) + len(WEIGHTS) - 1)
-    print(
+    say(
         f"plan      the first {options.words:,} words; {rates} trainings of {options.tuning_steps} steps to tune, then "
         f"{len(plain.trained)} objectives from each seed"
     )

@@ -14,7 +14,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
@@ -22,7 +22,7 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.machine import check_gpu_is_usable
 from instruct.base.output import run_guarded, say
-from instruct.command.flags import add_phase_flags, split_overrides
+from instruct.command.flags import VERBOSE, add_phase_flags, split_overrides
 from instruct.config import ExperimentConfig, load_config, make_config
 from instruct.phases.bench import cross_entropy
 from instruct.phases.experiment import open_run, run_experiment, run_folder, settle_dtype
@@ -64,8 +64,22 @@ def paper(table: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def run_recipe(main: Callable[[], None]) -> None:
-    """Run a recipe as a command, and exit as one: see `run_guarded`."""
-    sys.exit(run_guarded(main))
+    """Run a recipe, which reads its arguments first, as a command, and exit as one: see `run_guarded`."""
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        main()
+    sys.exit(run_guarded(main, verbose="--verbose" in sys.argv))
+
+
+class RecipeParser(argparse.ArgumentParser):
+    """Reads the arguments of a recipe, which is described by its docstring."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.add_argument("--verbose", action="store_true", help=VERBOSE)
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the call like every other one."""
+        raise InputError(f"{message}; see --help")
 
 
 def recipe_arguments(
@@ -73,7 +87,7 @@ def recipe_arguments(
 ) -> tuple[argparse.Namespace, list[str]]:
     """A recipe's arguments (`config`, `dry_run`, `first`, `last`, and its own `flags`: what argparse takes, by name),
     and its overrides of the config, with `--name`."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = RecipeParser(description)
     parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
     parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
     add_phase_flags(parser)
@@ -152,7 +166,7 @@ def write_table(path: Path, lines: Iterable[str]) -> None:
     """Write a table, and print it with its place."""
     text = "\n".join(lines)
     write_atomically(path, text + "\n")
-    print(f"{text}\ntable: {path}")
+    say(f"{text}\ntable: {path}")
 
 
 def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
@@ -287,7 +301,7 @@ def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, seco
         for rule, own in chosen.items()
     }
     write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")
-    print(f"tuned     {run.folder / 'tuning.json'}", flush=True)
+    say(f"tuned     {run.folder / 'tuning.json'}")
     others = {f"{name}_by_{second}": own for name, own in chosen[second].items() if own != chosen["ce"][name]}
     return chosen["ce"] | others
 

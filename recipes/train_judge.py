@@ -12,9 +12,7 @@ with its agreement in the card; `instruct judge RUN --judge NAME` asks it.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from study import RecipeParser, run_recipe
 from train_judge_head import LAYERS, read_features, train_head
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, model_path
 from instruct.base.networks import load_network
-from instruct.base.output import run_guarded, say
+from instruct.base.output import say
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.score_heads import HeadReading, StatesEngine
 from instruct.engines.weights import unreadable
@@ -80,7 +79,7 @@ class JudgeTraining:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = RecipeParser(__doc__)
     add = parser.add_argument
     add("--labels", required=True, metavar="SET", help="a set of human labels, by name, card or file")
     add("--name", required=True, help="the judge's name: it is written to judges/NAME")
@@ -106,7 +105,7 @@ def main() -> None:
             flags.seed,
         )
     )
-    print(f"wrote {folder}")
+    say(f"wrote {folder}")
 
 
 def train_judge(training: JudgeTraining) -> Path:
@@ -217,6 +216,8 @@ def train_reward_model(
     from transformers import AutoTokenizer
     from trl import RewardConfig, RewardTrainer
 
+    from instruct.training.callbacks import steps_shown
+
     rows = [_preference(pair) for pair in pairs if pair.label != "tie"]
     if not rows:
         raise InputError("the labels have no pair with a winner; a reward model needs some")
@@ -253,7 +254,8 @@ def train_reward_model(
         )
         if left := len(rows) - len(trainer.train_dataset):
             say(f"{left} of {len(rows)} pairs have a text of more than {training.max_length} tokens and are left out")
-        trainer.train()
+        with steps_shown(trainer, folder.parent.name):
+            trainer.train()
         merged = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     merged.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -291,4 +293,4 @@ def _licence(labels: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    run_recipe(main)

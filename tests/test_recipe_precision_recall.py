@@ -38,11 +38,11 @@ def config(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_figure_2_has_every_objective_and_the_control_and_resumes(config, capsys):
+def test_figure_2_has_every_objective_and_the_control_and_resumes(config, printed):
     from precision_recall import main
 
     main(config)
-    out = capsys.readouterr().out
+    out = printed.readouterr().out
     assert "compare   mle, emo with " in out
     found = read_metrics(RunDirectory("runs/figure2")).texts
     table = Path("runs/figure2/precision_recall.md").read_text()
@@ -56,20 +56,20 @@ def test_figure_2_has_every_objective_and_the_control_and_resumes(config, capsys
 
 
 @pytest.mark.slow
-def test_figure_2_on_texts_that_the_reference_writes(config, monkeypatch, capsys):
+def test_figure_2_on_texts_that_the_reference_writes(config, monkeypatch, printed):
     import precision_recall
 
     monkeypatch.setattr(precision_recall, "LEAST_WORDS", 2)
     precision_recall.main([*config, "--evaluation.texts.held_out", "null", "--evaluation.texts.max_length", "40"])
-    assert "texts     runs/figure2-reference/texts.jsonl: 8 of 8 with 2 words or more" in capsys.readouterr().out
+    assert "texts     runs/figure2-reference/texts.jsonl: 8 of 8 with 2 words or more" in printed.readouterr().out
     assert read_metrics(RunDirectory("runs/figure2")).texts["emo"]["reverse_cross_entropy"].n == 8
 
 
-def test_the_plan_of_figure_2_is_printed_and_nothing_is_written(config, capsys):
+def test_the_plan_of_figure_2_is_printed_and_nothing_is_written(config, printed):
     from precision_recall import main
 
     main([*config, "--dry-run"])
-    assert "compare   mle, emo with " in capsys.readouterr().out
+    assert "compare   mle, emo with " in printed.readouterr().out
     assert not Path("runs").exists()
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import io
 import logging
 import os
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
+from instruct.base import streams
 from instruct.base.errors import InputErrors, InstructError, one_line
 from instruct.base.interrupts import INTERRUPTED, watched_interrupts
 
@@ -73,19 +72,26 @@ class _Lines(logging.Handler):
     def __init__(self, json: bool, quiet: bool, word: Callable[[str], str]) -> None:
         super().__init__()
         self.json, self.quiet, self.word = json, quiet, word
+        self.bar: Progress | None = None  # that is at the bottom of the terminal
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self.quiet:
             aside = self.json or record.levelno >= logging.WARNING
-            print(wrapped(self.word(record.getMessage())), file=sys.stderr if aside else sys.stdout, flush=True)
+            stream, text = streams.stderr() if aside else streams.stdout(), wrapped(self.word(record.getMessage()))
+            if self.bar and self.bar.console.is_terminal and stream.isatty():
+                self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(text, file=stream, flush=True)
 
 
 @contextlib.contextmanager
-def printed_log(json: bool = False, quiet: bool = False, word: Callable[[str], str] = str) -> Iterator[None]:
+def printed_log(
+    json: bool = False, quiet: bool = False, word: Callable[[str], str] = str, verbose: bool = False
+) -> Iterator[None]:
     """Print the package's log meanwhile, as a command does.
 
-    With `json` or `quiet`, what libraries and child processes write to stdout is kept off it; with `quiet`, what they
-    write to stderr, too. Of several training processes only the main one prints.
+    What libraries and child processes print is kept in the run's log (`streams.keep_log`); if `verbose`, it is printed,
+    with `json` on stderr. Of several training processes only the main one prints.
     """
     handler = _Lines(json, quiet or not _is_main(), word)
     state = _LOG.level, _LOG.propagate, _LOG.handlers
@@ -93,63 +99,15 @@ def printed_log(json: bool = False, quiet: bool = False, word: Callable[[str], s
     _LOG.setLevel(logging.INFO)
     try:
         with contextlib.ExitStack() as stack:
-            if quiet or not _is_main():
-                aside = stack.enter_context(open(os.devnull, "w"))
-                for stream in (sys.__stdout__, sys.__stderr__) if quiet else (sys.__stdout__,):
-                    stack.enter_context(_redirected(stream, aside.fileno()))
-            elif json and sys.__stderr__ is not None:
-                stack.enter_context(_redirected(sys.__stdout__, 2))
+            if sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__:  # else a test's, or a notebook's
+                if not verbose:
+                    stack.enter_context(streams.libraries_aside())
+                elif json or not _is_main():
+                    stack.enter_context(streams.to_stderr())
             yield
     finally:
         level, _LOG.propagate, _LOG.handlers = state
         _LOG.setLevel(level)
-
-
-class _Lasting(io.FileIO):
-    """Stdout or stderr that never ends the work: what is printed after its reader has gone is lost, and said to be."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: of a terminal that was closed
-                raise
-            if self.fileno() == 1:
-                with contextlib.suppress(OSError):
-                    os.write(2, b"instruct: nobody reads stdout any more; the work goes on\n")
-            return len(data)
-
-
-def make_streams_last() -> None:
-    """Let nothing that is printed end the process's work: a closed pipe, a closed stream, a character not in its code.
-
-    A closed descriptor is opened first, because the next file that is opened would have its number.
-    """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        stream = getattr(sys, name)
-        if stream is not getattr(sys, f"__{name}__"):  # a test's, or a notebook's
-            continue
-        if isinstance(getattr(getattr(stream, "buffer", None), "raw", None), _Lasting):
-            continue
-        if stream is not None:
-            stream.flush()
-        lasting = io.TextIOWrapper(
-            io.BufferedWriter(_Lasting(descriptor, "wb", closefd=False)),
-            stream.encoding if stream is not None else "utf-8",
-            "backslashreplace",
-            line_buffering=stream is None or stream.line_buffering,
-            write_through=stream is not None and stream.write_through,
-        )
-        setattr(sys, name, lasting)
-        setattr(sys, f"__{name}__", lasting)
 
 
 def _is_main() -> bool:
@@ -157,36 +115,26 @@ def _is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-@contextlib.contextmanager
-def _redirected(stream: TextIO | None, target: int) -> Iterator[None]:
-    """Let the file descriptor of stdout or stderr lead to another one; one that Python does not own is left alone."""
-    if stream is None or stream not in (sys.stdout, sys.stderr):
-        yield
-        return
-    stream.flush()
-    kept = os.dup(stream.fileno())
-    os.dup2(target, stream.fileno())
-    try:
-        yield
-    finally:
-        stream.flush()
-        os.dup2(kept, stream.fileno())
-        os.close(kept)
+def _handler() -> _Lines | None:
+    return next((handler for handler in _LOG.handlers if isinstance(handler, _Lines)), None)
 
 
 def console() -> Console:
     """A rich console that prints where the log is printed, for tables and colors."""
     from rich.console import Console
 
-    handler = next((handler for handler in _LOG.handlers if isinstance(handler, _Lines)), None)
+    handler = _handler()
+    file = streams.stderr() if handler and handler.json else streams.stdout()
     # A pipe gets each line as it is; a terminal wraps it.
-    return Console(soft_wrap=True, stderr=bool(handler and handler.json), quiet=bool(handler and handler.quiet))
+    return Console(file=file, width=_columns(file), soft_wrap=True, quiet=bool(handler and handler.quiet))
 
 
-def progress_bar() -> Progress:
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Progress]:
     """A bar on stderr: description, how many of how many, the time taken and left. A description is shown as it is.
 
-    A pipe gets a line when a task begins, and the bar when it ends.
+    What is not a terminal, or shows the bars of libraries, gets a line when a task begins and one when it ends. Within
+    another bar, it shows its tasks there while they last.
     """
     from rich.console import Console
     from rich.progress import (
@@ -204,11 +152,36 @@ def progress_bar() -> Progress:
                 self.console.print(f"{description} …", markup=False, highlight=False, soft_wrap=True)
             return super().add_task(description, *positional, **named)
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    handler = _handler()
+    if handler and handler.bar:
+        outer = set(handler.bar.task_ids)
+        try:
+            yield handler.bar
+        finally:
+            for task in set(handler.bar.task_ids) - outer:
+                handler.bar.remove_task(task)
+        return
+    file = streams.stderr()
+    shown = file.isatty() and (handler is None or streams.are_aside())
     # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
-    quiet = any(isinstance(handler, _Lines) and handler.quiet for handler in _LOG.handlers)
-    console = Console(stderr=True, force_jupyter=False, quiet=quiet)
-    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+    console = Console(
+        file=file,
+        width=_columns(file),
+        force_terminal=shown,
+        force_jupyter=False,
+        quiet=bool(handler and handler.quiet),
+    )
+    columns = [TextColumn("{task.description}", markup=False), MofNCompleteColumn(), TimeElapsedColumn()]
+    if shown:
+        columns = [columns[0], BarColumn(bar_width=None), *columns[1:], TimeRemainingColumn()]
+    with Bar(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bar:
+        if handler:
+            handler.bar = bar
+        try:
+            yield bar
+        finally:
+            if handler:
+                handler.bar = None
 
 
 @contextlib.contextmanager
@@ -233,7 +206,15 @@ def show(result: Result, json: bool, quiet: bool) -> None:
 
 def terminal_width() -> int | None:
     """The columns of the terminal that stdout is; None for a file or a pipe, whose lines are not to be broken."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return _columns(streams.stdout())
+
+
+def _columns(stream: TextIO) -> int | None:
+    """The columns of the terminal that a stream leads to, or that the user says; None of something else."""
+    if not stream.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdigit() and int(said) else os.get_terminal_size(stream.fileno()).columns or 80
 
 
 def wrapped(text: str) -> str:
@@ -259,26 +240,34 @@ _FULL_DISK = r"os error 28\)|Not enough disk space|No space left on device|datab
 
 
 def run_guarded(
-    work: Callable[[], Result | None], json: bool = False, quiet: bool = False, word: Callable[[str], str] = str
+    work: Callable[[], Result | None],
+    json: bool = False,
+    quiet: bool = False,
+    word: Callable[[str], str] = str,
+    verbose: bool = False,
 ) -> int:
     """Run `work` as a command: print its log and its result, and end with one line on stderr where the user can act.
 
     Args:
         word: rewords each line and error that is printed, not the result.
+        verbose: print what libraries print, too.
 
     Returns:
         The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
         4 a report is below `--fail-under`, 5 no verdict of a judge could be read, 130 interrupted.
     """
-    # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
+    # No telemetry that the user did not ask for.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    make_streams_last()
+    if verbose:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")
+    else:
+        os.environ.setdefault("TQDM_MININTERVAL", "10")  # a log needs no bar ten times a second
+    streams.make_streams_last()
     try:
         with watched_interrupts():
-            with printed_log(json, quiet, word):
+            with printed_log(json, quiet, word, verbose):
                 result = work()
             if result is not None and _is_main():
                 show(result, json, quiet)
@@ -288,6 +277,8 @@ def run_guarded(
     except InstructError as error:
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
             print(f"instruct: {one_line(word(str(problem)), 1000)}", file=sys.stderr)
+        if error.exit_code == 1 or error.__cause__:
+            _print_details()
         return error.exit_code
     except ModuleNotFoundError as error:
         from instruct.base.machine import missing_package  # takes a third of the time in which the help is printed
@@ -316,6 +307,7 @@ def run_guarded(
             print("instruct: the working directory was deleted; change to another folder", file=sys.stderr)
             return 2
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
+            _print_details()
             raise
         reason = one_line(error.strerror, 100)
         print(
@@ -324,3 +316,9 @@ def run_guarded(
         )
         return 2
     return 0
+
+
+def _print_details() -> None:
+    """Point a failure at what libraries have printed before it."""
+    if (place := streams.details()) is not None:
+        print(f"instruct: details: {place or 'rerun with --verbose'}", file=sys.stderr)

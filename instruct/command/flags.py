@@ -35,6 +35,8 @@ OVERRIDES = (
     "A list is YAML: --data.files '[a.txt, b.txt]'."
 )
 
+VERBOSE = "also print what libraries print: bars, warnings and logs, which otherwise go to log.txt of the run"
+
 
 def split_overrides(argv: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """`argv` without the flags that override the config, and those flags with their values.

@@ -37,7 +37,7 @@ _GROUPS = {
         "--start-over",
     ),
     "statistics": ("--margin", "--stop-when", "--instruction-difficulty", "--difficulty-prompts"),
-    "output": ("--write-card", "--json", "--quiet"),
+    "output": ("--write-card", "--json", "--quiet", "--verbose"),
 }
 _BASIC = (
     *("--candidate", "--baseline", "--files", "--output", "--against", "--judge", "--judge-model", "--criteria"),

@@ -11,9 +11,10 @@ from importlib import metadata
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.output import Result, make_streams_last, run_guarded
+from instruct.base.output import Result, run_guarded
+from instruct.base.streams import make_streams_last
 from instruct.command import completion, experiments, judging, reports, tools
-from instruct.command.flags import OVERRIDES, SECTIONS, split_overrides
+from instruct.command.flags import OVERRIDES, SECTIONS, VERBOSE, split_overrides
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -30,7 +31,9 @@ def make_parser() -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
         sub.set_defaults(function=function, takes_overrides=OVERRIDES in (epilog or ""), verbs=verbs.choices)
         sub.add_argument("--json", action="store_true", help="print one JSON document; progress goes to stderr")
-        sub.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
+        detail = sub.add_mutually_exclusive_group()
+        detail.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
+        detail.add_argument("--verbose", action="store_true", help=VERBOSE)
         return sub
 
     for group in (experiments, judging, reports, tools):
@@ -102,7 +105,7 @@ def main() -> int:
     def word(text: str) -> str:
         return with_flags(text, arguments.verb, arguments.verbs)
 
-    return run_guarded(work, arguments.json, arguments.quiet, word)
+    return run_guarded(work, arguments.json, arguments.quiet, word, arguments.verbose)
 
 
 if __name__ == "__main__":

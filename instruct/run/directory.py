@@ -18,6 +18,7 @@ import yaml
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import lock_file, new_folder, open_to_write, sync, write_atomically
 from instruct.base.machine import machine, now, versions
+from instruct.base.streams import keep_log
 from instruct.run.manifest import FORMAT, read_config, read_manifest
 
 # A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
@@ -26,7 +27,8 @@ _PRIVATE = 0o700
 
 
 class RunDirectory:
-    """`runs/NAME/`: config.yaml, manifest.json, adapters/, outputs/, continuations/, judgments.sqlite, report/."""
+    """`runs/NAME/`: config.yaml, manifest.json, log.txt, adapters/, outputs/, continuations/, judgments.sqlite,
+    report/."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -84,6 +86,7 @@ class RunDirectory:
                     "that all nodes share"
                 )
             time.sleep(1)
+        keep_log(self.folder)
 
     @property
     def day(self) -> date:
@@ -167,6 +170,7 @@ class RunDirectory:
     def _write(self, manifest: dict[str, Any]) -> None:
         manifest["updated"] = now()
         write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        keep_log(self.folder)
 
 
 _MAY_BE_LINKS = ("adapters", "checkpoints")

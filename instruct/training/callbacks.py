@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from transformers import TrainerCallback
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import write_atomically
+from instruct.base.output import progress_bar, say
+from instruct.base.streams import are_aside
 from instruct.data.rows import SPLIT_SEED
 from instruct.data.tokens import EncodedRows
 from instruct.engines.canary import FILE, Canary
@@ -243,6 +246,48 @@ def check_trackers(names: list[str]) -> None:
             raise InputError(
                 f"train.report_to: {name} cannot be used ({one_line(error, 160)}); or use tensorboard"
             ) from None
+
+
+# What a line of a logged step shows, by the Trainer's names; the run's log and the trackers have all of it.
+_LOGGED = {
+    "loss": ("loss", ".4g"),
+    "ce": ("ce", ".4g"),
+    "learning_rate": ("rate", ".2g"),
+    "grad_norm": ("norm", ".3g"),
+    "eval_loss": ("loss", ".4g"),
+    "eval_ce": ("ce", ".4g"),
+    "eval_perplexity": ("perplexity", ".4g"),
+}
+_LINE = 80  # columns
+
+
+class _ShowSteps(TrainerCallback):
+    """A line for each logged step and evaluation, and how many steps are done."""
+
+    def __init__(self, name: str, update: Callable[..., None] | None) -> None:
+        self.name, self.update = name, update
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.update:
+            self.update(completed=state.global_step, total=state.max_steps)
+
+    on_train_begin = on_step_end
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        figures = [f"{word} {logs[key]:{form}}" for key, (word, form) in _LOGGED.items() if logs and key in logs]
+        if figures and state.is_world_process_zero:
+            evaluated = ["evaluated"] if logs and "eval_loss" in logs else []
+            line = "  ".join(["", f"step {state.global_step}/{state.max_steps}", *evaluated, *figures])
+            say(one_line(self.name, max(8, _LINE - len(line))) + line)
+
+
+@contextlib.contextmanager
+def steps_shown(trainer: Any, name: str) -> Iterator[None]:
+    """Print the logged steps of a training meanwhile; with a bar, if that of the Trainer is kept off the terminal."""
+    with progress_bar() if are_aside() else contextlib.nullcontext() as bar:
+        update = functools.partial(bar.update, bar.add_task(f"training {name}", total=None)) if bar else None
+        trainer.add_callback(_ShowSteps(name, update))
+        yield
 
 
 @contextlib.contextmanager

@@ -266,7 +266,7 @@ def train_system(
     """
     from accelerate import PartialState
 
-    from instruct.training.callbacks import KeepCanary, WriteSamples, run_of_its_own, samples_of
+    from instruct.training.callbacks import KeepCanary, WriteSamples, run_of_its_own, samples_of, steps_shown
     from instruct.training.checkpoints import RecordHashes
 
     step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
@@ -299,7 +299,7 @@ def train_system(
         trainer.add_callback(keeper)
         if watch:
             trainer.add_callback(watch(trainer))
-        with run_of_its_own(trainer):
+        with run_of_its_own(trainer), steps_shown(trainer, name):
             trainer.train(resume_from_checkpoint=checkpoint)
         making = final.with_name(f".{name}.making")
         if main:

@@ -12,7 +12,8 @@ from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import printed_log
 from huggingface_hub import hf_hub_download
 with printed_log(False, False):
-    print(model_path("some/model"), model_path("some/other"))
+    paths = model_path("some/model"), model_path("some/other")
+print(*paths)
 try:
     hf_hub_download("some/model", "config.json")
 except Exception as error:

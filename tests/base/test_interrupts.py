@@ -27,7 +27,7 @@ IN_ORDER = """
     try:
         time.sleep(100)
     finally:
-        print("cleaned", flush=True)
+        say("cleaned")
 """
 CHILD = """
     if not os.fork():
@@ -40,12 +40,12 @@ CHILD = """
 PROGRAM = """
 import ctypes, os, signal, sys, time
 from contextlib import suppress
-from instruct.base.output import Result, run_guarded
+from instruct.base.output import Result, run_guarded, say
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background job
 
 def work():
-    print("begun", flush=True){work}
+    say("begun"){work}
 sys.exit(run_guarded(work, {how}))
 """
 

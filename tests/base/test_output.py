@@ -14,8 +14,6 @@ import pytest
 from instruct.base.errors import GateError
 from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say, show, warn
 
-LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
-
 
 @pytest.fixture
 def two_files(tmp_path, monkeypatch) -> list[str]:
@@ -27,30 +25,73 @@ def two_files(tmp_path, monkeypatch) -> list[str]:
     return ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "runs/x"]
 
 
+LIBRARIES = {"python", "descriptor", "child", "warning"}
+
+
 @pytest.mark.parametrize(
-    ("json_form", "quiet", "stdout", "stderr"),
+    ("how", "stdout", "stderr", "on_stdout"),
     [
-        (False, False, "python\ndescriptor\nchild\nsaid\ntext\n", "warning\nwarned\n"),
-        (True, False, '{\n  "figure": null\n}\n', "python\nwarning\ndescriptor\nchild\nsaid\nwarned\n"),
-        (False, True, "line\n", ""),
-        (True, True, '{\n  "figure": null\n}\n', ""),
+        ("", "said\ntext\n", {"warned"}, False),
+        ("json=True", '{\n  "figure": null\n}\n', {"said", "warned"}, False),
+        ("quiet=True", "line\n", set(), False),
+        ("json=True, quiet=True", '{\n  "figure": null\n}\n', set(), False),
+        ("verbose=True", "python\ndescriptor\nchild\nsaid\ntext\n", {"warning", "warned"}, True),
+        ("json=True, verbose=True", '{\n  "figure": null\n}\n', LIBRARIES | {"said", "warned"}, True),
     ],
 )
-def test_only_the_result_reaches_stdout(json_form, quiet, stdout, stderr):
-    """Whatever a library or a child process prints."""
+def test_only_the_command_prints_and_the_run_keeps_what_others_do(tmp_path, how, stdout, stderr, on_stdout):
+    """Whatever a library or a child process prints, before there is a run and after."""
     script = f"""
-import sys
-from instruct.base.output import Result, printed_log, progress_bar, say, show, warn
-with printed_log({json_form}, {quiet}):
-    {LOUD.replace("'python'", "'python', flush=True")}
+import os, subprocess, sys
+from instruct.base.output import Result, run_guarded, say, warn
+from instruct.run.directory import RunDirectory
+def work():
+    print('python', flush=True)
+    child = subprocess.Popen(['sh', '-c', 'read line; echo child'], stdin=subprocess.PIPE)
+    os.write(1, b'descriptor\\n')
+    RunDirectory('run').start({{}})
+    child.communicate(b'now\\n')
     print('warning', file=sys.stderr)
     say('said')
     warn('warned')
-show(Result({{'figure': float('nan')}}, 'line', 'text'), {json_form}, {quiet})
+    return Result({{'figure': float('nan')}}, 'line', 'text')
+sys.exit(run_guarded(work, {how}))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout == stdout
-    assert sorted(done.stderr.split()) == sorted(stderr.split())
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout, set(done.stderr.split())) == (0, stdout, stderr)
+    log = tmp_path / "run" / "log.txt"
+    assert log.exists() != on_stdout
+    if not on_stdout:
+        header, *lines = log.read_text().splitlines()
+        assert header.startswith("== 20")
+        assert set(lines) == LIBRARIES
+
+
+@pytest.mark.parametrize(
+    ("failure", "start", "code", "told"),
+    [
+        ("InstructError('it failed')", True, 1, "instruct: it failed\ninstruct: details: run/log.txt\n"),
+        ("InstructError('it failed')", False, 1, "instruct: it failed\ninstruct: details: rerun with --verbose\n"),
+        ("InputError('a wrong call')", True, 2, "instruct: a wrong call\n"),
+        ("ValueError('a defect')", True, 1, "instruct: details: run/log.txt\nTraceback"),
+    ],
+)
+def test_a_failure_points_at_what_libraries_printed(tmp_path, failure, start, code, told):
+    script = f"""
+import os, sys
+from instruct.base.errors import InputError, InstructError
+from instruct.base.output import run_guarded
+from instruct.run.directory import RunDirectory
+def work():
+    if {start}: RunDirectory('run').start({{}})
+    os.write(2, b'CUDA error\\n')
+    raise {failure}
+sys.exit(run_guarded(work))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(told)
+    assert (tmp_path / "run" / "log.txt").exists() == start
 
 
 def test_an_error_of_a_quiet_call_is_not_swallowed(capsys):
