@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from instruct.base.bounds import TemplateError
 from instruct.base.errors import InputError
 from instruct.data.chats import is_answer
 from instruct.data.templates import (
@@ -21,7 +22,6 @@ from instruct.data.templates import (
     GEMMA_CHANNEL,
     MODES,
     Rendering,
-    TemplateError,
     is_text,
     takes_system,
     text_of,

@@ -387,22 +387,43 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
     import pyarrow
     import pyarrow.parquet
 
-    number = 0
+    number, left = 0, _most_bytes(path)
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
-            if sum(group.total_byte_size for group in groups) > _most_bytes(path):
-                raise _too_large(origin)
-            _check_fields(list(file.schema_arrow), origin)
-            arrow = ArrowRows(file.schema_arrow, json_texts=True)
-            for batch in file.iter_batches(batch_size=1000):
-                for fields in batch.to_pylist():
-                    number += 1
-                    yield RawRow(origin, number, *arrow.restored(fields))
+        metadata, schema = pyarrow.parquet.read_metadata(path), pyarrow.parquet.read_schema(path)
+        if sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) > left:
+            raise _too_large(origin)
+        _check_fields(list(schema), origin)
+        arrow = ArrowRows(schema, json_texts=True)
+        columns = map(metadata.schema.column, range(len(metadata.schema)))
+        # A value that many rows have is in memory once.
+        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+        with pyarrow.parquet.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
+            for batch in file.iter_batches(batch_size=10_000):
+                left -= sum(map(_unpacked_bytes, batch.columns))
+                if left < 0:
+                    raise _too_large(origin)
+                for first in range(0, len(batch), 1000):
+                    for fields in batch.slice(first, 1000).cast(schema).to_pylist():
+                        number += 1
+                        yield RawRow(origin, number, *arrow.restored(fields))
     except RepeatedKeyError as error:
         raise InputError(f"{origin}, row {number}: {error}") from None
     except (pyarrow.ArrowException, ValueError) as error:
         raise InputError(f"{origin}: is not a Parquet file ({one_line(error, 120)}); write it again") from None
+
+
+def _unpacked_bytes(column: Any) -> int:
+    """The size of a column of Arrow once each row has its own value."""
+    import pyarrow.compute
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        lengths = pyarrow.compute.binary_length(column.dictionary)
+        return pyarrow.compute.sum(lengths.take(column.indices)).as_py() or 0
+    if types.is_nested(column.type):
+        parts = column.flatten()
+        return sum(map(_unpacked_bytes, parts if isinstance(parts, list) else [parts]))
+    return int(column.nbytes)
 
 
 def _check_fields(fields: Sequence[Any], origin: str) -> None:

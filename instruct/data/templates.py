@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.bounds import RejectedChatError, TemplateError, apply_template
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import RepeatedKeyError, parse_json
@@ -25,10 +26,6 @@ _PROBE = "probe"
 GEMMA_CHANNEL = "<|channel>"
 # What templates call the switch that turns thinking on and off.
 MODES = ("enable_thinking", "thinking")
-
-
-class TemplateError(InputError):
-    """A chat template cannot be used, whatever the chat is."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +116,8 @@ class Rendering:
         form = _form_of(tokenizer, template)
         own = [_as_read(message, form, template) for message in messages]
         try:
-            return _applied(tokenizer, own, more)
-        except InputError as error:
+            return str(apply_template(tokenizer, own, **more))
+        except RejectedChatError as error:
             # A few templates write a call's arguments as they are, which then have to be text.
             others = [[_with_arguments(message, json.dumps) for message in own]]
             texts = [message.get("content") for message in own[:2]]
@@ -129,32 +126,19 @@ class Rendering:
                 others.append([{**own[1], "content": f"{system}\n\n{user}"}, *own[2:]])
             for other in others:
                 if other != own:
-                    with contextlib.suppress(InputError):
-                        return _applied(tokenizer, other, more)
+                    with contextlib.suppress(RejectedChatError):
+                        return str(apply_template(tokenizer, other, **more))
             raise InputError(
-                f"the tokenizer's chat template rejects this chat ({error}); fix the row or {self.remedy}"
+                f"the tokenizer's chat template rejects this chat ({error.reason}); fix the row or {self.remedy}"
             ) from None
-
-
-# What a template of a stranger's model raises that would never end: jinja's sandbox bounds ranges.
-_ENDLESS = (ArithmeticError, RecursionError, MemoryError)
-
-
-def _applied(tokenizer: Any, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
-    import jinja2
-
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, **more))
-    except (jinja2.TemplateError, TypeError, ValueError, LookupError, *_ENDLESS) as error:
-        raise InputError(one_line(error, 120)) from None
 
 
 def takes_system(tokenizer: Any) -> bool:
     """Whether a tokenizer's chat template has a system role; the templates of Gemma 1 and 2 reject it."""
     chat = [{"role": role, "content": _PROBE} for role in ("system", "user")]
     try:
-        return bool(_applied(tokenizer, chat, {}))
-    except InputError:
+        return bool(apply_template(tokenizer, chat))
+    except RejectedChatError:
         return False
 
 
@@ -170,8 +154,8 @@ def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["part
         rendered = []
         for chat in chats:
             try:
-                rendered.append(_PROBE in _applied(tokenizer, chat, {"chat_template": template}))
-            except InputError:
+                rendered.append(_PROBE in apply_template(tokenizer, chat, chat_template=template))
+            except RejectedChatError:
                 rendered.append(False)
         _takes_parts[template] = rendered == [False, True]
     return "parts" if _takes_parts[template] else "text"

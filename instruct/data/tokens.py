@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from instruct.base.bounds import TemplateError
 from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select
@@ -23,7 +24,7 @@ from instruct.data.chats import TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
-from instruct.data.templates import DEFAULT, Rendering, TemplateError
+from instruct.data.templates import DEFAULT, Rendering
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features

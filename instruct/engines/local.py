@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype, warn_of_slow
 from instruct.base.output import warn
@@ -165,7 +166,7 @@ class LocalEngine(BatchesInTurn):
             return list(self.tokenizer(prompt)["input_ids"])
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.options.subject}: its tokenizer has no chat template; set prompt_form: text")
-        text = self.tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        text = apply_template(self.tokenizer, prompt, add_generation_prompt=True)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
@@ -303,7 +304,7 @@ def stop_token_ids(tokenizer: Any, model: str, revision: str | None = None) -> t
         pass
     if tokenizer.chat_template:
         turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
-        text = tokenizer.apply_chat_template(turns, tokenize=False)
+        text = apply_template(tokenizer, turns)
         tail = tokenizer(text.rpartition("answer")[2].lstrip(), add_special_tokens=False)["input_ids"]
         if tail and tokenizer.added_tokens_decoder.get(tail[0]) is not None:
             ids.add(tail[0])

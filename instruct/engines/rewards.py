@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import folder_made_of, model_path, whole_folder
 from instruct.base.networks import Head, load_adapter, load_network, quiet_loading
@@ -114,7 +115,7 @@ class RewardEngine(NetworkEngine):
 
     def _texts(self, prompts: Sequence[Prompt]) -> list[TextRow]:
         """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
-        written = self.tokenizer.apply_chat_template(list(prompts), tokenize=False)
+        written = apply_template(self.tokenizer, list(prompts))
         texts: list[list[int]] = self.tokenizer(written, add_special_tokens=False)["input_ids"]
         for ids in texts:  # transformers, and so training, reads the last token that is not padding
             while len(ids) > 1 and ids[-1] == self.pad:

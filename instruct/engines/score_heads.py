@@ -17,6 +17,7 @@ import numpy as np
 import pydantic
 from pydantic import Field, PositiveInt
 
+from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
@@ -137,7 +138,7 @@ class StatesEngine(RewardEngine):
     def _text(self, prompt: Any) -> TextRow:
         turns: list[Message] = list(prompt)
         answer = turns.pop()["content"]
-        before = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        before = apply_template(self.tokenizer, turns, add_generation_prompt=True)
         asked = self.tokenizer(before, add_special_tokens=False)["input_ids"]
         kept = self.reading.prompt_tokens
         if len(asked) > kept:

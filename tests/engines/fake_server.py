@@ -13,6 +13,7 @@ takes, in seconds. Names:
     too_long  filter  quota a 400 or 429 with OpenAI's code for it; filtered: a reply that the filter cut off
     "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
     huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
+    gzip  deflate           1 GB, packed into 1 MB
     reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
     malformed  nested  html  list  empty  null  refusal   no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
@@ -34,6 +35,7 @@ import hashlib
 import json
 import sys
 import time
+import zlib
 from collections import Counter
 from email.utils import formatdate
 from pathlib import Path
@@ -303,10 +305,15 @@ class Judge:
                 )
             data = data.ljust(50_000_000) if fault == "huge" else data
         payload = data.encode()
+        if fault in ("gzip", "deflate"):
+            pack = zlib.compressobj(wbits=31 if fault == "gzip" else 15)
+            payload = b"".join(pack.compress(b" " * 2**20) for _ in range(2**10)) + pack.flush()
+            extra = f"Content-Encoding: {fault}\r\n"
         if fault == "half":
             payload = payload[: len(payload) // 2]
+        length = len(payload) if "Encoding" in extra else len(data.encode())
         kind = "text/html" if fault == "html" else "application/json"
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data.encode())}\r\n{extra}\r\n"
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{extra}\r\n"
         writer.write(head.encode() + payload)
         await writer.drain()
         return fault != "half"

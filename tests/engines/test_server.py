@@ -328,7 +328,7 @@ def test_an_environment_in_which_no_server_can_be_asked_is_one_line(monkeypatch,
         ask(judge_at("http://judge.invalid/v1", timeout=1), ["Q"])
 
 
-@pytest.mark.parametrize("fault", ["huge", "500 huge", "flood"])
+@pytest.mark.parametrize("fault", ["huge", "500 huge", "flood", "gzip", "deflate"])
 def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
     monkeypatch.setattr(server_module, "_PER_TOKEN", 0)
     monkeypatch.setattr("instruct.engines.server.ATTEMPTS", 2)
@@ -347,7 +347,7 @@ def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
     reason = "HTTP 500" if fault == "500 huge" else "malformed reply: no end"
     assert [replies[place].reason for place in (0, 1)] == [reason] * 2
     # One that says how long it is is not read at all.
-    assert dict(read) == {"huge": {}, "500 huge": {2**16: 4 * 2**16}, "flood": {2**20: 4 * 2**20}}[fault]
+    assert dict(read) == {"huge": {}, "500 huge": {2**16: 4 * 2**16}}.get(fault, {2**20: 4 * 2**20})
 
 
 def test_the_limit_of_a_reply_leaves_room_for_every_token_with_its_log_probabilities(fake_server):
