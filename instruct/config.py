@@ -377,6 +377,7 @@ _IN_PYTHON = {
     "dataset_kwargs": " has no effect on rows that this package tokenizes; remove it",
     "length_column_name": " has no effect on rows that this package tokenizes; remove it",
     "resume_from_checkpoint": ": a run goes on from its last checkpoint by itself; remove it",
+    **dict.fromkeys(("do_train", "do_eval", "do_predict", "local_rank"), " has no effect on a run; remove it"),
 }
 
 
@@ -406,6 +407,8 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
             problem = f"train.{key} is set elsewhere (by systems, model or name); remove it"
         elif key not in known:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
+        elif isinstance(value, bool) and (kinds := kinds_of(known[key])) & {int, float} and bool not in kinds:
+            problem = f"train.{key}: is {str(value).lower()}, not a number; give one"
         else:
             if isinstance(value, str) and kinds_of(known[key]) & {int, float}:  # YAML 1.1 takes 1e-4 for a text
                 with contextlib.suppress(yaml.YAMLError):  # EMOConfig says what is wrong

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
+from instruct.base.cards import _models_in, validated
 from instruct.base.errors import InputError
+from instruct.base.options import kinds_of
 from instruct.command.reference import config_keys
-from instruct.config import ExperimentConfig, find_config, load_config, make_config, packaged_configs, parse_overrides
-from instruct.data.cards import load_dataset_card
+from instruct.config import (
+    ExperimentConfig,
+    check_train_arguments,
+    find_config,
+    load_config,
+    make_config,
+    packaged_configs,
+    parse_overrides,
+)
+from instruct.data.cards import DatasetCard, load_dataset_card
+from instruct.engines.ray_cluster import ClusterOptions
+from instruct.judging.cards import JudgeCard
+from instruct.judging.options import JudgeOptions
+from instruct.phases.bench import BenchOptions
+from instruct.training.options import TRAIN_KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "recipes" / "configs"
@@ -343,3 +362,52 @@ def test_judges_compare_every_system_with_the_baseline_unless_pairs_are_named():
     config = ExperimentConfig(name="x", systems={name: {"objective": name} for name in ("emo", "mle")})
     assert config.compared == [("emo", "baseline"), ("mle", "baseline")]
     assert config.model_copy(update={"comparisons": [("emo", "mle")]}).compared == [("emo", "mle")]
+
+
+NUMBERS = {int, float}
+CARD = {"name": "j", "description": "d", "model": "m", "protocol": "reward", "licence": "MIT", "context_length": 1}
+CARD |= {"order_policy": "one", "leading_policy": "single"}
+# What is in the config, in cards, and in flags alone.
+MODELS = [ExperimentConfig, BenchOptions, JudgeOptions, ClusterOptions, JudgeCard, DatasetCard]
+NEEDED: dict[str, dict[str, Any]] = {
+    "ExperimentConfig": {"name": "x"},
+    "SystemOptions": {"objective": "mle"},
+    "JudgeOptions": {"card": "x"},
+    "JudgeCard": CARD,
+    "DatasetCard": {"name": "d", "source": {"files": ["x"]}, "format": "alpaca", "licence": "MIT", "purpose": "train"},
+    "RatingScale": {"low": -1, "high": 5},
+    "DataOptions": {"files": ["x"], "eval_files": ["y"], "streaming": True},
+    "MixedSource": {"files": ["x"], "weight": 0.5},
+    "ContinuationOptions": {"files": ["x"]},
+    "HeldOutOptions": {"files": ["x"]},
+}
+
+
+def within(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model, and those in its fields."""
+    yield model
+    for field in model.model_fields.values():
+        for inner in _models_in(field.annotation):
+            yield from within(inner)
+
+
+@pytest.mark.parametrize("model", sorted({*chain.from_iterable(map(within, MODELS))}, key=lambda model: model.__name__))
+def test_true_and_false_are_no_numbers(model):
+    for key, field in model.model_fields.items():
+        kinds = kinds_of(field.annotation)
+        for value in (True, False) if kinds & NUMBERS and bool not in kinds else ():
+            with pytest.raises(InputError) as error:
+                validated(model, NEEDED.get(model.__name__, {}) | {key: value}, "given", whole=True)
+            assert re.search(rf"^given: (\(top level\): )?{key}\b", str(error.value), re.MULTILINE), error.value
+
+
+def test_true_and_false_are_no_numbers_of_training():
+    """Nor are they in lists, such as the rates of a bench."""
+    types = TRAIN_KEYS.types()
+    keys = [key for key, kind in types.items() if kinds_of(kind) & NUMBERS and bool not in kinds_of(kind)]
+    assert len(keys) > 30
+    for key in keys:
+        with pytest.raises(InputError, match=rf"given: train\.{key}\b"):
+            check_train_arguments({key: True}, "given")
+    with pytest.raises(InputError, match=r"given: rates\.0: is true, not a number; give one"):
+        validated(BenchOptions, {"rates": [True]}, "given")

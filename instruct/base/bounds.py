@@ -93,12 +93,12 @@ class TemplateError(InputError):
 class RejectedChatError(InputError):
     """A chat template rejects a chat, for this reason."""
 
-    def __init__(self, name: str, error: Exception) -> None:
+    def __init__(self, name: str, error: Exception, remedy: str) -> None:
         self.reason = one_line(error, 120)
-        super().__init__(f"{name}: its chat template rejects a chat ({self.reason}); use another model")
+        super().__init__(f"{name}: its chat template rejects a chat ({self.reason}); {remedy}")
 
 
-def apply_template(tokenizer: Any, chats: Any, **more: Any) -> Any:
+def apply_template(tokenizer: Any, chats: Any, remedy: str = "use another model", **more: Any) -> Any:
     """A chat as text, or of a list of chats each; `more`: arguments of `apply_chat_template`.
 
     Raises:
@@ -114,10 +114,10 @@ def apply_template(tokenizer: Any, chats: Any, **more: Any) -> Any:
     except (MemoryError, RecursionError, OverflowError, SyntaxError, TimeoutError) as error:
         raise TemplateError(
             f"{name}: its chat template needs more than {_TEMPLATE_BYTES >> 20} MiB or {_TEMPLATE_SECONDS:g} s for a "
-            f"chat, or is nested too deep ({type(error).__name__}); correct its chat_template, or use another model"
+            f"chat, or is nested too deep ({type(error).__name__}); {remedy}"
         ) from None
     except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-        raise RejectedChatError(name, error) from None
+        raise RejectedChatError(name, error, remedy) from None
 
 
 @functools.cache

@@ -125,12 +125,28 @@ def validated(model: type[Model], content: dict[str, Any], where: object, whole:
         InputErrors: a line for each field.
     """
     try:
-        return model.model_validate(content)
+        read = model.model_validate(content)
     except ValidationError as error:
-        errors = error.errors() if whole else error.errors()[:1]
-        problems = Problems([f"{where}: {_problem(model, detail)}" for detail in errors])
-    problems.refuse()
+        found = [_problem(model, detail) for detail in error.errors()]
+    else:
+        found = list(_booleans_as_numbers(content, read))
+        if not found:
+            return read
+    Problems([f"{where}: {problem}" for problem in (found if whole else found[:1])]).refuse()
     raise AssertionError("pydantic names what it refuses")
+
+
+def _booleans_as_numbers(given: Any, read: Any, place: str = "") -> Iterator[str]:
+    """What is wrong where pydantic has read true as 1 or false as 0."""
+    if isinstance(given, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+        yield f"{place}: is {str(given).lower()}, not a number; give one"
+    elif isinstance(given, dict):
+        values = dict(read) if isinstance(read, BaseModel | dict) else {}
+        for key in given.keys() & values.keys():
+            yield from _booleans_as_numbers(given[key], values[key], f"{place}.{key}" if place else str(key))
+    elif isinstance(given, list) and isinstance(read, list | tuple) and len(given) == len(read):
+        for number, pair in enumerate(zip(given, read, strict=True)):
+            yield from _booleans_as_numbers(*pair, f"{place}.{number}")
 
 
 def _problem(model: type[BaseModel], detail: ErrorDetails) -> str:

@@ -113,10 +113,10 @@ class Rendering:
             more = {"strftime_now": self.day.strftime, **more}
         modes = {} if self.thinks is None else dict.fromkeys(MODES, self.thinks)
         more = {**modes, **more, "add_generation_prompt": prompt}
-        form = _form_of(tokenizer, template)
+        form = _form_of(tokenizer, template, self.remedy)
         own = [_as_read(message, form, template) for message in messages]
         try:
-            return str(apply_template(tokenizer, own, **more))
+            return str(apply_template(tokenizer, own, self.remedy, **more))
         except RejectedChatError as error:
             # A few templates write a call's arguments as they are, which then have to be text.
             others = [[_with_arguments(message, json.dumps) for message in own]]
@@ -127,7 +127,7 @@ class Rendering:
             for other in others:
                 if other != own:
                     with contextlib.suppress(RejectedChatError):
-                        return str(apply_template(tokenizer, other, **more))
+                        return str(apply_template(tokenizer, other, self.remedy, **more))
             raise InputError(
                 f"the tokenizer's chat template rejects this chat ({error.reason}); fix the row or {self.remedy}"
             ) from None
@@ -145,7 +145,7 @@ def takes_system(tokenizer: Any) -> bool:
 _takes_parts: dict[str, bool] = {}
 
 
-def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["parts", "text"]:
+def _form_of(tokenizer: Any, template: str | Mapping[str, str], remedy: str) -> Literal["parts", "text"]:
     """How a template reads a message's content: as text or as a list of parts."""
     if not isinstance(template, str):
         return "text"
@@ -154,7 +154,7 @@ def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["part
         rendered = []
         for chat in chats:
             try:
-                rendered.append(_PROBE in apply_template(tokenizer, chat, chat_template=template))
+                rendered.append(_PROBE in apply_template(tokenizer, chat, remedy, chat_template=template))
             except RejectedChatError:
                 rendered.append(False)
         _takes_parts[template] = rendered == [False, True]

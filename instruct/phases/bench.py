@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -68,7 +69,7 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
 
     Args:
         config: the model, the data, the training; its systems are the objectives.
-        dry_run: print what would be done, and how long it takes, and stop. Only the rows' files are written.
+        dry_run: print what would be done, and how long it takes, and stop.
 
     Raises:
         InputError: the config sets what the bench sets itself, or there are too few rows.
@@ -77,15 +78,15 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     from instruct.reporting.report import print_written, written_report
 
     _check(config)
-    folder = Path("runs") / f"{config.name}-rows"
-    sizes = _write_rows(config, options, folder)
     first = dict.fromkeys(config.trained, options.rates[0])
-    chooses = len(options.rates) > 1
-    final = _final(config, options, folder, sizes["test"], first)
-    _print_plan(final, _candidate(config, folder, "mle", options.rates[0]), options, len(first), sizes)
     if dry_run:
-        run_experiment(final, dry_run=True)
+        with tempfile.TemporaryDirectory() as rows:
+            final, _ = _planned(config, options, Path(rows), first)
+            run_experiment(final, dry_run=True)
         return None
+    folder = Path("runs") / f"{config.name}-rows"
+    final, sizes = _planned(config, options, folder, first)
+    chooses = len(options.rates) > 1
     scores = {key: _tried_rates(config, folder, key, options.rates) for key in first} if chooses else {}
     chosen = {key: best_rate(tried) for key, tried in scores.items()} if chooses else first
     final = _final(config, options, folder, sizes["test"], chosen)
@@ -102,6 +103,16 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     if failure:
         raise failure
     return report
+
+
+def _planned(
+    config: ExperimentConfig, options: BenchOptions, folder: Path, rates: Mapping[str, float]
+) -> tuple[ExperimentConfig, dict[str, int]]:
+    """The experiment of the table, whose plan is printed, and the sizes of the sets of rows, which are in `folder`."""
+    sizes = _write_rows(config, options, folder)
+    final = _final(config, options, folder, sizes["test"], rates)
+    _print_plan(final, _candidate(config, folder, "mle", options.rates[0]), options, len(rates), sizes)
+    return final, sizes
 
 
 def _print_plan(

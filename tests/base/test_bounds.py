@@ -56,7 +56,7 @@ def test_a_template_that_fills_the_memory_or_never_ends_is_refused(name, monkeyp
     tokenizer = byte_tokenizer()
     tokenizer.name_or_path = "theirs"
     before, begun = peak(), time.thread_time()
-    with pytest.raises(TemplateError, match=r"theirs: its chat template .*; correct its chat_template, or"):
+    with pytest.raises(TemplateError, match=r"theirs: its chat template needs .*; use another model"):
         apply_template(tokenizer, [{"role": "user", "content": "hi"}], chat_template=BOMBS[name])
     assert peak() - before < 700
     assert time.thread_time() - begun < 10

@@ -174,8 +174,7 @@ REFUSED = [
     ),
     ("{% if %}", "the tokenizer's chat template rejects this chat ("),
     ("{{ 1 / 0 }}", "the tokenizer's chat template rejects this chat (division by zero)"),
-    ("{% for i in range(10 ** 9) %}{% endfor %}", "the tokenizer's chat template rejects this chat (Range too big."),
-    ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "the tokenizer's chat template rejects this chat ("),
+    ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "the tokenizer: its chat template needs more than 512 MiB or"),
 ]
 
 

@@ -55,7 +55,7 @@ REFUSED_VALUES = {
 IN_PYTHON = """
     assistant_only_loss completion_only_loss dataset_kwargs dataset_text_field length_column_name model_init_kwargs
     on_bad_row empty_thinking output_dir resume_from_checkpoint trust_remote_code hub_strategy hub_always_push
-    hub_revision hub_token
+    hub_revision hub_token do_train do_eval do_predict local_rank
 """
 
 
