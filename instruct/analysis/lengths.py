@@ -90,7 +90,7 @@ def length_warning(figures: LengthFigures) -> str | None:
         return None
     return (
         f"the verdicts follow length: the candidate's win rate is {shortest.win_rate:.1f} % where its answer is "
-        f"shortest ({_range(shortest)} than the baseline's) and "
+        f"shortest ({_range(shortest)} than the other's) and "
         f"{longest.win_rate:.1f} % where it is longest ({_range(longest)})"
     )
 

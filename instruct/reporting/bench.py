@@ -15,17 +15,19 @@ from instruct.base.errors import counted
 from instruct.data.prompts import identity
 from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
+from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
-from instruct.reporting.text import capital, finding, signed
+from instruct.reporting.text import capital, finding
+from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement, by_system, clusters_of
 from instruct.training.options import without_seed
 
 # Score by prompt.
 Scores = Mapping[str, float | None]
-GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", "ROUGE-L of samples", "cross-entropy"
+GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
@@ -260,12 +262,12 @@ def bench_tables(report: ReportData) -> list[Table]:
         Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.is_rate else claim.measure, text=True),
         Column("seeds", "trainings"),
         Column("n"),
-        Column("mean", lambda claim: _from_half(claim, claim.value), form=signed),
-        Column("95 % CI", _ends),
+        Column("mean", "value", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
         Column("p (Holm)", "adjusted_p", form=".3g"),
         Column("finding", finding),
     ]
-    claims = of_family(report.claims, OBJECTIVES) + report.seeds
+    claims = list(map(_as_difference, of_family(report.claims, OBJECTIVES) + report.seeds))
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
@@ -307,17 +309,14 @@ def _cells(systems: Mapping[str, Mapping[str, Measurement]], metric: str) -> Cal
             return None
         row = systems[name][metric]
         deviation = (row.details.model_extra or {}).get("deviation")
-        return f"{row.value:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}")
+        return number(row.value, deviation) + ("" if deviation is None else f" ± {number(deviation, deviation)}")
 
     return cell
 
 
-def _from_half(claim: Claim, value: float | None) -> float | None:
+def _as_difference(claim: Claim) -> Claim:
     """A win rate as its distance from one half, as a share; a difference as it is."""
-    return value / 100 - 0.5 if claim.is_rate and value is not None else value
-
-
-def _ends(claim: Claim) -> str | None:
-    if claim.interval is None:
-        return None
-    return " to ".join(signed(_from_half(claim, end) or 0.0) for end in claim.interval)
+    if not claim.is_rate or claim.value is None:
+        return claim
+    interval = claim.interval and [end / 100 - 0.5 for end in claim.interval]
+    return claim.model_copy(update={"value": claim.value / 100 - 0.5, "interval": interval})

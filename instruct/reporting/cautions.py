@@ -113,7 +113,8 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if missing := figures.unread:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} {span(figures.bounds)} %"
+            f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} "
+            f"{span(figures.bounds, figures.error)} %"
             + ", which could reverse the result" * (figures.claim.finding == "reversible")
             + "; most have none, so the others are no fair sample" * (2 * missing > figures.n)
         )
@@ -345,7 +346,7 @@ def baseline_warnings(report: ReportData) -> list[ReportWarning]:
         if len(known) == 2 and (min(known) > 100 - EXTREME_PERCENT or max(known) < EXTREME_PERCENT):
             warnings.append(
                 f"{claim.candidate} and {claim.baseline} have {known[0]:.1f} and {known[1]:.1f} % against "
-                f"{claim.through}: this baseline decides nearly every pair alike, so it can hardly tell the two apart; "
+                f"{claim.through}: that one decides nearly every pair alike, so it can hardly tell the two apart; "
                 f"judge {claim.candidate} against {claim.baseline} directly"
             )
     return list(map(claim_warning, warnings))

@@ -21,6 +21,7 @@ from instruct.logs.log import Log
 from instruct.logs.read import Found, read_logs
 from instruct.logs.source import Columns
 from instruct.logs.tables import read_frame
+from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
 from instruct.reporting.exports import csv_text, ends
 from instruct.reporting.figures.differences import forest
@@ -29,7 +30,7 @@ from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.run_logs import logs_of_run
-from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
+from instruct.reporting.tables import EXCLUDED, PAIR, Column, Table, Value, columns_table, text_columns
 from instruct.reporting.text import difference, difference_headline, name, probability
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 TITLE = "Evaluations side by side"
 ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison can be written to
 _DIFFERENCES = (
-    "The candidate's mean minus the baseline's over the same units: in points (100 times the metric) where the metric "
+    "The candidate's mean minus the other's over the same units: in points (100 times the metric) where the metric "
     "is from 0 to 1. p is that of McNemar's exact test where units are right or wrong, else of the paired permutation "
     "test; of units in clusters, that of their clusters; of several seeds, that of seeds and units. p (Holm) is "
     "corrected for all tests of this table. Excluded beyond: larger differences, by the 90 % interval. Detectable: the "
@@ -150,7 +151,7 @@ class LogComparison:
         rows: list[list[Value]] = []
         for (task, metric), by_system in figures.items():
             means = [statistics.fmean(by_system[key]) if key in by_system else None for key in self.systems]
-            rows.append([task, metric, *("-" if mean is None else f"{mean:.4f}" for mean in means)])
+            rows.append([task, metric, *means])
         return Table(title, ["task", "metric", *self.systems], rows, 2, note)
 
     def _logs(self) -> Table:
@@ -158,7 +159,7 @@ class LogComparison:
             Column("file", "log.path.name", text=True),
             Column("tool", lambda each: f"{each.log.tool} {each.log.version or ''}".strip(), text=True),
             *text_columns("system"),
-            Column("seed", text=True, when="known"),
+            Column("seed", text=True),
             Column("task", "log.task", text=True),
             Column("rows", lambda each: len(each.log.units)),
             Column("units", lambda each: len(each.places)),
@@ -414,7 +415,7 @@ def _of_pair(made: Mapping[tuple[str, str], Claim], ours: str, theirs: str) -> V
         claim = made.get(pair)
         if claim and claim.value is not None:
             star = "*" * (claim.finding in ("candidate", "baseline"))
-            return f"{sign * claim.value:{'+.1f' if claim.in_points else '+.3f'}}{star}"
+            return f"{number(sign * claim.value, claim.interval, sign=True)}{star}"
     return None
 
 
@@ -422,53 +423,43 @@ def _unpaired(log: Log) -> dict[str, float]:
     return {metric: log.figures[metric] for metric in log.unpaired if metric in log.figures}
 
 
-def _in_unit(claim: Claim, values: Sequence[float] | None) -> str | None:
-    """Figures in points, or in the metric's unit."""
-    if values is None:
-        return None
-    return " to ".join(f"{value:+.1f}" if claim.in_points else f"{value:+.3f}" for value in values)
-
-
 def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
-    def of_params(key: str, form: str = "") -> Callable[[Claim], Value]:
-        def value(claim: Claim) -> Value:
-            found = claim.params.get(key)
-            return format(found, form) if form and found is not None else found
-
-        return value
+    def of_params(key: str) -> Callable[[Claim], Value]:
+        return lambda claim: claim.params.get(key)
 
     return [
         *text_columns("task"),
         Column("metric", "measure", text=True),
-        *text_columns("candidate", "baseline"),
+        *PAIR,
         Column("units", "n"),
         Column("clusters", of_params("clusters"), when="known"),
         Column("seeds", lambda claim: claim.trainings, when=any(claim.trainings > 1 for claim in claims)),
         Column("without a value", "missing", when="known"),
-        Column("difference", lambda claim: None if claim.value is None else _in_unit(claim, [claim.value])),
-        Column("95 % CI", lambda claim: _in_unit(claim, claim.interval)),
+        Column("difference", "value", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
         Column("p (Holm)", "adjusted_p", form=probability),
         Column("better on", of_params("candidate_above")),
         Column("worse on", of_params("baseline_above")),
-        Column("p", form=probability),
-        Column("simultaneous", lambda claim: _in_unit(claim, claim.params.get("simultaneous")), when="known"),
+        Column("p, not corrected", "p", form=probability),
+        Column("simultaneous", of_params("simultaneous"), error="interval", sign=True),
         EXCLUDED,
-        Column("detectable", of_params("detectable", ".1f"), when="known"),
-        Column("units for a point", of_params("units_for_a_point", ",d"), when="known"),
+        Column("detectable", of_params("detectable")),
+        Column("units for a point", of_params("units_for_a_point"), form=",d"),
     ]
 
 
 _RANK_COLUMNS = [
     *text_columns("task", "metric", "system"),
-    Column("mean", "value", form=".4f"),
+    Column("mean", "value"),
     Column("rank 95 %", lambda row: "–".join(map(str, dict.fromkeys(row.rank_interval)))),
 ]
 _CHANGED_COLUMNS = [
-    *text_columns("task", "unit", "metric", "baseline", "candidate"),
+    *text_columns("task", "unit", "metric"),
+    *PAIR[::-1],
     Column("from", "baseline_value", text=True, form="g"),
     Column("to", "candidate_value", text=True, form="g"),
     Column("question", text=True, when="known"),
-    Column("baseline's answer", "baseline_response", text=True, when="known"),
+    Column("other's answer", "baseline_response", text=True, when="known"),
     Column("candidate's answer", "candidate_response", text=True, when="known"),
 ]
 

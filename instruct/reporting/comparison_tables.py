@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from instruct.analysis.results import Claim, EqualStyle, ErrorSources
 from instruct.analysis.style import STYLE_TERMS
+from instruct.reporting.digits import number, span
 from instruct.reporting.model import ComparisonReport, Panel, Ratings, ReportData, TallyFigures
-from instruct.reporting.tables import EXCLUDED, RATE, Column, Table, columns_table, text_columns
-from instruct.reporting.text import POLICIES, number, probability
+from instruct.reporting.tables import EXCLUDED, PAIR, RATE, Column, Table, columns_table, text_columns
+from instruct.reporting.text import EXPLORATORY, POLICIES, probability
 
-_RATES = (
-    "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
-    "with every unparsed and failed pair lost or won."
-)
+_RATES = "The win rate is over the pairs with a verdict; a tie counts as half a win."
 
 _SEEDS = (
     "The same comparison with systems trained with different seeds. The standard deviation is between the seeds' "
@@ -46,7 +45,7 @@ class _Tally(NamedTuple):
 
 
 def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = True) -> list[Table]:
-    """The figures of one judge's comparisons; tables without rows are left out.
+    """The figures of one judge's comparisons.
 
     Args:
         named: whether the first two columns name candidate and baseline.
@@ -64,14 +63,16 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _style,
         _reasons,
     )
-    return [table for table in (make(comparisons, named) for make in makers) if table.rows]
+    return [make(comparisons, named) for make in makers]
 
 
-def _table(title: str, rows: _Rows, columns: Sequence[Column], named: bool, note: str = "") -> Table:
+def _table(
+    title: str, rows: _Rows, columns: Sequence[Column], named: bool, note: str = "", exploratory: bool = False
+) -> Table:
     """A table with a row per entry, after the names of its comparison if `named`."""
-    names = [Column(name, text=True, when=named).within(itemgetter(0)) for name in ("candidate", "baseline")]
+    names = [replace(column, when=named).within(itemgetter(0)) for column in PAIR]
     own = [column.within(itemgetter(1)) for column in columns]
-    return columns_table(title, rows, [*names, *own], note)
+    return columns_table(title, rows, [*names, *own], note, exploratory)
 
 
 def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[ComparisonReport, Any]]:
@@ -80,13 +81,12 @@ def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[
     return [(it, part) for it, value in parts if value for part in (value if isinstance(value, list) else [value])]
 
 
-def _tallies(comparisons: Sequence[ComparisonReport], leading: bool = False) -> list[tuple[ComparisonReport, _Tally]]:
-    """The figures under each policy, or under those that lead."""
+def _tallies(comparisons: Sequence[ComparisonReport]) -> list[tuple[ComparisonReport, _Tally]]:
+    """The figures under each policy."""
     return [
-        (comparison, _Tally(f"{policy} (leads)" if policy == comparison.leading else policy, figures))
+        (comparison, _Tally(f"{policy} ({'leads' if policy == comparison.leading else 'exploratory'})", figures))
         for comparison in comparisons
         for policy, figures in comparison.policies.items()
-        if policy == comparison.leading or not leading
     ]
 
 
@@ -98,46 +98,52 @@ def _policies(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparisons) else POLICIES
     meanings = "; ".join(f"{policy}: {known.get(policy, policy)}" for policy in used)
     columns = [Column("policy", "by", text=True), *_tally_columns(every)]
-    return _table("Verdicts by policy", rows, columns, named, f"Policies: {meanings}. {_RATES}{_tally_note(every)}")
+    note = f"Policies: {meanings}. {_RATES}{_tally_note(every)}"
+    if any("exploratory" in row.by for _, row in rows):
+        note += f" Policies that do not lead: {EXPLORATORY}."
+    return _table("Verdicts by policy", rows, columns, named, note)
 
 
 def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
-    """The counts and win rates in short, for a terminal; of several baselines the leading policies alone.
+    """The counts and win rates in short, for a terminal; baseline and policy are left out where there is one.
 
-    The headlines have the bounds, the kinds of ties and the discrete rates; names and policies are left out where
-    there is one.
+    The headlines have the bounds and the kinds of ties.
     """
-    several = len({comparison.baseline for comparison in comparisons}) > 1
-    rows = _tallies(comparisons, leading=several)
-    names = [Column("candidate", text=True), Column("baseline", text=True, when=several)]
-    figures = [
-        Column("policy", "by", text=True, when=len({row.by for _, row in rows}) > 1),
-        *(Column(key, f"figures.{key}") for key in ("n", "win", "tie", "loss")),
-        Column("unread", "figures.unread", when="known"),
-        Column("win rate", "figures.win_rate"),
-        Column("95 % CI", "figures.claim.interval"),
+    columns = [
+        PAIR[0],
+        replace(PAIR[1], when=len({comparison.baseline for comparison in comparisons}) > 1),
+        Column("policy", "leading", text=True, when=len({comparison.leading for comparison in comparisons}) > 1),
+        *(Column(key, f"leading_figures.{key}") for key in ("n", "win", "tie", "loss")),
+        Column("unread", "leading_figures.unread", when="known"),
+        Column("win rate", "leading_figures.win_rate", error="leading_figures.error"),
+        Column("95 % CI", "leading_figures.claim.interval"),
     ]
-    columns = [column.within(itemgetter(part)) for part, own in enumerate((names, figures)) for column in own]
-    return columns_table("Verdicts by policy", rows, columns)
+    return columns_table("Verdicts by policy", comparisons, columns)
 
 
 def _tally_columns(every: Sequence[TallyFigures]) -> list[Column]:
     """The columns of rows with `figures`."""
     counts = ("n", "win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
-    optional = ("contradicted", "identical")
+    optional = ("contradicted", "identical", "unparsed", "failed")
+    weighted = any(figures.kind == "weighted" for figures in every)
+    rates = {
+        "win rate %": ("win_rate", True),
+        "discrete % (exploratory)": ("discrete_win_rate", weighted),
+        "std. error": ("standard_error", True),
+        "95 % CI": ("claim.interval", True),
+        "bounds %": ("bounds", any(figures.unread for figures in every)),
+    }
     return [
         *(Column(name, f"figures.{name}", when="known" if name in optional else True) for name in counts),
-        Column("win rate %", "figures.win_rate"),
-        Column("discrete %", "figures.discrete_win_rate", when=any(figures.kind == "weighted" for figures in every)),
-        Column("std. error", "figures.standard_error"),
-        Column("95 % CI", "figures.claim.interval"),
-        Column("bounds %", "figures.bounds"),
+        *(Column(name, f"figures.{key}", when=when, error="figures.error") for name, (key, when) in rates.items()),
     ]
 
 
 def _tally_note(every: Sequence[TallyFigures]) -> str:
     """What the columns mean that only some tables have."""
     notes = []
+    if any(figures.unread for figures in every):
+        notes.append("Bounds: worst- and best-case win rate, with every unparsed and failed pair lost or won.")
     if any(figures.contradicted for figures in every):
         notes.append("Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties.")
     if any(figures.identical for figures in every):
@@ -147,8 +153,8 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
         )
     if any(figures.kind == "weighted" for figures in every):
         notes.append(
-            "Weighted judges grade their preference: the win rate is the mean grade, and the discrete rate counts "
-            "which side of a tie it is on, as do win, tie and loss. A policy for both orders takes the mean of the "
+            "Weighted judges grade their preference: the win rate is the mean grade; win, tie, loss and the discrete "
+            "rate count whom it prefers. A policy for both orders takes the mean of the "
             "two grades."
         )
     return "".join(f" {note}" for note in notes)
@@ -157,7 +163,7 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
 def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
         Column("test", "leading_figures.claim.test"),
-        Column("p", "leading_figures.claim.p", form=probability),
+        Column("p, not corrected", "leading_figures.claim.p", form=probability),
         Column("pairs without ties", lambda it: it.leading_figures.claim.params["decided"]),
         Column("adjusted p", "leading_figures.claim.adjusted_p", form=probability),
         Column("claims", "leading_figures.claim.claims"),
@@ -184,11 +190,11 @@ def _orders(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
         Column("orders", text=True, when=not alone),
         Column("pairs judged", lambda it: f"{it.pairs_judged} of {it.pairs_expected}"),
-        Column("consistency %", "consistency", when=not alone),
-        Column("of pairs", "consistency_n", when=not alone),
-        Column("first position %", "first_position_rate", when=not alone),
-        Column("of verdicts", "first_position_n", when=not alone),
-        Column("trimmed"),
+        Column("consistency %", "consistency"),
+        Column("of pairs", "consistency_n", when="known"),
+        Column("first position %", "first_position_rate"),
+        Column("of verdicts", "first_position_n", when="known"),
+        Column("trimmed", when="known"),
         Column("requests"),
     ]
     note = (
@@ -206,9 +212,9 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
         *RATE,
         Column("adjusted p", "claim.adjusted_p", form=probability),
-        Column("labels alone %", "labels_only"),
+        Column("labels alone % (exploratory)", "labels_only", error="labels_only_interval"),
         Column("95 % CI", "labels_only_interval"),
-        Column("judge alone %", "judge_only"),
+        Column("judge alone % (exploratory)", "judge_only", error="interval"),
         Column("worth labels", "effective_labels"),
         Column(
             "labels for ±2 points",
@@ -227,9 +233,9 @@ def _judge_errors(comparisons: Sequence[ComparisonReport], named: bool) -> Table
     columns = [
         *text_columns("errors", "set"),
         Column("labels"),
-        Column("sensitivity %", "sensitivity"),
+        Column("sensitivity %", "sensitivity", error="sensitivity_interval"),
         Column("95 % CI", "sensitivity_interval"),
-        Column("specificity %", "specificity"),
+        Column("specificity %", "specificity", error="specificity_interval"),
         Column("95 % CI", "specificity_interval"),
         *RATE,
     ]
@@ -237,18 +243,18 @@ def _judge_errors(comparisons: Sequence[ComparisonReport], named: bool) -> Table
     note = (
         "A sensitivity analysis, no claim: the win rate if the judge errs as on labels of other pairs (Rogan and "
         "Gladen), with the chance in verdicts and labels. Sensitivity: right where the label is for the candidate, a "
-        "tie counting half; specificity: for the baseline. Shared: errors alike for both systems; apart: from labels "
+        "tie counting half; specificity: for the other. Shared: errors alike for both systems; apart: from labels "
         "of these two."
     )
     notes = [f"{it.candidate} against {it.baseline}, {rate.set}: {rate.note}." for it, rate in rows if rate.note]
-    return _table("If the judge errs as elsewhere", rows, columns, named, " ".join([note, *notes]))
+    return _table("If the judge errs as elsewhere", rows, columns, named, " ".join([note, *notes]), True)
 
 
 def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = _parts_of(comparisons, "ratings")
     columns = [
         Column("candidate's mean", "candidate", form=".2f"),
-        Column("baseline's mean", "baseline", form=".2f"),
+        Column("other's mean", "baseline", form=".2f"),
         *(
             Column(f"turn {turn + 1}", partial(_turn, turn))
             for turn in range(max((len(ratings.turns) for _, ratings in rows), default=0))
@@ -268,33 +274,36 @@ def _turn(number: int, ratings: Ratings) -> str | None:
 
 
 def _parts(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = _parts_of([it for it in comparisons if len(it.parts) > 1], "parts")
+    parts = _parts_of([it for it in comparisons if len(it.parts) > 1], "parts")
+    rows = [(it, part) for it, part in parts if part.win_rate is not None]
     counts = [Column("n"), Column("win"), Column("tie"), Column("loss"), Column("no verdict", "unread")]
-    return _table("By data set", rows, [Column("data set", "dataset", text=True), *counts, *RATE], named)
+    columns = [Column("data set", "dataset", text=True), *counts, *RATE]
+    return _table("By data set", rows, columns, named, exploratory=True)
 
 
 def _lengths(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, it) for it in comparisons if it.length or it.length_control]
-    controlled = any(comparison.length_control for comparison, _ in rows)
     columns = [
         Column("candidate's mean characters", "length.candidate_mean"),
-        Column("baseline's mean characters", "length.baseline_mean"),
-        Column("win rate % at equal length", "length.adjusted.win_rate"),
+        Column("other's mean characters", "length.baseline_mean"),
+        Column("win rate % at equal length", "length.adjusted.win_rate", error="length.adjusted.interval"),
         Column("95 % CI", "length.adjusted.interval"),
         Column("length", lambda it: _coefficient("length", it.length.adjusted) if it.length else None),
         Column("p of length", _length_p, form=probability),
-        Column("length-controlled win rate %", "length_control.win_rate", when=controlled),
-        Column("std. error", "length_control.standard_error", when=controlled),
+        *(
+            Column(header, f"length_control.{key}", error="length_control.standard_error")
+            for header, key in (("length-controlled win rate %", "win_rate"), ("std. error", "standard_error"))
+        ),
     ]
     notes = [
         "Win rate at equal length: where d = 0 in a logistic regression of the scores on tanh(d / std(d)), d the "
-        "candidate's characters minus the baseline's; length: its coefficient per standard deviation."
+        "candidate's characters minus the other's; length: its coefficient per standard deviation."
     ]
     for comparison, _ in rows:
         for part in (comparison.length.adjusted if comparison.length else None, comparison.length_control):
             if part and part.note:
                 notes.append(f"{comparison.candidate} against {comparison.baseline}: {part.note}.")
-    return _table("Length", rows, columns, named, " ".join(notes))
+    return _table("Length", rows, columns, named, " ".join(notes), True)
 
 
 def _length_p(comparison: ComparisonReport) -> float | None:
@@ -303,21 +312,21 @@ def _length_p(comparison: ComparisonReport) -> float | None:
 
 
 def _length_bins(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
-    rows = [(it, part) for it in comparisons if it.length for part in it.length.by_difference]
+    rows = [(it, part) for it in comparisons for part in it.bins_by_length]
     columns = [Column("characters longer", lambda part: f"{part.low} to {part.high}"), Column("pairs", "n"), *RATE]
     note = (
         "Fifths of the pairs, or fewer groups of at least 5, by how many characters the candidate's answer is longer "
-        "than the baseline's."
+        "than the other's."
     )
-    return _table("Win rate by length difference", rows, columns, named, note)
+    return _table("Win rate by length difference", rows, columns, named, note, True)
 
 
 def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = _parts_of(comparisons, "style")
     columns = [
-        Column("win rate % at equal style", "win_rate"),
+        Column("win rate % at equal style", "win_rate", error="interval"),
         Column("95 % CI", "interval"),
-        Column("Arena-Hard's score", "score"),
+        Column("Arena-Hard's score", "score", error="score_interval"),
         Column("95 % CI", "score_interval"),
         *(Column(term, partial(_coefficient, term)) for term in STYLE_TERMS),
     ]
@@ -327,14 +336,14 @@ def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         "mean style of these pairs. What a better answer needs of style is taken away, too."
     )
     notes = [f"{it.candidate} against {it.baseline}: {style.note}." for it, style in rows if style.note]
-    return _table("Style", rows, columns, named, " ".join([note, *notes]))
+    return _table("Style", rows, columns, named, " ".join([note, *notes]), True)
 
 
 def _coefficient(name: str, style: EqualStyle) -> str | None:
     for term in style.terms:
         if term.name == name:
-            interval = " ({:+.2f} to {:+.2f})".format(*term.interval) if term.interval else ""
-            return f"{term.coefficient:+.2f}{interval}"
+            interval = f" ({span(term.interval, sign=True)})" if term.interval else ""
+            return f"{number(term.coefficient, term.interval, sign=True)}{interval}"
     return None
 
 
@@ -370,12 +379,13 @@ def panel_tables(panel: Panel) -> list[Table]:
 def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
     """Comparisons made with several training seeds, over all of them; `run`: which run's, if there are several."""
     columns = [
-        *text_columns("judge", "policy", "candidate", "baseline"),
+        *text_columns("judge", "policy"),
+        *PAIR,
         Column("seeds", lambda claim: ", ".join(map(str, claim.params["seeds"])), text=True),
         Column("win rates", lambda claim: ", ".join(map(number, claim.params["win_rates"])), text=True),
-        Column("mean", "value"),
-        Column("standard deviation", lambda claim: claim.params["standard_deviation"]),
-        Column("95 % CI over seeds", lambda claim: claim.params["interval_seeds"]),
+        Column("mean", "value", error="interval"),
+        Column("standard deviation", lambda claim: claim.params["standard_deviation"], error="interval"),
+        Column("95 % CI over seeds", lambda claim: claim.params["interval_seeds"], error="interval"),
         Column("over seeds and prompts", "interval"),
         Column("adjusted p", "adjusted_p", form=probability),
         EXCLUDED,
@@ -399,7 +409,7 @@ def errors_table(report: ReportData) -> Table:
     columns = [
         Column("judge", lambda row: row[0][0], text=True),
         Column("candidate", lambda row: row[0][1], text=True),
-        Column("baseline", lambda row: row[0][2], text=True),
+        Column("against", lambda row: row[0][2], text=True),
         Column("source", lambda row: row[1].source, text=True),
         Column("number", lambda row: row[1].n, form="g"),
         Column("± points", lambda row: row[1].half_width),
@@ -411,17 +421,17 @@ def errors_table(report: ReportData) -> Table:
 
 
 def paired_table(claims: Sequence[Claim]) -> Table:
-    """Systems that a judge compared with the same baseline."""
+    """Systems that a judge compared with the same third one."""
     columns = [
         *text_columns("judge", "policy"),
         Column("first", "candidate", text=True),
         Column("second", "baseline", text=True),
-        Column("baseline", "through", text=True),
+        Column("both against", "through", text=True),
         Column("prompts", "n"),
-        Column("difference", "value"),
-        Column("95 % CI", "interval"),
-        Column("p", form=probability),
+        Column("difference", "value", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
+        Column("p, not corrected", "p", form=probability),
         Column("adjusted p", "adjusted_p", form=probability),
         EXCLUDED,
     ]
-    return columns_table("Systems with the same baseline", claims, columns, _PAIRED)
+    return columns_table("Systems compared with the same third one", claims, columns, _PAIRED)

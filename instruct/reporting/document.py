@@ -5,9 +5,9 @@ Texts are plain, on one line, and may hold foreign names: whoever renders them e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from instruct.analysis.claims import of_family
 from instruct.base.errors import counted, one_line
@@ -23,6 +23,7 @@ from instruct.reporting.comparison_tables import (
     panel_tables,
     seeds_table,
 )
+from instruct.reporting.digits import number
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import (
     ComparisonReport,
@@ -91,6 +92,9 @@ class Section:
     title: str
     blocks: list[Block]
 
+    def __post_init__(self) -> None:
+        self.blocks[:] = _with_rows(self.blocks)
+
 
 class Fact(NamedTuple):
     """A title, which may end in a system's name, a value, and a few words on it."""
@@ -116,8 +120,9 @@ class BarPart:
 class Verdict:
     """A comparison; `claim` is the headline's first half in pieces, every other one a name.
 
-    `details` are the sentences below the headline, `notes` say how the replies were made, and `missing` why there is no
-    verdict; a section below has these in full. `seeds`: the spread over training seeds, if this is one of several.
+    `details` are the sentences below the headline, `exploratory` those about rates that no claim rests on, after what
+    these are called; `notes` say how the replies were made, and `missing` why there is no verdict; a section below has
+    these in full. `seeds`: the spread over training seeds, if this is one of several.
     `one_of_many`: the headline is enough for what shows the opening alone.
     """
 
@@ -129,11 +134,13 @@ class Verdict:
     claim: list[str]
     leads: str | None
     details: list[str]
+    exploratory: tuple[str, list[str]]
     seeds: str | None
     facts: list[Fact]
     parts: list[BarPart]
     rate: float | None
     interval: list[float] | None
+    weighted: bool
     judge_warnings: list[ReportWarning]
     warnings: list[ReportWarning]
     missing: list[str]
@@ -142,17 +149,31 @@ class Verdict:
     one_of_many: bool = False
 
 
+Kind = TypeVar("Kind")
 Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Figure | Table
+
+
+def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
+    """All but tables without rows."""
+    return [block for block in blocks if getattr(getattr(block, "content", block), "rows", True)]
 
 
 @dataclass(frozen=True)
 class Document:
-    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers and their lineage."""
+    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers and their lineage.
+
+    Tables that have nothing to say are left out, here and in sections.
+    """
 
     title: str
     opening: list[Block]
     numbers: list[Block] = field(default_factory=list)
     lineage: list[Table] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for blocks in (self.opening, self.numbers):
+            blocks[:] = _with_rows(blocks)
+        self.lineage[:] = _with_rows(self.lineage)
 
     def claims_changed(self) -> list[str]:
         """The warnings that change what may be claimed, each with what it is about."""
@@ -207,9 +228,6 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     further = [sentences.rank(made).removesuffix(": "), comparison.leads, sentences.within_margin(made)]
     details = [
         sentences.evidence(comparison),
-        sentences.length_control(comparison),
-        sentences.style(comparison),
-        *sentences.judge_errors(comparison),
         sentences.noise(comparison),
         comparison.error.text if comparison.error and not comparison.one_seed else None,
     ]
@@ -222,6 +240,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         claim=sentences.claim(comparison),
         leads=". ".join(filter(None, further)) or None,
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
+        exploratory=sentences.exploratory(comparison),
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.over_seeds(spread)}."
         if spread
         else None,
@@ -229,11 +248,12 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         parts=_parts(figures, name(comparison.candidate), name(comparison.baseline)),
         rate=figures.win_rate,
         interval=figures.claim.interval,
+        weighted=figures.kind == "weighted",
         judge_warnings=judge_warnings(judge),
         warnings=comparison.warnings,
         missing=_missing(comparison),
         notes=[one_line(note, 1000) for note in comparison.notes],
-        tables=comparison_tables([comparison], named=False),
+        tables=_with_rows(comparison_tables([comparison], named=False)),
     )
 
 
@@ -245,18 +265,19 @@ def _missing(comparison: ComparisonReport) -> list[str]:
 
 
 def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[BarPart]:
+    better = "preferred" if figures.kind == "weighted" else "better"
     counts = {
-        "win": (f"{candidate} better", figures.win),
+        "win": (f"{candidate} {better}", figures.win),
         "tie": ("tie called by the judge", figures.called),
         "split": ("judge contradicted itself", figures.contradicted),
         "same": ("identical answers", figures.identical),
-        "loss": (f"{baseline} better", figures.loss),
+        "loss": (f"{baseline} {better}", figures.loss),
         "none": ("no verdict", figures.unread),
     }
     parts, x = [], 0.0
     for kind, (label, count) in counts.items():
         width = 100 * count / figures.n if figures.n else 0.0
-        if count or kind in ("win", "loss"):
+        if count:
             parts.append(BarPart(kind, label, count, x, width))
         x += width
     return parts
@@ -266,8 +287,8 @@ def _facts(judge: JudgeReport, comparison: ComparisonReport, figures: TallyFigur
     """Win rate, decided pairs, the judge's agreement with people, and its consistency."""
     facts = [_rate(comparison, figures), _decided(comparison, figures), _trust(judge)]
     if comparison.consistency is not None:
-        first = f"the answer shown first wins {sentences.number(comparison.first_position_rate)} % of the time"
-        facts.append(Fact("Same verdict in both orders", "", f"{comparison.consistency:.1f} %", first))
+        first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
+        facts.append(Fact("Same verdict in both orders", "", f"{number(comparison.consistency)} %", first))
     return facts
 
 
@@ -279,9 +300,10 @@ def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
         return Fact(title, names[0], "none", "no pair has a verdict")
     lost = sentences.baseline_first(figures.claim)
     words = sentences.rate_details(figures) or ["no interval"]
-    words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
+    words += [f"{names[0]}: {number(figures.win_rate, figures.error)} %"] if lost else []
     words += [excluded] if (excluded := sentences.excluded(figures.claim).removeprefix("; ")) else []
-    return Fact(title, names[lost], f"{sentences.number(sentences.claimed_rate(figures))} %", "; ".join(words))
+    rate = number(sentences.claimed_rate(figures), figures.error)
+    return Fact(title, names[lost], f"{rate} %", "; ".join(words))
 
 
 def _decided(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
@@ -365,17 +387,16 @@ def _numbers(report: ReportData) -> list[Block]:
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
     blocks += [*shown("length_difference"), *(table for panel in report.panels for table in panel_tables(panel))]
     blocks += shown(*TEXT_FIGURES)
-    for tables in (text_tables, task_tables):
-        blocks += tables(report.measurements, report.claims)
     for table in (
+        *text_tables(report.measurements, report.claims),
+        *task_tables(report.measurements, report.claims),
         seeds_table(report.seeds),
         errors_table(report),
         paired_table(report.paired),
         answers_table(report),
         trainings_table(report),
     ):
-        if table.rows:
-            blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
+        blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
     return [*blocks, *shown("training", "perplexity", "task_curves")]
 
 

@@ -14,6 +14,7 @@ from yaml import YAMLError
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
+from instruct.reporting.digits import number, span
 from instruct.reporting.model import (
     MAJORITY,
     ComparisonReport,
@@ -29,7 +30,7 @@ from instruct.reporting.render.lines import escape_markdown, markdown_table
 from instruct.reporting.sides import about, baselines, candidates
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import accuracies, macro_f1
-from instruct.reporting.text import headline, judge_errors, number, span, trust
+from instruct.reporting.text import EXPLORATORY, headline, judge_errors, trust
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _COUNTS = ("kind", "n", "n_judged", "win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
-_RATES = ("win_rate", "discrete_win_rate", "standard_error")
+_RATES = ("win_rate", "standard_error")
 _COMPARED = ("pairs_judged", "pairs_expected", "partial", "consistency", "first_position_rate")
 # AlpacaEval's names of what this package calls otherwise.
 _LEADERBOARD = {
@@ -74,12 +75,12 @@ _EMPTY = "---\n\n---\n"
 _HEADING = "## Evaluation"
 _CARD_COLUMNS = [
     Column("judge", "judge.name", text=True),
-    Column("baseline", "comparison.baseline", text=True),
+    Column("against", "comparison.baseline", text=True),
     Column("policy", text=True),
     Column("n", "figures.n_judged"),
     Column("no verdict", "figures.unread"),
-    Column("win rate %", "figures.win_rate"),
-    Column("std. error", "figures.standard_error"),
+    Column("win rate %", "figures.win_rate", error="figures.error"),
+    Column("std. error", "figures.standard_error", error="figures.error"),
     Column("95 % CI", "figures.claim.interval"),
 ]
 # The section, up to the next of its level.
@@ -130,7 +131,7 @@ def _unique(stem: str, suffix: str, taken: dict[str, str]) -> str:
 def figures_rows(report: ReportData) -> list[Row]:
     """Every figure of a report, a row per judge, comparison and policy, and one for each panel's majority.
 
-    Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
+    Findings, tests and the length-adjusted rate belong to the leading policy and are given in its row only.
     """
     rows: list[Row] = [{"run": report.run} | _of_policy(row) for row in policy_rows(report.judges)]
     for panel in report.panels:
@@ -147,11 +148,11 @@ def _of_policy(row: PolicyRow) -> Row:
         "judge": judge.name,
         "judge_model": judge.model,
         **_claim(comparison, row.policy, leads, row.figures, leads),
-        "length_adjusted_win_rate": length.adjusted.win_rate if length and leads else None,
-        "style_controlled_win_rate": style.win_rate if style and leads else None,
-        "length_controlled_win_rate": controlled.win_rate if controlled else None,
-        "corrected_win_rate": corrected.win_rate if corrected else None,
-        **ends("corrected", corrected.interval if corrected else None),
+        "exploratory_length_adjusted_win_rate": length.adjusted.win_rate if length and leads else None,
+        "exploratory_style_controlled_win_rate": style.win_rate if style and leads else None,
+        "exploratory_length_controlled_win_rate": controlled.win_rate if controlled else None,
+        "exploratory_corrected_win_rate": corrected.win_rate if corrected else None,
+        **ends("exploratory_corrected", corrected.interval if corrected else None),
         **{key: getattr(comparison, key) for key in _COMPARED},
         "agreement_with_people": judge.agreement,
         "preferred": comparison.leads if leads else None,
@@ -167,14 +168,12 @@ def _claim(of: ComparisonReport | Panel, policy: str, leads: bool, figures: Tall
         "policy": policy,
         "leading": leads,
         **{key: getattr(figures, key) for key in (*_COUNTS, *_RATES)},
+        "exploratory_discrete_win_rate": figures.discrete_win_rate,
         "test": claim.test,
         **ends("interval", claim.interval),
         **ends("complete_case", claim.complete.interval),
         **ends("bound", figures.bounds),
-        "finding": claim.finding,
-        "p": claim.p if tested else None,
-        "adjusted_p": claim.adjusted_p if tested else None,
-        "claims": claim.claims if tested else None,
+        **{key: getattr(claim, key) if tested else None for key in ("finding", "p", "adjusted_p", "claims")},
         "excluded_beyond": claim.excluded,
         "primary": claim.primary,
         "margin": claim.equivalent and claim.equivalent.params["margin"],
@@ -296,7 +295,7 @@ def _win_rate_table(judges: Sequence[JudgeReport], baseline: str) -> Table:
         comparisons = [comparison for comparison in judge.comparisons if comparison.baseline == baseline]
         for comparison in comparisons:
             rates.setdefault(comparison.candidate, {})[judge.name] = _rate(comparison.leading_figures)
-            said = [*filter(None, [comparison.leads]), *judge_errors(comparison)]
+            said = [*filter(None, [comparison.leads]), *(f"{EXPLORATORY}: {line}" for line in judge_errors(comparison))]
             notes += [f"{judge.name}, {comparison.candidate}: {sentence}" for sentence in said]
         if comparisons:
             policies = "/".join(dict.fromkeys(comparison.leading for comparison in comparisons))
@@ -312,7 +311,8 @@ def _rate(figures: TallyFigures) -> str | None:
         return None
     # Verdicts that are all the same have no standard error to speak of.
     error = figures.standard_error
-    return number(figures.win_rate) + (f" ± {number(error)}" if error else f" ({span(figures.claim.interval)})")
+    spread = f" ± {number(error, figures.error)}" if error else f" ({span(figures.claim.interval)})"
+    return number(figures.win_rate, figures.error) + spread
 
 
 def escape_latex(text: object, limit: int = 100) -> str:

@@ -120,6 +120,11 @@ class TallyFigures(Record):
     conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
 
     @property
+    def error(self) -> Interval | float | None:
+        """What the digits of its rates follow."""
+        return self.claim.interval or self.standard_error
+
+    @property
     def called(self) -> int:
         """Ties that the judge called."""
         return self.tie - self.contradicted - self.identical
@@ -235,6 +240,12 @@ class ComparisonReport(Record):
     def leading_figures(self) -> TallyFigures:
         """The figures under the leading policy."""
         return self.policies[self.leading]
+
+    @property
+    def bins_by_length(self) -> list[results.LengthBin]:
+        """The pairs by their difference in length; [] if a single bin has them all."""
+        bins = self.length.by_difference if self.length else []
+        return bins if len(bins) > 1 else []
 
     @property
     def one_seed(self) -> bool:

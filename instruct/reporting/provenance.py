@@ -303,8 +303,9 @@ def answers_table(report: ReportData) -> Table:
 
 def trainings_table(report: ReportData) -> Table:
     columns = [
-        *text_columns("system", "objective"),
-        Column("seed", when=any(training.seed is not None for training in report.trainings)),
+        *text_columns("system"),
+        Column("objective"),
+        Column("seed"),
         Column("rows"),
         Column("truncated"),
         Column("epochs", form="g"),
@@ -326,10 +327,9 @@ def lineage_tables(report: ReportData) -> list[Table]:
     }
     hashes = report.sha256 | {f"answers of {system.name}": system.sha256 for system in report.systems}
     phases = [Column("phase", "step", text=True), *text_columns("status"), Column("minutes"), Column("attempts")]
-    tables = [
+    return [
         Table("Experiment", ["part", "value"], list(experiment.items()), left=2),
         columns_table("Phases", report.phases, phases),
         Table("Versions", ["package", "version"], list(report.versions.items()), left=2),
         Table("Made from", ["file", "SHA-256"], list(hashes.items()), left=2),
     ]
-    return [table for table in tables if table.rows]

@@ -40,8 +40,8 @@ def _strengths_table(ranked: Ranked) -> Table:
         Column("system", "name", text=True),
         Column("opponents"),
         Column("mean win rate %", "win_rate"),
-        Column("strength", form="+.2f"),
-        Column("95 % CI", "interval", form=lambda interval: "{:+.2f} to {:+.2f}".format(*interval)),
+        Column("strength", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
     ]
     note = _UNDETERMINED if ranked.systems[0].strength is None else _STRENGTHS
     return columns_table(f"Ranked by {ranked.judge} ({ranked.policy})", ranked.systems, columns, note)

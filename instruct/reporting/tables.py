@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from instruct.reporting.text import excluded_beyond, number, span
+from instruct.reporting.digits import Error, number, span
+from instruct.reporting.text import EXPLORATORY, excluded_beyond
 
 # Text, a count, a figure, an interval, or nothing.
 Value = str | int | float | Sequence[float] | None
@@ -17,16 +18,32 @@ Value = str | int | float | Sequence[float] | None
 
 @dataclass(frozen=True)
 class Table:
-    """`left`: how many of the first columns are text; the others are numbers. `note` explains the figures."""
+    """`left`: how many of the first columns are text; the others are numbers. `note` explains the figures.
+
+    What has nothing to say is left out: columns without a value, and rows without one in a column of numbers.
+    `exploratory`: no claim rests on these figures, and the title says so.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[Value]]
     left: int = 1
     note: str = ""
+    exploratory: bool = False
+
+    def __post_init__(self) -> None:
+        places = [place for place in range(len(self.header)) if any(row[place] is not None for row in self.rows)]
+        left = sum(place < self.left for place in places)
+        rows = [[row[place] for place in places] for row in self.rows]
+        if self.left < len(self.header):
+            rows = [row for row in rows if any(value is not None for value in row[left:])]
+        title = f"{self.title} ({EXPLORATORY})" if self.exploratory else self.title
+        header = [self.header[place] for place in places]
+        for name, value in {"title": title, "header": header, "rows": rows, "left": left}.items():
+            object.__setattr__(self, name, value)
 
     def cells(self) -> list[list[str]]:
-        """The rows as text: figures to one decimal, a dash for nothing. Foreign text is not escaped."""
+        """The rows as text: a dash for nothing. Foreign text is not escaped."""
         return [[shown(value) for value in row] for row in self.rows]
 
 
@@ -36,7 +53,8 @@ class Column:
 
     An attribute may be one of a part (`length.candidate_mean`): nothing where the part is missing. `text`: such columns
     stand first, aligned to the left. `when`: whether the table has the column; "known": if any of its values is neither
-    None nor 0. `form`: how a value that is there is written, if not as `shown` does: a format, or a call.
+    None nor 0. `error`: the attribute whose digits it has: an interval, or a standard error. `sign`: it is a
+    difference. `form`: how a value that is there is written, if not by these: a format, or a call.
     """
 
     header: str
@@ -44,14 +62,17 @@ class Column:
     text: bool = False
     when: bool | Literal["known"] = True
     form: str | Callable[[Any], str] = ""
+    error: str = ""
+    sign: bool = False
 
     def of(self, row: Any) -> Any:
         """The value of a row."""
-        names = () if callable(self.value) else (self.value or self.header).split(".")
-        value = self.value(row) if callable(self.value) else row
-        for name in names:
-            value = None if value is None else getattr(value, name)
-        if value is None or not self.form:
+        value = self.value(row) if callable(self.value) else _part(row, self.value or self.header)
+        if value is None:
+            return None
+        if self.error or self.sign:
+            return shown(value, _part(row, self.error) if self.error else None, self.sign)
+        if not self.form:
             return value
         return self.form(value) if callable(self.form) else format(value, self.form)
 
@@ -62,13 +83,15 @@ class Column:
             inner = part(row)
             return None if inner is None else self.of(inner)
 
-        return replace(self, value=value, form="")
+        return replace(self, value=value, form="", error="", sign=False)
 
 
 # Of claims; beside p, so that no difference is not read as equality.
 EXCLUDED = Column("excluded beyond ±", excluded_beyond, when="known")
+# Of comparisons and claims: "baseline" is the name of a system, the evaluation set's answers.
+PAIR = (Column("candidate", text=True), Column("against", "baseline", text=True))
 # Of rows with a win rate.
-RATE = (Column("win rate %", "win_rate"), Column("95 % CI", "interval"))
+RATE = (Column("win rate %", "win_rate", error="interval"), Column("95 % CI", "interval"))
 
 
 def text_columns(*names: str) -> list[Column]:
@@ -76,17 +99,26 @@ def text_columns(*names: str) -> list[Column]:
     return [Column(name, text=True) for name in names]
 
 
-def columns_table(title: str, rows: Sequence[Any], columns: Sequence[Column], note: str = "") -> Table:
+def columns_table(
+    title: str, rows: Sequence[Any], columns: Sequence[Column], note: str = "", exploratory: bool = False
+) -> Table:
     """The table of some rows, with the columns that it is to have."""
     values = [(column, [column.of(row) for row in rows]) for column in columns if column.when]
     kept = [(column, cells) for column, cells in values if column.when != "known" or any(cells)]
     left = sum(column.text for column, _ in kept)
     cells = list(zip(*(cells for _, cells in kept), strict=True))
-    return Table(title, [column.header for column, _ in kept], cells, left, note)
+    return Table(title, [column.header for column, _ in kept], cells, left, note, exploratory)
 
 
-def shown(value: Value) -> str:
-    """A cell as text."""
+def _part(row: Any, path: str) -> Any:
+    """What an attribute of a row has, or of a part of it; None where the part is missing."""
+    for name in path.split("."):
+        row = None if row is None else getattr(row, name)
+    return row
+
+
+def shown(value: Value, error: Error = None, sign: bool = False) -> str:
+    """A cell as text, with the digits of its error."""
     if value is None or isinstance(value, float):
-        return number(value)
-    return str(value) if isinstance(value, str | int) else span(value)
+        return number(value, error, sign)
+    return str(value) if isinstance(value, str | int) else span(value, error, sign)

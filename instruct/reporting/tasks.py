@@ -214,7 +214,7 @@ def macro_f1(measurements: Iterable[Measurement]) -> dict[tuple[str, str], float
 
 
 def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) -> list[Table]:
-    """Accuracies by system, details, the vote, comparisons, lm-eval's tasks; tables without rows are left out."""
+    """Accuracies by system, details, the vote, comparisons, lm-eval's tasks."""
     rows = accuracies(measurements)
     harness = [row for row in measurements if row.kind == "lm_eval"]
     differences = of_family(claims, DIFFERENCES)
@@ -225,9 +225,9 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("rows", lambda row: f"{row.n or 0} of {row.details.of}", text=True),
         Column("clusters", "details.clusters", when="known"),
         Column("shots", lambda row: row.details.shots or 0),
-        Column("accuracy %", "value"),
+        Column("accuracy %", "value", error="interval"),
         Column("95 % CI", lambda row: row.interval or [0.0, 100.0]),
-        Column("macro-F1 %", lambda row: f1.get((row.part, row.system)), when=bool(f1)),
+        Column("macro-F1 %", lambda row: f1.get((row.part, row.system))),
         Column("retrieval alone %", "details.floor"),
         Column("most frequent %", "details.most_frequent"),
         Column("in training", "details.in_training"),
@@ -249,11 +249,11 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("metric", "measure", text=True, when=other_metrics),
         Column("rows", "n"),
         Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
-        Column("difference", "value", form="+.1f"),
-        Column("95 % CI", "interval"),
+        Column("difference", "value", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
         Column("only first right", lambda claim: claim.params["candidate_above"]),
         Column("only second right", lambda claim: claim.params["baseline_above"]),
-        Column("p", form=probability),
+        Column("p, not corrected", "p", form=probability),
         Column("p (Holm)", "adjusted_p", form=probability),
         EXCLUDED,
     ]
@@ -264,15 +264,15 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("shots", "details.shots"),
         Column("rows", "n"),
         Column("clusters", "details.clusters", when="known"),
-        Column("value", form=".4f"),
-        Column("std. error", "details.standard_error", form=".4f"),
+        Column("value", error="details.standard_error"),
+        Column("std. error", "details.standard_error", error="details.standard_error"),
         Column("prompts", lambda row: "chat" if row.details.chat else "text", when=chats),
         Column("shortened", "details.shortened", when="known"),
         Column("draws", "details.draws", when=drawn),
         Column("lowest", "details.lowest", when=drawn),
         Column("highest", "details.highest", when=drawn),
     ]
-    tables = [
+    return [
         _overview(rows),
         columns_table("Tasks: details", rows, details, _DETAILS),
         columns_table(
@@ -283,7 +283,6 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         ),
         columns_table("lm-eval", harness, of_harness, _HARNESS + _DRAWS if drawn else _HARNESS),
     ]
-    return [table for table in tables if table.rows]
 
 
 def _overview(figures: Sequence[Measurement]) -> Table:

@@ -9,6 +9,7 @@ from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.results import EARLY, Claim
 from instruct.base.errors import counted, one_line
+from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
@@ -25,6 +26,10 @@ POLICIES = {
     "upstream": "as the judge's authors count",
     "averaged": "both orders, mean of the log-odds or ratings",
 }
+
+
+# What a figure is that no claim rests on: of another question than the headline's, or under another policy.
+EXPLORATORY = "exploratory, not corrected"
 
 
 def name(text: object) -> str:
@@ -61,7 +66,7 @@ def excluded_beyond(made: Claim) -> str | None:
     """The difference beyond which all are excluded, in the unit of the value."""
     if made.excluded is None:
         return None
-    digits = 1 if made.in_points else 4
+    digits = decimals(made.excluded, made.interval or made.excluding, made.null)
     return f"{math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits:,.{digits}f}"
 
 
@@ -199,13 +204,12 @@ def bench_headlines(claims: Sequence[Claim]) -> list[str]:
     for claim in claims:
         if claim.value is None:
             continue
-        ends = f", 95 % CI {' to '.join(map(signed, claim.interval))}" if claim.interval else ""
         counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
         said = (
             f"{rank(claim)}{name(claim.candidate)} against {name(claim.baseline)}, "
             f"{one_line(claim.task or claim.measure, 60)}: {finding(claim)}"
         )
-        lines.append(f"{said} ({signed(claim.value)}{ends}; {counts}){excluded(claim)}")
+        lines.append(f"{said} ({difference(claim)}; {counts}){excluded(claim)}")
     return lines
 
 
@@ -213,10 +217,10 @@ def difference(claim: Claim, sign: int = 1) -> str:
     """A difference with its interval; `sign` -1: as the baseline sees it."""
     if claim.value is None:
         return "no unit has a value of both"
-    form, unit = ("+.1f", " points") if claim.in_points else ("+.4f", "")
     interval = sorted(sign * end for end in claim.interval or ())
-    said = f", 95 % CI {' to '.join(format(end, form) for end in interval)}" if interval else ""
-    return f"{sign * claim.value:{form}}{unit}{said}"
+    alone = claim.finding == "no difference" and interval and not interval[0] <= 0 <= interval[1]
+    said = f", 95 % CI {'(not corrected) ' * bool(alone)}{span(interval, sign=True)}" if interval else ""
+    return f"{number(sign * claim.value, interval, sign=True)}{' points' * claim.in_points}{said}"
 
 
 def difference_headline(claim: Claim) -> str:
@@ -244,44 +248,40 @@ def finding(claim: Claim) -> str:
     return words[str(claim.finding)]
 
 
-def signed(value: float) -> str:
-    """A difference of figures, with its sign."""
-    return f"{value:+.4f}"
-
-
 def seeds_cost(claim: Claim) -> list[str]:
     """How much wider the interval is because the trainings differ."""
     if claim.complete.interval is None or claim.params["interval_prompts"] is None:
         return []
     both, prompts = ((high - low) / 2 for low, high in (claim.complete.interval, claim.params["interval_prompts"]))
-    return [f"what the seeds cost: ±{prompts:.1f} points over prompts alone, ±{both:.1f} over prompts and seeds"]
+    said = f"±{number(prompts)} points over prompts alone, ±{number(both)} over prompts and seeds"
+    return [f"what the seeds cost: {said}"]
 
 
 def over_seeds(claim: Claim) -> str:
     """The mean win rate of several training seeds, their standard deviation, the intervals, and what is missing."""
     if claim.value is None:
         return "no prompt has a verdict for every seed"
-    parts = [f"standard deviation {claim.params['standard_deviation']:.1f}"]
+    error = claim.interval
+    parts = [f"standard deviation {number(claim.params['standard_deviation'], error)}"]
     if claim.params["interval_seeds"]:
-        parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'])}")
+        parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'], error)}")
     if claim.complete.interval:
-        parts.append(f"95 % CI over seeds and prompts {span(claim.complete.interval)}")
-    if claim.complete_case and claim.interval:
-        parts.append(f"{span(claim.interval)} with {claim.missing} missing verdicts lost or won")
+        parts.append(f"95 % CI over seeds and prompts {span(claim.complete.interval, error)}")
+    if claim.complete_case and error:
+        parts.append(f"{span(error)} with {claim.missing} missing verdicts lost or won")
     if claim.params["left_out"]:
         left_out = counted(claim.params["left_out"], "prompt")
         parts.append(f"n = {claim.n}; left out: {left_out} without a verdict for every seed")
-    return f"mean win rate {claim.value:.1f} % ({'; '.join(parts)})"
+    return f"mean win rate {number(claim.value, error)} % ({'; '.join(parts)})"
 
 
 def paired_difference(claim: Claim) -> str:
     """Two systems with the same baseline."""
     judge, first, second, through = map(name, (claim.judge, claim.candidate, claim.baseline, claim.through))
-    interval = f"95 % CI {span(claim.interval)}, " if claim.interval else ""
     corrected = f"; {adjusted(claim)}" if claim.claims > 1 else ""
     return (
-        f"{judge}: {first} minus {second}: {claim.value:+.1f} points ({interval}"
-        f"p {_equals(claim.p)}{corrected}) over {counted(claim.n, 'prompt')}, both against {through}{excluded(claim)}"
+        f"{judge}: {first} minus {second}: {difference(claim)} (p {_equals(claim.p)}{corrected}) over "
+        f"{counted(claim.n, 'prompt')}, both against {through}{excluded(claim)}"
     )
 
 
@@ -294,9 +294,9 @@ def forgetting(means: Sequence[Measurement], claims: Sequence[Claim]) -> str:
     base, *trained = means
     parts = [f"{name(base.system)} {number(base.value)} %"]
     for mean, claim in zip(trained, claims, strict=True):
-        change = f"{claim.value:+.1f} points"
+        change = difference(claim)
         if claim.interval:
-            change += f", 95 % CI {span(claim.interval)}, p (Holm) {_equals(claim.adjusted_p)}{excluded(claim)}"
+            change += f", p (Holm) {_equals(claim.adjusted_p)}{excluded(claim)}"
         parts.append(f"{name(mean.system)} {number(mean.value)} % ({change})")
     tasks = (base.details.model_extra or {})["tasks"]
     over = f"mean of {counted(len(tasks), 'task')}, {counted(base.n or 0, 'row')}"
@@ -343,7 +343,8 @@ def claim_figures(figures: TallyFigures) -> str:
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
     weighted += "early-stopped " * (figures.claim.test == EARLY)
-    return f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)}){excluded(figures.claim)}"
+    rate = number(claimed_rate(figures), figures.error)
+    return f"{weighted}win rate {rate} % ({', '.join(details)}){excluded(figures.claim)}"
 
 
 def baseline_first(claim: Claim) -> bool:
@@ -353,51 +354,46 @@ def baseline_first(claim: Claim) -> bool:
 
 def claimed_rate(figures: TallyFigures) -> float | None:
     """The win rate of the system that the claim names first."""
-    return _claimed(figures, figures.win_rate)
-
-
-def rate_details(figures: TallyFigures) -> list[str]:
-    """What follows the claimed rate: its interval and, of a weighted judge, the discrete rate."""
-    made = figures.claim
-    kind = "95 % confidence sequence" if made.test == EARLY else "95 % CI"
-    details = [f"{kind} {_claimed_span(figures, made.complete.interval)}"] if made.complete.interval else []
-    if made.complete_case:
-        details.append(f"{_claimed_span(figures, made.interval)} with {made.missing} missing lost or won")
-    if figures.kind == "weighted":
-        details.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
-    return details
-
-
-def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
+    rate = figures.win_rate
     return 100 - rate if rate is not None and baseline_first(figures.claim) else rate
 
 
+def rate_details(figures: TallyFigures) -> list[str]:
+    """What follows the claimed rate: its interval, and that with the missing verdicts lost or won."""
+    made, whole = figures.claim, figures.claim.complete.interval
+    kind = "95 % confidence sequence" if made.test == EARLY else "95 % CI"
+    details = [f"{kind} {_claimed_span(figures, whole)}"] if whole else []
+    if made.complete_case:
+        details.append(f"{_claimed_span(figures, made.interval)} with {made.missing} missing lost or won")
+    return details
+
+
 def _claimed_span(figures: TallyFigures, interval: Sequence[float] | None) -> str:
-    ends = [_claimed(figures, end) for end in interval or ()]
-    return span(sorted(end for end in ends if end is not None) or None)
+    lost = baseline_first(figures.claim)
+    ends = sorted(100 - end if lost else end for end in interval or ())
+    return span(ends or None, figures.error)
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
-    """The significance test, the win rate at equal length, and the minimum detectable difference."""
-    made, length = comparison.leading_figures.claim, comparison.length
+    """The significance test, the win rate with people's labels, and the minimum detectable difference."""
+    made = comparison.leading_figures.claim
     parts = [sequence] if (sequence := _stopping(comparison)) else []
     if made.p is not None and made.test in ("mean", "sign"):
         test, about = "Test of the mean", []
         if made.test == "sign":
             test, about = "Sign test", [f"{counted(made.params['decided'], 'pair')} without ties"]
         about += [f"{probability(made.p)} in the worst case of {made.missing} missing"] if made.complete_case else []
+        if made.claims > 1 and made.finding not in ("candidate", "baseline"):
+            about.append(f"before the correction for {made.claims} claims")
         details = f" ({'; '.join(about)})" if about else ""
         parts.append(f"{test}: p {_equals(made.complete.p)}{details}.")
-    ours = one_line(comparison.candidate, 60)
-    if length is not None and length.adjusted.win_rate is not None:
-        parts.append(f"Win rate of {ours} at equal length: {rate_and_interval(length.adjusted)}.")
     if people := comparison.with_labels:
-        pairs = counted(people.pairs, "pair")
-        said = rate_and_interval(people)
-        parts.append(f"With people's labels on {people.labels} of {pairs}: win rate of {ours} {said}.")
+        said = f"{rate_and_interval(people)}, {adjusted(people.claim)}"
+        who = f"win rate of {one_line(comparison.candidate, 60)}"
+        parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {who} {said}.")
     if comparison.smallest_difference is not None:
         family = f" with {made.claims} claims" if made.claims > 1 else ""
-        parts.append(f"Minimum detectable difference{family}: {comparison.smallest_difference:.1f} points.")
+        parts.append(f"Minimum detectable difference{family}: {number(comparison.smallest_difference)} points.")
     return " ".join(parts) or None
 
 
@@ -424,30 +420,37 @@ def trust(judge: JudgeReport) -> str:
     return f"Judge {name(judge.name)} ({name(judge.model)}); agreement with people: {agreement}."
 
 
-def length_control(comparison: ComparisonReport) -> str | None:
-    """AlpacaEval's length-controlled rate, or why there is none; None if it does not apply."""
-    figures = comparison.length_control
-    if figures is None:
-        return None
-    if figures.win_rate is None:
-        return figures.note
-    error = figures.standard_error
-    spread = "" if error is None else f"standard error {error:.1f}; "
-    return f"length-controlled win rate {figures.win_rate:.1f} % ({spread}{figures.note})"
-
-
-def style(comparison: ComparisonReport) -> str | None:
-    """The win rate at equal style; None where it cannot be estimated."""
-    figures = comparison.style
-    if figures is None or figures.win_rate is None:
-        return None
-    return f"win rate at equal style (length, headers, lists, bold): {rate_and_interval(figures)}"
+def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
+    """What the rates that no claim rests on are called, and a sentence for each; [] without any."""
+    figures, controlled = comparison.leading_figures, comparison.length_control
+    rates: dict[str, results.EqualStyle | None] = {
+        "at equal length": comparison.length.adjusted if comparison.length else None,
+        "at equal style (length, headers, lists, bold)": comparison.style,
+    }
+    stated = {words: rate for words, rate in rates.items() if rate and rate.win_rate is not None}
+    said = [f"{words}: {rate_and_interval(rate)}" for words, rate in stated.items()]
+    if figures.kind == "weighted" and figures.discrete_win_rate is not None:
+        rate = number(figures.discrete_win_rate, figures.error)
+        said.append(f"counting who is preferred, not how clearly (discrete): {rate} %")
+    if controlled and controlled.win_rate is not None:
+        spread = controlled.standard_error
+        rate, error = number(controlled.win_rate, spread), number(spread, spread)
+        said.append(f"length-controlled: {rate} % (standard error {error}; {controlled.note})")
+    elif controlled:
+        said.append(controlled.note)
+    said += judge_errors(comparison)
+    ends = [rate.interval for rate in stated.values()] + [rate.interval for rate in comparison.judge_errors]
+    apart = any(not low <= 50 <= high for low, high in filter(None, ends))
+    unclaimed = apart and figures.claim.finding not in ("candidate", "baseline")
+    about = "; an interval on one side of 50 is no finding here" * unclaimed
+    return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said
 
 
 def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered | results.CorrectedRate) -> str:
     """A win rate with its interval, and a caveat if there is one."""
     note = getattr(figures, "note", None)
-    return f"{number(figures.win_rate)} % (95 % CI {span(figures.interval)}{f'; {note}' if note else ''})"
+    about = f"95 % CI {span(figures.interval)}{f'; {note}' if note else ''}"
+    return f"{number(figures.win_rate, figures.interval)} % ({about})"
 
 
 def judge_errors(comparison: ComparisonReport) -> list[str]:
@@ -458,8 +461,9 @@ def judge_errors(comparison: ComparisonReport) -> list[str]:
         if rate.sensitivity is None:
             said.append(f"no win rate from the judge's errors on {name(rate.set)}: {rate.note}")
             continue
-        shared = f"right on {rate.sensitivity:.1f} %"
-        apart = f"{shared} where {ours} wins, on {number(rate.specificity)} % where {theirs} wins"
+        shared = f"right on {number(rate.sensitivity, rate.sensitivity_interval)} %"
+        other = number(rate.specificity, rate.specificity_interval)
+        apart = f"{shared} where {ours} wins, on {other} % where {theirs} wins"
         errors = shared if rate.errors == "shared" else apart
         if rate.win_rate is None:
             open_to = f", so that it may be {span(rate.interval)} %" if rate.interval else ""
@@ -472,7 +476,7 @@ def judge_errors(comparison: ComparisonReport) -> list[str]:
         lead = (comparison.leading_figures.claim.value or 0.0) - 50
         often, other = (ours, theirs) if lead > 0 else (theirs, ours)
         said[-1] += (
-            f"; two equal systems show the same if it is right {2 * abs(lead):.1f} points more often where {often} "
+            f"; two equal systems show the same if it is right {number(2 * abs(lead))} points more often where {often} "
             f"wins than where {other} wins"
         )
     return said
@@ -486,7 +490,7 @@ def noise(comparison: ComparisonReport) -> str | None:
     missing = f"; {counted(figures.missing, 'verdict')} missing" if figures.missing else ""
     return (
         f"asked {figures.samples} times: {figures.changed} of {counted(figures.n, 'pair')} changed; the standard "
-        f"deviation of a verdict is {figures.standard_deviation:.1f} points{missing}"
+        f"deviation of a verdict is {number(figures.standard_deviation)} points{missing}"
     )
 
 
@@ -497,7 +501,7 @@ def kappas(agreement: results.PairAgreement) -> str:
         return f"{names}: no pair that both read"
     kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
     pairs = counted(agreement.n, "pair")
-    return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {pairs}"
+    return f"{names}: kappa {kappa}, the same outcome for {number(agreement.agreement)} % of {pairs}"
 
 
 def spent(report: ReportData) -> str | None:
@@ -531,16 +535,3 @@ def probability(p: float | None) -> str:
 
 def _equals(p: float | None) -> str:
     return f"= {probability(p)}".replace("= <", "<")
-
-
-def number(value: float | None) -> str:
-    """A figure to one decimal."""
-    return "-" if value is None else f"{value:.1f}"
-
-
-def span(values: Sequence[float] | None) -> str:
-    """An interval."""
-    if values is None:
-        return "-"
-    low, high = values
-    return f"{low:.1f}–{high:.1f}" if low >= 0 else f"{low:.1f} to {high:.1f}"

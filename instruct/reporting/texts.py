@@ -18,6 +18,7 @@ from instruct.analysis.jackknife import Sample, difference, estimate, kept
 from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
+from instruct.reporting.digits import number, span
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import EXCLUDED, Column, Table, columns_table
 from instruct.reporting.text import probability
@@ -71,10 +72,10 @@ METRICS = {
     "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER, sampled=False),
     "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", math.inf),
     "mauve": MetricTraits("MAUVE", _HIGHER),
-    "rouge1": MetricTraits("ROUGE-1", _HIGHER),
-    "rouge2": MetricTraits("ROUGE-2", _HIGHER),
-    "rougeL": MetricTraits("ROUGE-L", _HIGHER),
-    "rougeL_whole": MetricTraits("ROUGE-L with prefix", _HIGHER),
+    "rouge1": MetricTraits("ROUGE-1 of samples", _HIGHER),
+    "rouge2": MetricTraits("ROUGE-2 of samples", _HIGHER),
+    "rougeL": MetricTraits("ROUGE-L of samples", _HIGHER),
+    "rougeL_whole": MetricTraits("ROUGE-L of samples with prefix", _HIGHER),
     "distinct_1": MetricTraits("distinct-1", _HUMAN),
     "distinct_2": MetricTraits("distinct-2", _HUMAN),
     "self_bleu": MetricTraits("self-BLEU", _HUMAN),
@@ -388,7 +389,7 @@ def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[st
 
 
 def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) -> list[Table]:
-    """The metrics of every system, the tests between them; tables without rows are left out."""
+    """The metrics of every system, the tests between them."""
     systems = text_systems(measurements)
     human = text_systems(measurements, HUMAN).get("human", {})
     metrics = [metric for metric in METRICS if any(metric in rows for rows in systems.values())]
@@ -397,14 +398,14 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("read as", lambda metric: METRICS[metric].reading, text=True),
     ]
     columns += [Column(_heading(name, rows), _cells(rows)) for name, rows in systems.items()]
-    columns += [Column("human", _cells(human), when=any(metric in human for metric in metrics))]
+    columns += [Column("human", _cells(human))]
     tests = [
         Column("metric", lambda claim: METRICS[claim.measure].label, text=True),
         Column("first", "candidate", text=True),
         Column("second", "baseline", text=True),
-        Column("difference", lambda claim: f"{'+' * (claim.value > 0)}{decimal(claim.value)}"),
-        Column("95 % CI", "interval", form=lambda ends: " to ".join(map(decimal, ends))),
-        Column("p", form=probability),
+        Column("difference", "value", error="interval", sign=True),
+        Column("95 % CI", "interval", sign=True),
+        Column("p, not corrected", "p", form=probability),
         Column("p (Holm)", "adjusted_p", form=probability),
         EXCLUDED,
         Column("test", form=_TESTED.__getitem__),
@@ -413,11 +414,10 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
     ]
     rows = of_family(claims, TEXTS)
-    tables = [
+    return [
         columns_table("Texts", metrics, columns, _ABOUT_METRICS),
         columns_table("Texts: differences", rows, tests, _ABOUT_TESTS),
     ]
-    return [table for table in tables if table.rows]
 
 
 def _heading(name: str, rows: Mapping[str, Measurement]) -> str:
@@ -435,12 +435,6 @@ def _cells(rows: Mapping[str, Measurement]) -> Callable[[str], str | None]:
         if metric not in rows:
             return None
         row = rows[metric]
-        interval = f" ({' to '.join(map(decimal, row.interval))})" if row.interval else ""
-        return f"{decimal(row.value or 0.0)}{interval}"
+        return number(row.value, row.interval) + (f" ({span(row.interval)})" if row.interval else "")
 
     return cell
-
-
-def decimal(value: float) -> str:
-    """Four digits, or three decimals: metrics are between 0 and 1, or perplexities."""
-    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"

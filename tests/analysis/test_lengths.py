@@ -118,7 +118,7 @@ def test_verdicts_that_follow_length_are_warned_about():
     warning = length_warning(length_figures(Scored(by_length), candidate, baseline))
     assert warning == (
         "the verdicts follow length: the candidate's win rate is 2.5 % where its answer is shortest (302 to 499 "
-        "characters shorter than the baseline's) and 100.0 % where it is longest (297 to 475 characters longer)"
+        "characters shorter than the other's) and 100.0 % where it is longest (297 to 475 characters longer)"
     )
     by_chance = rng.integers(0, 2, size=200).astype(float)
     assert length_warning(length_figures(Scored(by_chance), candidate, baseline)) is None

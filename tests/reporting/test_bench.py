@@ -98,10 +98,11 @@ def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, jud
     assert "1,000 rows to train, 100 rows to choose, 2 rows to test" in text
     assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
     assert text.index("Objectives") < text.index("Verdicts of")
-    assert "0.5000 ± 0.0100" in str(report)  # the table leads in the terminal, too
-    assert "| dft | 0.0003 | 3 | 0.5000 ± 0.0100 | 1.2 |" in text
-    assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.1500 | +0.1000 to +0.2000 | 0.25 | no difference shown |" in text
+    assert "0.500 ± 0.010" in str(report)  # the table leads in the terminal, too
+    assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.2 |" in text
+    assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.150 | +0.100 to +0.200 | 0.25 | no difference shown |" in text
     assert "No judge." in text
-    said = "a|b against mle, ROUGE-L: no difference shown (+0.1500, 95 % CI +0.1000 to +0.2000; n = 2, 3 seeds)"
+    interval = "95 % CI (not corrected) +0.100 to +0.200"
+    said = f"a|b against mle, ROUGE-L: no difference shown (+0.150, {interval}; n = 2, 3 seeds)"
     assert said in report.headlines()
     assert said.partition(":")[0] in str(report)

@@ -134,8 +134,8 @@ def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs,
     summary = str(report)
     assert all(f"  WARNING: {warning}\n" in summary for warning in warnings)
     markdown = write_report(run.folder).path.read_text(encoding="utf-8")
-    assert "| emo | emo | e | 20 | 80.5 | 400.0 | 400.0 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown
-    assert "| mle | mle | - | 20 | - | 5.0 | 5.0 | - | 0 (0.0 %) | 0 (0.0 %) |" in markdown
+    assert "| emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown
+    assert "| mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %) |" in markdown
     assert "4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)" in markdown
 
 

@@ -132,7 +132,7 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
     assert code == 0
     assert "sure: emo beats mle" in out
-    assert "With people's labels on 20 of 120 pairs: win rate of emo 45.0 %" in out
+    assert "With people's labels on 20 of 120 pairs: win rate of emo 45 %" in out
     assert "contradict" not in out  # 11 of 20 labels say nothing against it
     claim = figures(folder)["with_labels"]["claim"]
     assert (claim["judge"], claim["family"], claim["claims"], claim["finding"]) == (

@@ -18,6 +18,7 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.command.main import main
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.digits import number, span
 from instruct.reporting.read import read_run
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.report import Report, build_report
@@ -132,7 +133,7 @@ def test_rated_pairs_include_both_ratings_and_both_replies(run, card, write_answ
     judge_showings({"verdict": "first", "ratings": (7.0, 5.0), "key": "one two"})
     found = unpacked(pairs_of(run))
     (verdict,) = found["comparisons"][0]["pairs"][0]["v"]
-    assert verdict["g"] == [7.0, 5.0]
+    assert verdict["g"] == ["7", "5"]
     assert [found["texts"][number] for number in verdict["w"]] == ["words on one", "words on two"]
 
 
@@ -208,34 +209,45 @@ def test_the_heading_states_each_finding(run, card, write_answers, judge_pairs, 
     assert warning is None or warning in text
 
 
-def rates(value: object) -> Iterator[float]:
-    """Every float in a part of report.json."""
+def figures(value: object, error: object = None) -> Iterator[str]:
+    """Every float in a part of report.json, with the digits of the interval or standard error beside it."""
     if isinstance(value, float):
-        yield value
-    elif isinstance(value, dict | list):
-        tests = ("p", "adjusted_p", "params")
-        for each in (v for k, v in value.items() if k not in tests) if isinstance(value, dict) else value:
-            yield from rates(each)
+        yield number(value, error)
+    elif isinstance(value, dict):
+        claim = value.get("claim") or {}
+        own = claim.get("interval") or value.get("interval") or value.get("standard_error")
+        for key, each in value.items():
+            if key not in ("p", "adjusted_p", "params", "terms"):
+                yield from figures(each, value.get(f"{key.removesuffix('_interval')}_interval") or own)
+    elif isinstance(value, list):
+        for each in value:
+            yield from figures(each, error)
 
 
 def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
     report = build_report(pages.write_run(tmp_path / "run").folder)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", render_page(report, {}, None))
-    shown = set(re.findall(r"-?[\d.]+", " ".join(cells)))
+    shown = set(re.findall(r"-?[\d.,]*\d", " ".join(cells)))
     for judge in report.judges:
         for comparison in judge.comparisons:
-            for figures in comparison.policies.values():
+            for tally in comparison.policies.values():
                 kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
-                counts = [getattr(figures, key) for key in kinds]
+                counts = [getattr(tally, key) for key in kinds]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
             for term in [*comparison.style.terms, *comparison.length.adjusted.terms]:
-                assert f"{term.coefficient:+.2f} (" in " ".join(cells)
-                term.coefficient, term.interval = 0, None
-            found = list(rates(comparison.model_dump()))
+                interval = span(term.interval, sign=True)
+                assert f"{number(term.coefficient, term.interval, sign=True)} ({interval})" in " ".join(cells)
+            found = list(figures(comparison.model_dump()))
             assert len(found) >= 38
-            assert [value for value in found if f"{value:.1f}" not in shown] == []
+            assert [value for value in found if value not in shown] == []
     titles = re.findall("<caption>(.*?)</caption>", render_page(report, {}, None))
-    for title in ("Significance and power", "By data set", "Verdicts with a reason", "Made from", "Versions"):
+    for title in (
+        "Significance and power",
+        "By data set (exploratory, not corrected)",
+        "Verdicts with a reason",
+        "Made from",
+        "Versions",
+    ):
         assert title in titles
     assert "Panel: emo against mle, majority" in titles
 

@@ -39,7 +39,7 @@ def test_alpaca_eval_verdicts_give_the_published_figures(
     assert warned(comparison) == (
         [
             "the verdicts follow length: the candidate's win rate is 3.1 % where its answer is shortest "
-            "(246 to 3087 characters shorter than the baseline's) and 51.6 % where it is longest (114 to 1339 "
+            "(246 to 3087 characters shorter than the other's) and 51.6 % where it is longest (114 to 1339 "
             "characters longer)",
             "the winner's answers (text_davinci_003) are 22 % longer than those of alpaca-7b (mean 482 and 396 "
             "characters); judges tend to prefer longer answers",

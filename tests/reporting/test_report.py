@@ -199,7 +199,7 @@ def test_the_report_names_the_inputs_of_the_run(judged, add_step):
     }
     text = write_report(judged.folder).path.read_text(encoding="utf-8")
     assert "| emo | emo, official | 10 | 1 | 2 | 5 | 0.0002 |" in text
-    assert "| train/emo | done | 1.2 | 2 |" in text
+    assert "| train/emo | done | 1.25 | 2 |" in text
     assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
 
 
@@ -208,7 +208,7 @@ def test_the_files_are_complete_and_reproducible(judged):
     assert path == judged.report / "report.md"
     files = sorted(file for file in judged.report.rglob("*") if file.is_file())
     names = [str(file.relative_to(judged.report)) for file in files]
-    figures = ("answer_lengths", "j", "length_difference", "win_rates")
+    figures = ("answer_lengths", "j", "win_rates")
     drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")]
     reports = ["report.html", "report.json", "report.md"]
     assert [name for name in names if not name.startswith("exports/")] == [*drawn, *reports]

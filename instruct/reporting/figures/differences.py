@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
+from instruct.reporting.digits import number, span
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import FAINT, INK, ROW, WIDTH, Drawing
 
@@ -23,7 +24,7 @@ def forest(claims: Sequence[Claim]) -> Drawing | None:
 def _draw(data: tuple[str, list[Claim]]) -> canvas.Figure:
     title, claims = data
     left, right = 3.9, 1.9
-    titles = "Candidate minus baseline", title
+    titles = "First minus second", title
     figure, (axes,) = canvas.panels(titles, 1, (ROW * len(claims), 0.55), (left, right, 0.8))
     ends = [end for claim in claims for end in (claim.value or 0.0, *(claim.interval or ()))]
     room = 0.05 * (max(0.0, *ends) - min(0.0, *ends)) or 1.0
@@ -34,8 +35,8 @@ def _draw(data: tuple[str, list[Claim]]) -> canvas.Figure:
         canvas.beside(axes, 0.15 - left, place, one_line(claim.task or "", 24), size=9, color=INK)
         names = canvas.abreast(claim.candidate, claim.baseline, 30)
         canvas.beside(axes, -0.15, place, names, size=8, color=INK if apart else FAINT, ha="right")
-        interval = f" ({claim.interval[0]:+.1f} to {claim.interval[1]:+.1f})" if claim.interval else ""
-        said = f"{claim.value:+.1f}{interval}"
+        interval = f" ({span(claim.interval, sign=True)})" if claim.interval else ""
+        said = f"{number(claim.value, claim.interval, sign=True)}{interval}"
         canvas.beside(axes, WIDTH - left - right + 0.15, place, said, size=8, color=INK if apart else FAINT)
         canvas.mark_rate(axes, place, claim.value or 0.0, claim.interval, apart)
     return figure

@@ -8,9 +8,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from instruct.base.errors import one_line
+from instruct.reporting.digits import number, span
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
 from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
+from instruct.reporting.text import EXPLORATORY
 
 # A comparison, after the name of its judge.
 Named = tuple[str, ComparisonReport]
@@ -72,7 +74,7 @@ def _draw_outcomes(judge: JudgeReport) -> canvas.Figure:
         style: Any = {"size": 8.5, "color": ALERT, "weight": "bold", "linespacing": 1.35, "bbox": box}
         figure.text(0.23 / WIDTH, 1 - 0.86 / figure.get_figheight(), "\n".join(warning), va="top", **style)
     every = [comparison.leading_figures for comparison in judge.comparisons]
-    shown = [part for part in _PARTS if not part.hatch or any(map(attrgetter(part.counted), every))]
+    shown = [part for part in _PARTS if any(map(attrgetter(part.counted), every))]
     handles = [Patch(facecolor=part.color, label=part.label, linewidth=0, **part.hatch) for part in shown]
     spacing: Any = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
     place_of_legend = left / WIDTH, 0.02
@@ -108,7 +110,8 @@ def _draw_bar(axes: canvas.Axes, place: int, comparison: ComparisonReport, inche
         start += share
     _draw_narrow(axes, place, narrow, inches)
     rate, error = figures.win_rate, figures.standard_error
-    said = "no verdict" if rate is None else f"{rate:.1f} %" + ("" if error is None else f" ± {error:.1f}")
+    said = "no verdict" if rate is None else f"{number(rate, figures.error)} %"
+    said += "" if error is None else f" ± {number(error, figures.error)}"
     pairs = f"n = {figures.n_judged}" + ", PARTIAL" * comparison.partial
     axes.text(102, place - 0.13, said, va="center", color=INK, size=10, weight="bold")
     axes.text(102, place + 0.2, pairs, va="center", color=FAINT, size=8)
@@ -155,11 +158,12 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
         canvas.beside(axes, WIDTH - left - right + 0.15, place, _said(row), size=8, color=color)
         if figures.win_rate is not None:
             canvas.mark_rate(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
-    handles = [Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy")]
     if not all(row.leads for row in rows):
-        handles.append(Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"))
-    corner = left / WIDTH, 0.1 / figure.get_figheight()
-    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=2, columnspacing=1.5)
+        another: Any = {"markerfacecolor": "white", "label": f"another policy ({EXPLORATORY})"}
+        leading, other = ({"label": "the judge's leading policy", "color": BLUE}, {"color": FAINT} | another)
+        handles = [Line2D([], [], marker="o", **style) for style in (leading, other)]
+        corner = left / WIDTH, 0.1 / figure.get_figheight()
+        figure.legend(handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=2, columnspacing=1.5)
     return figure
 
 
@@ -190,17 +194,14 @@ def _said(row: PolicyRow) -> str:
     figures = row.figures
     if figures.win_rate is None:
         return "no verdict"
-    interval = f" ({_ends(shown)})" if (shown := _shown_interval(figures)) else ", too few"
-    return f"{figures.win_rate:.1f}{interval}, n = {figures.n_judged}" + ", PARTIAL" * row.comparison.partial
+    interval = f" ({span(shown)})" if (shown := _shown_interval(figures)) else ", too few"
+    rate = number(figures.win_rate, figures.error)
+    return f"{rate}{interval}, n = {figures.n_judged}" + ", PARTIAL" * row.comparison.partial
 
 
 def _shown_interval(figures: TallyFigures) -> list[float] | None:
     """With too few pairs an interval is not drawn."""
     return None if figures.claim.finding == "too few" else figures.claim.interval
-
-
-def _ends(interval: list[float]) -> str:
-    return f"{interval[0]:.1f}–{interval[1]:.1f}"
 
 
 def stopping(judges: list[JudgeReport]) -> Drawing | None:
@@ -239,8 +240,8 @@ def _draw_stopping(shown: list[Named]) -> canvas.Figure:
 def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
     """The win rate by the difference in length, a panel per comparison; None if no comparison has both answers."""
     every = [(judge.name, comparison) for judge in judges for comparison in judge.comparisons]
-    compared = [(judge, one) for judge, one in every if one.length and one.length.by_difference]
-    title = "Win rate by length difference: candidate's answer minus baseline's"
+    compared = [(judge, one) for judge, one in every if one.bins_by_length]
+    title = f"Win rate by length difference: first-named answer minus the other ({EXPLORATORY})"
     return Drawing("length_difference", title, compared, _draw_differences) if compared else None
 
 
@@ -248,8 +249,8 @@ def _draw_differences(compared: list[Named]) -> canvas.Figure:
     shown = compared[:_MOST_PANELS]
     columns = min(2, len(shown))
     more = f"; the first {len(shown)} of {len(compared)} comparisons" if len(shown) < len(compared) else ""
-    subtitle = f"Bins: characters longer than the baseline's answer, with 95 % intervals; line: all pairs{more}"
-    titles = "Win rate by difference in length", subtitle
+    subtitle = f"Bins: characters longer than the other's answer, with 95 % intervals; line: all pairs{more}"
+    titles = f"Win rate by difference in length ({EXPLORATORY})", subtitle
     figure, every = canvas.panels(titles, len(shown), (1.75, 0.95), (0.65, 0.25, 1.2), columns)
     for axes, (judge, comparison) in zip(every, shown, strict=True):
         _draw_bins(axes, judge, comparison, 30 if columns == 2 else 70)
@@ -260,7 +261,7 @@ def _draw_bins(axes: canvas.Axes, judge: str, comparison: ComparisonReport, limi
     axes.set_title(canvas.abreast(comparison.candidate, comparison.baseline, limit), pad=15)
     axes.text(0, 1.04, f"by {one_line(judge, limit + 10)}", transform=axes.transAxes, size=8, color=FAINT)
     canvas.even_line(axes)
-    bins = comparison.length.by_difference if comparison.length else []
+    bins = comparison.bins_by_length
     below: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "annotation_clip": False}
     for place, part in enumerate(bins):
         if part.interval:

@@ -47,8 +47,11 @@ def _markdown_block(block: Block, level: int) -> list[str]:
             about = f", {escape_markdown(block.about)}" if block.about else ""
             return [f"> **Warning{about}:** {escape_markdown(block.warning.text)}"]
         case Verdict():
-            details = [*block.details, *(f"Warning: {warning}" for warning in block.warnings)]
-            return [f"- **{escape_markdown(block.headline)}**", *(f"  - {escape_markdown(text)}" for text in details)]
+            about, rates = block.exploratory
+            lines = [f"- **{escape_markdown(block.headline)}**", *(f"  - {escape_markdown(t)}" for t in block.details)]
+            lines += [f"  - *{escape_markdown(about)}:*"] * bool(rates)
+            lines += [f"    - {escape_markdown(text)}" for text in rates]
+            return [*lines, *(f"  - Warning: {escape_markdown(warning)}" for warning in block.warnings)]
         case Paragraph():
             return [escape_markdown(block.labeled)]
         case Listing():
@@ -105,10 +108,10 @@ def _terminal_block(block: Block) -> list[str]:
         case Verdict():
             warnings = [f"WARNING: {warning}" for warning in block.warnings]
             notes = [f"note: {note}" for note in block.notes]
-            return [
-                block.headline,
-                *(f"  {_terminal_line(text)}" for text in (*block.details, *warnings, *block.missing, *notes)),
-            ]
+            about, rates = block.exploratory
+            others = [f"{about}:"] * bool(rates) + [f"  {_terminal_line(text)}" for text in rates]
+            lines = [_terminal_line(text) for text in (*warnings, *block.missing, *notes)]
+            return [block.headline, *(f"  {line}" for line in (*map(_terminal_line, block.details), *others, *lines))]
         case Paragraph():
             return [_terminal_line(block.text)]
         case Listing():
@@ -121,10 +124,9 @@ def _terminal_block(block: Block) -> list[str]:
         case Brief(content=list() as sentences):
             return sentences
         case Table():
-            rows = terminal_table(block) if block.rows else []
             return [
                 *[_terminal_line(block.title)] * bool(block.title),
-                *rows,
+                *terminal_table(block),
                 *["", _terminal_line(block.note)] * bool(block.note),
             ]
     return []
@@ -201,6 +203,6 @@ def _slack_block(block: Block) -> list[str]:
             return [escape_slack(block.labeled)]
         case Listing():
             return _listing(block, escape_slack, "*", ("• ", "    ◦ "))
-        case Table() if block.rows:
+        case Table():
             return ["```", *(line.replace("`", "'").translate(_MRKDWN) for line in terminal_table(block)), "```"]
     return []

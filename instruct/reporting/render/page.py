@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.data.prompts import request_of
 from instruct.judging.store import Judgment
-from instruct.reporting.document import Block, Brief, Caution, Listing, Paragraph, Section, Verdict, document
+from instruct.reporting.digits import number, span
+from instruct.reporting.document import Brief, Caution, Listing, Paragraph, Section, Verdict, document
 from instruct.reporting.model import ReportData
 from instruct.reporting.read import MOST_PAIRS, Judged
 from instruct.reporting.render.html import escaped_json, image, render
@@ -29,6 +31,7 @@ Kind = TypeVar("Kind")
 # the judge's replies are shortened first.
 _LIMITS = ((20_000, 8_000), (20_000, 2_000), (20_000, 600), (6_000, 300), (2_000, 300), (700, 200), (200, 100))
 _MOST_BYTES = 2_300_000
+_NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 
 
 def write_page(run: RunDirectory, report: ReportData, pairs: str) -> None:
@@ -53,9 +56,9 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
     """
     shown = document(report)
     verdicts = _of_kind(Verdict, shown.opening)
-    briefs = [brief.content for brief in _of_kind(Brief, shown.opening)]
     # Without verdicts the first screen has the tables that a terminal has.
-    leading = [] if verdicts else [content for content in briefs if isinstance(content, Table)]
+    opened = [block.content if isinstance(block, Brief) and not verdicts else block for block in shown.opening]
+    leading = _of_kind(Table, opened)
     return render(
         "report.html.jinja",
         "report.css",
@@ -70,7 +73,6 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         ],
         paragraphs=[block.text for block in _of_kind(Paragraph, shown.opening) if not block.about],
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
-        ranked=_of_kind(Table, shown.opening),
         leading=leading,
         tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
         lineage=shown.lineage,
@@ -79,10 +81,12 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         data=_json(verdicts, pairs) if pairs is not None and verdicts else None,
         clean=one_line,
         capital=capital,
+        number=number,
+        span=span,
     )
 
 
-def _of_kind(kind: type[Kind], blocks: Iterable[Block]) -> list[Kind]:
+def _of_kind(kind: type[Kind], blocks: Iterable[object]) -> list[Kind]:
     return [block for block in blocks if isinstance(block, kind)]
 
 
@@ -149,7 +153,7 @@ def _comparison(judged: Judged, texts: _Texts) -> dict[str, Any]:
             "v": [_verdict(judgment, judged.replies, texts) for judgment in judgments],
         }
         if result and result.score not in (None, 0, 0.5, 1):
-            pair["s"] = round(result.score or 0.0, 4)
+            pair["s"] = round(result.score or 0.0, 3)
         if _inconsistent(judgments):
             pair["x"] = 1
         if result and result.tie == "identical":
@@ -171,12 +175,14 @@ def _verdict(judgment: Judgment, replies: dict[str, Completion], texts: _Texts) 
     if judgment.reason:
         shown["r"] = judgment.reason[:400]
     if judgment.preference is not None:
-        shown["q"] = round(judgment.preference, 4)
-    if judgment.ratings is not None:
-        shown["g"] = list(judgment.ratings)
+        shown["q"] = round(judgment.preference, 3)
     said = [replies[key] for key in judgment.key.split() if key in replies]
+    words = [reply.text for reply in said]
+    if judgment.ratings is not None:
+        shown["g"] = [f"{rating:.3g}" for rating in judgment.ratings]
+        words = [] if all(map(_NUMBER.fullmatch, words)) else words  # the ratings again
     if said:
-        shown["w"] = [texts.number(reply.text, 1) for reply in said]
+        shown["w"] = [texts.number(text, 1) for text in words]
     logprobs = next((reply.label_logprobs for reply in said if reply.label_logprobs), None)
     if logprobs:
         shown["k"] = ", ".join(f"{label.strip()} {value:.2f}" for label, value in logprobs.items())

@@ -171,7 +171,7 @@
     const number = side === "candidate" ? pair.c : pair.b;
     const won = pair.o === (side === "candidate" ? "win" : "loss");
     const length = pair.l ? pair.l[side === "candidate" ? 0 : 1] : null;
-    const title = element("h3", "", name, element("small", "", side + (length === null ? "" : `, ${count(length, "character")}`) + (won ? ", preferred" : "")));
+    const title = element("h3", "", name, element("small", "", (side === "candidate" ? side : "other") + (length === null ? "" : `, ${count(length, "character")}`) + (won ? ", preferred" : "")));
     const box = element("section", `box ${side}${won ? " won" : ""}`, null, title);
     box.setAttribute("aria-label", `Answer of ${name}`);
     box.append(...(number === null ? [element("p", "cut", "The run does not hold this answer.")] : textBox(number)));
