@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
@@ -249,13 +250,13 @@ def bench_tables(report: ReportData) -> list[Table]:
     if report.bench is None:
         return []
     systems = by_system((row, row.metric) for row in report.measurements if row.part == OBJECTIVES)
-    figures = dict.fromkeys(metric for rows in systems.values() for metric in rows)
+    measured = dict.fromkeys(metric for rows in systems.values() for metric in rows)
+    figures = [metric for metric in measured if metric not in (RATE, MINUTES, GIB)]
     columns = [
-        Column("system", _label, text=True),
-        Column("learning rate", lambda name: systems[name][RATE].value, form="g"),
-        Column("trainings", lambda name: systems[name][RATE].details.trainings),
-        *(Column(metric, _cells(systems, metric)) for metric in figures if metric not in (RATE, MINUTES, GIB)),
-        *(Column(metric, _values(systems, metric), form=".1f") for metric in (MINUTES, GIB)),
+        Column("system", lambda row: _label(row[0]), text=True),
+        Column("learning rate", lambda row: row[1][RATE].value, form="g"),
+        Column("trainings", lambda row: row[1][RATE].details.trainings),
+        *(Column(metric, _figure).within(partial(_of, metric)) for metric in (*figures, MINUTES, GIB)),
     ]
     tests = [
         Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
@@ -271,7 +272,9 @@ def bench_tables(report: ReportData) -> list[Table]:
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
-        columns_table("Objectives", list(systems), columns, f"{parts}, with different prompts. {_scale(report)}."),
+        columns_table(
+            "Objectives", list(systems.items()), columns, f"{parts}, with different prompts. {_scale(report)}."
+        ),
         columns_table("Objectives beside MLE", claims, tests, notes),
     ]
 
@@ -297,21 +300,14 @@ def _label(system: str) -> str:
     return system if key == system else _at_entropy(key)
 
 
-def _values(systems: Mapping[str, Mapping[str, Measurement]], metric: str) -> Callable[[str], float | None]:
-    return lambda name: systems[name][metric].value if metric in systems[name] else None
+def _of(metric: str, row: tuple[str, Mapping[str, Measurement]]) -> Measurement | None:
+    return row[1].get(metric)
 
 
-def _cells(systems: Mapping[str, Mapping[str, Measurement]], metric: str) -> Callable[[str], str | None]:
+def _figure(row: Measurement) -> str:
     """A figure with its standard deviation between trainings."""
-
-    def cell(name: str) -> str | None:
-        if metric not in systems[name]:
-            return None
-        row = systems[name][metric]
-        deviation = (row.details.model_extra or {}).get("deviation")
-        return number(row.value, deviation) + ("" if deviation is None else f" ± {number(deviation, deviation)}")
-
-    return cell
+    deviation = (row.details.model_extra or {}).get("deviation")
+    return number(row.value, deviation) + ("" if deviation is None else f" ± {number(deviation, deviation)}")
 
 
 def _as_difference(claim: Claim) -> Claim:

@@ -28,6 +28,7 @@ from instruct.reporting.model import (
     ReportWarning,
     SystemReport,
     claim_warning,
+    compared_by,
     note_warning,
 )
 from instruct.reporting.read import Judged, RunContents
@@ -332,29 +333,23 @@ def task_warnings(measurements: Iterable[Measurement]) -> list[ReportWarning]:
     return [claim_warning(text) for text in sorted(seen)]
 
 
-def baseline_warnings(report: ReportData) -> list[ReportWarning]:
+def baseline_warnings(report: ReportData) -> Iterator[ReportWarning]:
     """Systems that were compared through a baseline against which nearly every pair is won, or lost."""
-    rates = {
-        (judge.name, comparison.candidate, comparison.baseline): comparison.leading_figures.win_rate
-        for judge in report.judges
-        for comparison in judge.comparisons
-    }
-    warnings = []
+    made = [comparison.leading_figures.claim for _, comparison in compared_by(report.judges)]
+    rates = {(claim.judge, claim.candidate, claim.baseline): claim.value for claim in made}
     for claim in report.paired:
-        sides = [rates.get((str(claim.judge), name, str(claim.through))) for name in (claim.candidate, claim.baseline)]
+        sides = [rates.get((claim.judge, name, str(claim.through))) for name in (claim.candidate, claim.baseline)]
         known = [rate for rate in sides if rate is not None]
         if len(known) == 2 and (min(known) > 100 - EXTREME_PERCENT or max(known) < EXTREME_PERCENT):
-            warnings.append(
+            yield claim_warning(
                 f"{claim.candidate} and {claim.baseline} have {known[0]:.1f} and {known[1]:.1f} % against "
                 f"{claim.through}: that one decides nearly every pair alike, so it can hardly tell the two apart; "
                 f"judge {claim.candidate} against {claim.baseline} directly"
             )
-    return list(map(claim_warning, warnings))
 
 
-def seed_warnings(report: ReportData) -> list[ReportWarning]:
+def seed_warnings(report: ReportData) -> Iterator[ReportWarning]:
     """Trainings whose win rate lies far from that of all other seeds."""
-    warnings = []
     for claim in report.seeds:
         rates = dict(zip(claim.params["seeds"], claim.params["win_rates"], strict=True)) if claim.n else {}
         for seed, rate in rates.items():
@@ -362,12 +357,11 @@ def seed_warnings(report: ReportData) -> list[ReportWarning]:
             low, high = min(others), max(others)
             gap = max(low - rate, rate - high)
             if len(others) > 1 and gap > max(FAR_POINTS, FAR_SPREADS * (high - low)):
-                warnings.append(
+                yield claim_warning(
                     f"{claim.candidate} against {claim.baseline}: seed {seed} has a win rate of {rate:.1f} %, the "
                     f"others {low:.1f} to {high:.1f}; look whether that training failed, because no test over "
                     f"{claim.trainings} seeds allows for trainings that sometimes fail"
                 )
-    return list(map(claim_warning, warnings))
 
 
 def overlap_warnings(

@@ -30,8 +30,18 @@ from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.run_logs import logs_of_run
-from instruct.reporting.tables import EXCLUDED, PAIR, Column, Table, Value, columns_table, text_columns
-from instruct.reporting.text import difference, difference_headline, name, probability
+from instruct.reporting.tables import (
+    CLUSTERS,
+    DIFFERENCE,
+    PAIR,
+    TESTED,
+    Column,
+    Table,
+    Value,
+    columns_table,
+    text_columns,
+)
+from instruct.reporting.text import difference, difference_headline, name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +52,7 @@ _DIFFERENCES = (
     "The candidate's mean minus the other's over the same units: in points (100 times the metric) where the metric "
     "is from 0 to 1. p is that of McNemar's exact test where units are right or wrong, else of the paired permutation "
     "test; of units in clusters, that of their clusters; of several seeds, that of seeds and units. p (Holm) is "
-    "corrected for all tests of this table. Excluded beyond: larger differences, by the 90 % interval. Detectable: the "
+    "corrected for all tests of this table. Detectable: the "
     "true difference that such units show in four of five cases; units for a point: how many show a difference of one. "
     "Other units like these are covered; other trainings only where there are several seeds."
 )
@@ -232,19 +242,11 @@ class LogComparison:
             {
                 "task": claim.task,
                 "metric": claim.measure,
-                "family": claim.family,
-                "candidate": claim.candidate,
-                "baseline": claim.baseline,
-                "n": claim.n,
-                "trainings": claim.trainings,
+                **{key: getattr(claim, key) for key in ("family", "candidate", "baseline", "n", "trainings")},
                 "difference": claim.value,
                 **ends("interval", claim.interval),
                 "unit": "points" if claim.in_points else "metric",
-                "test": claim.test,
-                "p": claim.p,
-                "adjusted_p": claim.adjusted_p,
-                "finding": claim.finding,
-                "missing": claim.missing,
+                **{key: getattr(claim, key) for key in ("test", "p", "adjusted_p", "finding", "missing")},
             }
             for claim in self.claims
         ]
@@ -432,17 +434,14 @@ def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
         Column("metric", "measure", text=True),
         *PAIR,
         Column("units", "n"),
-        Column("clusters", of_params("clusters"), when="known"),
+        CLUSTERS,
         Column("seeds", lambda claim: claim.trainings, when=any(claim.trainings > 1 for claim in claims)),
         Column("without a value", "missing", when="known"),
-        Column("difference", "value", error="interval", sign=True),
-        Column("95 % CI", "interval", sign=True),
-        Column("p (Holm)", "adjusted_p", form=probability),
+        *DIFFERENCE,
         Column("better on", of_params("candidate_above")),
         Column("worse on", of_params("baseline_above")),
-        Column("p, not corrected", "p", form=probability),
         Column("simultaneous", of_params("simultaneous"), error="interval", sign=True),
-        EXCLUDED,
+        *TESTED,
         Column("detectable", of_params("detectable")),
         Column("units for a point", of_params("units_for_a_point"), form=",d"),
     ]
@@ -458,9 +457,9 @@ _CHANGED_COLUMNS = [
     *PAIR[::-1],
     Column("from", "baseline_value", text=True, form="g"),
     Column("to", "candidate_value", text=True, form="g"),
-    Column("question", text=True, when="known"),
-    Column("other's answer", "baseline_response", text=True, when="known"),
-    Column("candidate's answer", "candidate_response", text=True, when="known"),
+    Column("question", text=True),
+    Column("other's answer", "baseline_response", text=True),
+    Column("candidate's answer", "candidate_response", text=True),
 ]
 
 

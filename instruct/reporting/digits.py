@@ -11,9 +11,9 @@ _MOST = 6  # decimals, as many as report.json has
 
 def decimals(value: float, error: Error = None, even: float = 50.0) -> int:
     """The decimals of a value, and of its interval: more, where an end would read as `even` and is not."""
-    ends = [] if error is None or isinstance(error, float | int) else [float(end) for end in error]
-    size = (ends[1] - ends[0]) / 4 if ends else error
-    digits = _below_point(size, 2) if isinstance(size, float | int) and size > 0 else _below_point(value, 3)
+    ends = list(error) if isinstance(error, Sequence) else []
+    size = (ends[1] - ends[0]) / 4 if isinstance(error, Sequence) else error
+    digits = _below_point(size, 2) if size else _below_point(value, 3)
     while digits < _MOST and any(round(end, digits) == even != end for end in ends):
         digits += 1
     return digits
@@ -21,7 +21,7 @@ def decimals(value: float, error: Error = None, even: float = 50.0) -> int:
 
 def _below_point(size: float, significant: int) -> int:
     """The decimals that show so many significant digits."""
-    exponent = int(f"{abs(size):.{significant - 1}e}".partition("e")[2])
+    exponent = int(f"{size:.{significant - 1}e}".partition("e")[2])
     return min(max(significant - 1 - exponent, 0), _MOST) if size else 0
 
 
@@ -36,7 +36,5 @@ def span(interval: Sequence[float] | None, error: Error = None, sign: bool = Fal
     """An interval; `error`: of the figure that it belongs to, if that is not this interval."""
     if interval is None:
         return "-"
-    low, high = interval
-    digits = decimals(high, error or interval, 0.0 if sign else 50.0)
-    dash = " to " if sign or low < 0 else "–"
-    return dash.join(f"{end:{'+' * sign},.{digits}f}" for end in (low, high))
+    dash = " to " if sign or interval[0] < 0 else "–"
+    return dash.join(number(end, error or interval, sign) for end in interval)

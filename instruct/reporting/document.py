@@ -138,9 +138,7 @@ class Verdict:
     seeds: str | None
     facts: list[Fact]
     parts: list[BarPart]
-    rate: float | None
-    interval: list[float] | None
-    weighted: bool
+    figures: TallyFigures
     judge_warnings: list[ReportWarning]
     warnings: list[ReportWarning]
     missing: list[str]
@@ -246,9 +244,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         else None,
         facts=_facts(judge, comparison, figures),
         parts=_parts(figures, name(comparison.candidate), name(comparison.baseline)),
-        rate=figures.win_rate,
-        interval=figures.claim.interval,
-        weighted=figures.kind == "weighted",
+        figures=figures,
         judge_warnings=judge_warnings(judge),
         warnings=comparison.warnings,
         missing=_missing(comparison),

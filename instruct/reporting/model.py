@@ -293,14 +293,14 @@ class PolicyRow(NamedTuple):
         return self.policy == self.comparison.leading
 
 
+def compared_by(judges: Iterable[JudgeReport]) -> list[tuple[JudgeReport, ComparisonReport]]:
+    """Every comparison of some judges."""
+    return [(judge, comparison) for judge in judges for comparison in judge.comparisons]
+
+
 def policy_rows(judges: Iterable[JudgeReport]) -> list[PolicyRow]:
-    """Every comparison of some judges under every policy."""
-    return [
-        PolicyRow(judge, comparison, policy)
-        for judge in judges
-        for comparison in judge.comparisons
-        for policy in comparison.policies
-    ]
+    """The same under every policy."""
+    return [PolicyRow(*compared, policy) for compared in compared_by(judges) for policy in compared[1].policies]
 
 
 class Panel(Record):
@@ -466,11 +466,12 @@ class ReportData(Record):
     @model_validator(mode="after")
     def _puts_seeds_together(self) -> ReportData:
         """Every comparison of a single training seed knows the comparison over all of them."""
-        for judge in self.judges:
-            for comparison in judge.comparisons:
-                own = (spread for spread in self.seeds if spread.judge == judge.name and _is_one_of(spread, comparison))
-                comparison.spread = next(own, None)
-        alone = {(one.candidate, one.baseline) for judge in self.judges for one in judge.comparisons if one.spread}
+        alone = set()
+        for judge, comparison in compared_by(self.judges):
+            own = (spread for spread in self.seeds if spread.judge == judge.name and _is_one_of(spread, comparison))
+            if (spread := next(own, None)) is not None:
+                alone.add((comparison.candidate, comparison.baseline))
+            comparison.spread = spread
         for panel in self.panels:
             panel.one_seed = (panel.candidate, panel.baseline) in alone
         return self

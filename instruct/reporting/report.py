@@ -18,7 +18,7 @@ from instruct.reporting.document import document, summary
 from instruct.reporting.exports import figures_rows, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
-from instruct.reporting.model import SCHEMA_VERSION, ReportData
+from instruct.reporting.model import SCHEMA_VERSION, ReportData, compared_by
 from instruct.reporting.read import RunContents, read_run
 from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
@@ -113,7 +113,7 @@ class Report(ReportData):
         others = [
             *bench_headlines(of_family(self.claims, OBJECTIVES)),
             *map(seeds_headline, self.seeds),
-            *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
+            *(headline(*pair) for pair in compared_by(self.judges) if not pair[1].spread),
         ]
         return list(dict.fromkeys([*primary, *others]))
 
@@ -161,7 +161,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     path = run.report / "report.md"
     write_atomically(path, report.to_markdown())
     write_exports(run, report)
-    if difficulty and any(comparison.length_control for judge in report.judges for comparison in judge.comparisons):
+    if difficulty and any(pair.length_control for _, pair in compared_by(report.judges)):
         difficulty.keep(run)
     return WrittenReport(report, path)
 

@@ -39,9 +39,8 @@ def mirrored(record: Kind) -> Kind:
     seen = record.model_copy(update=changed)
     if isinstance(seen, ComparisonReport):
         seen.leads = leads(seen.leading_figures)
-        for warning in seen.warnings:  # about sides that have changed
-            for side, system in (("candidate", seen.baseline), ("baseline", seen.candidate)):
-                warning.text = warning.text.replace(f"the {side}'s", f"{system}'s")
+        for warning in seen.warnings:  # about a side that has changed
+            warning.text = warning.text.replace("the candidate's", f"{seen.baseline}'s")
     return seen
 
 

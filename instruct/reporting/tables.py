@@ -6,17 +6,17 @@ Cells hold values, not markup: foreign text as it is, which each renderer escape
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from instruct.reporting.digits import Error, number, span
-from instruct.reporting.text import EXPLORATORY, excluded_beyond
+from instruct.reporting.text import EXPLORATORY, excluded_beyond, probability
 
 # Text, a count, a figure, an interval, or nothing.
 Value = str | int | float | Sequence[float] | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
     """`left`: how many of the first columns are text; the others are numbers. `note` explains the figures.
 
@@ -37,10 +37,7 @@ class Table:
         rows = [[row[place] for place in places] for row in self.rows]
         if self.left < len(self.header):
             rows = [row for row in rows if any(value is not None for value in row[left:])]
-        title = f"{self.title} ({EXPLORATORY})" if self.exploratory else self.title
-        header = [self.header[place] for place in places]
-        for name, value in {"title": title, "header": header, "rows": rows, "left": left}.items():
-            object.__setattr__(self, name, value)
+        self.header, self.rows, self.left = [self.header[place] for place in places], rows, left
 
     def cells(self) -> list[list[str]]:
         """The rows as text: a dash for nothing. Foreign text is not escaped."""
@@ -54,7 +51,8 @@ class Column:
     An attribute may be one of a part (`length.candidate_mean`): nothing where the part is missing. `text`: such columns
     stand first, aligned to the left. `when`: whether the table has the column; "known": if any of its values is neither
     None nor 0. `error`: the attribute whose digits it has: an interval, or a standard error. `sign`: it is a
-    difference. `form`: how a value that is there is written, if not by these: a format, or a call.
+    difference. `form`: how a value that is there is written, if not by these: a format, or a call. `note`: what it
+    means.
     """
 
     header: str
@@ -64,6 +62,7 @@ class Column:
     form: str | Callable[[Any], str] = ""
     error: str = ""
     sign: bool = False
+    note: str = ""
 
     def of(self, row: Any) -> Any:
         """The value of a row."""
@@ -78,18 +77,30 @@ class Column:
 
     def within(self, part: Callable[[Any], Any]) -> Column:
         """The column of rows that hold, in a part, what this one is about; nothing where the part is missing."""
-
-        def value(row: Any) -> Value:
-            inner = part(row)
-            return None if inner is None else self.of(inner)
-
-        return replace(self, value=value, form="", error="", sign=False)
+        return Column(
+            self.header,
+            lambda row: None if (inner := part(row)) is None else self.of(inner),
+            self.text,
+            self.when,
+            note=self.note,
+        )
 
 
 # Of claims; beside p, so that no difference is not read as equality.
-EXCLUDED = Column("excluded beyond ±", excluded_beyond, when="known")
+EXCLUDED = Column(
+    "excluded beyond ±", excluded_beyond, note="Excluded beyond: larger differences, by the 90 % interval."
+)
 # Of comparisons and claims: "baseline" is the name of a system, the evaluation set's answers.
 PAIR = (Column("candidate", text=True), Column("against", "baseline", text=True))
+# Of claims: their units, where these are not the texts or rows themselves.
+CLUSTERS = Column("clusters", lambda claim: claim.params.get("clusters"))
+# Of claims about a difference.
+DIFFERENCE = (Column("difference", "value", error="interval", sign=True), Column("95 % CI", "interval", sign=True))
+TESTED = (
+    Column("p, not corrected", "p", form=probability),
+    Column("p (Holm)", "adjusted_p", form=probability),
+    EXCLUDED,
+)
 # Of rows with a win rate.
 RATE = (Column("win rate %", "win_rate", error="interval"), Column("95 % CI", "interval"))
 
@@ -105,8 +116,11 @@ def columns_table(
     """The table of some rows, with the columns that it is to have."""
     values = [(column, [column.of(row) for row in rows]) for column in columns if column.when]
     kept = [(column, cells) for column, cells in values if column.when != "known" or any(cells)]
+    notes = [column.note for column, cells in kept if any(cell is not None for cell in cells)]
+    note = " ".join(filter(None, [note, *notes]))
     left = sum(column.text for column, _ in kept)
     cells = list(zip(*(cells for _, cells in kept), strict=True))
+    title = f"{title} ({EXPLORATORY})" if exploratory else title
     return Table(title, [column.header for column, _ in kept], cells, left, note, exploratory)
 
 

@@ -13,8 +13,17 @@ from instruct.analysis.claims import make_claim, of_family
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import mean_of_groups, paired_difference, paired_test_name
 from instruct.analysis.results import OVER_TASKS, Claim
-from instruct.reporting.tables import EXCLUDED, Column, Table, Value, columns_table, text_columns
-from instruct.reporting.text import probability
+from instruct.reporting.tables import (
+    CLUSTERS,
+    DIFFERENCE,
+    PAIR,
+    TESTED,
+    Column,
+    Table,
+    Value,
+    columns_table,
+    text_columns,
+)
 from instruct.run.measurements import Details, Measurement, Metrics, clusters_of
 
 # Columns of the answers to each row by part (`tasks/KEY`) and system, as `instruct evaluate` keeps them.
@@ -37,10 +46,11 @@ _VOTES = (
     "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
 )
 _DIFFERENCES = (
-    "The first's accuracy minus the second's on the same rows, in points; p is that of McNemar's exact test, which the "
+    "The candidate's accuracy minus the other's on the same rows, in points; p is that of McNemar's exact test, which "
+    "the "
     "interval agrees with; of rows in clusters (with one passage, or the same question) that of the paired permutation "
-    "test of clusters; p (Holm) is corrected for all tests of this table. Excluded beyond: larger differences, by the "
-    "90 % interval. Other trainings are not covered."
+    "test of clusters; p (Holm) is corrected for all tests of this table. Other "
+    "trainings are not covered."
 )
 _GRADED = (
     " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
@@ -244,18 +254,14 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
     other_metrics = any(claim.measure != ACCURACY for claim in differences)
     comparisons = [
         *text_columns("task"),
-        Column("first", "candidate", text=True),
-        Column("second", "baseline", text=True),
+        *PAIR,
         Column("metric", "measure", text=True, when=other_metrics),
         Column("rows", "n"),
-        Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
-        Column("difference", "value", error="interval", sign=True),
-        Column("95 % CI", "interval", sign=True),
-        Column("only first right", lambda claim: claim.params["candidate_above"]),
-        Column("only second right", lambda claim: claim.params["baseline_above"]),
-        Column("p, not corrected", "p", form=probability),
-        Column("p (Holm)", "adjusted_p", form=probability),
-        EXCLUDED,
+        CLUSTERS,
+        *DIFFERENCE,
+        Column("only candidate right", lambda claim: claim.params["candidate_above"]),
+        Column("only other right", lambda claim: claim.params["baseline_above"]),
+        *TESTED,
     ]
     drawn = any(row.details.draws > 1 for row in harness)
     chats = any(row.details.chat for row in harness)
@@ -269,8 +275,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("prompts", lambda row: "chat" if row.details.chat else "text", when=chats),
         Column("shortened", "details.shortened", when="known"),
         Column("draws", "details.draws", when=drawn),
-        Column("lowest", "details.lowest", when=drawn),
-        Column("highest", "details.highest", when=drawn),
+        *(Column(key, f"details.{key}") for key in ("lowest", "highest")),
     ]
     return [
         _overview(rows),

@@ -17,6 +17,7 @@ from instruct.reporting.model import (
     ReportData,
     TallyFigures,
     Unjudged,
+    compared_by,
 )
 from instruct.run.measurements import Measurement
 
@@ -141,20 +142,12 @@ def primary_headlines(report: ReportData) -> list[str]:
     """What is said of the primary outcome."""
     over_seeds = [claim for claim in report.seeds if claim.primary]
     others = [claim for claim in report.claims if claim.primary and claim not in over_seeds]
+    compared = compared_by(report.judges)
+    labeled = [(judge, comparison.with_labels) for judge, comparison in compared if comparison.with_labels]
     return [
         *map(seeds_headline, over_seeds),
-        *(
-            headline(judge, comparison)
-            for judge in report.judges
-            for comparison in judge.comparisons
-            if comparison.leading_figures.claim.primary
-        ),
-        *(
-            labels_headline(judge, comparison.with_labels)
-            for judge in report.judges
-            for comparison in judge.comparisons
-            if comparison.with_labels and comparison.with_labels.claim.primary
-        ),
+        *(headline(*pair) for pair in compared if pair[1].leading_figures.claim.primary),
+        *(labels_headline(*pair) for pair in labeled if pair[1].claim.primary),
         *(majority_headline(panel) for panel in report.panels if panel.majority.claim.primary),
         *bench_headlines(others),
     ]
@@ -187,15 +180,18 @@ def _verdict(made: Claim, few: str, over: str = "", among: str = "", beats: str 
 
     `among`: what the missing values are not among, if they could reverse it.
     """
+    return "".join(_pieces(made, few, over, among, beats))
+
+
+def _pieces(made: Claim, few: str, over: str = "", among: str = "", beats: str = "beats") -> list[str]:
+    """The same in pieces, every other one a name."""
     ours, theirs = name(made.candidate), name(made.baseline)
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
     return {
-        "candidate": f"{ours} {beats} {theirs}{over}",
-        "baseline": f"{theirs} {beats} {ours}{over}",
-        "reversible": f"{first} leads {second}{over} {among}; {could_reverse(made)}",
-        "no difference": f"no difference shown between {ours} and {theirs}{over}",
-        "too few": f"too few {few} to compare {ours} with {theirs}",
-    }[str(made.finding)]
+        "reversible": ["", first, " leads ", second, f"{over} {among}; {could_reverse(made)}"],
+        "no difference": ["no difference shown between ", ours, " and ", theirs, over],
+        "too few": [f"too few {few} to compare ", ours, " with ", theirs],
+    }.get(str(made.finding), ["", first, f" {beats} ", second, over])
 
 
 def bench_headlines(claims: Sequence[Claim]) -> list[str]:
@@ -308,24 +304,11 @@ def claim(claimed: ComparisonReport | Panel) -> list[str]:
     figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
-    made = figures.claim
-    lost = baseline_first(made)
-    wins, decided = (figures.loss if lost else figures.win), figures.win + figures.loss
+    made, decided = figures.claim, figures.win + figures.loss
+    wins = figures.loss if baseline_first(made) else figures.win
     counts = f"{wins} of {decided}" + " with a winner" * (decided < figures.n_judged)
-    among = " among the pairs judged" + f" ({counts})" * (figures.kind == "counted")
-    first, *rest = {
-        "candidate": ["", ours, " beats ", theirs],
-        "baseline": ["", theirs, " beats ", ours],
-        "reversible": [
-            "",
-            theirs if lost else ours,
-            " leads ",
-            ours if lost else theirs,
-            f"{among}; {could_reverse(made)}",
-        ],
-        "no difference": ["no difference shown between ", ours, " and ", theirs],
-        "too few": ["too few pairs to compare ", ours, " with ", theirs],
-    }[str(made.finding)]
+    among = "among the pairs judged" + f" ({counts})" * (figures.kind == "counted")
+    first, *rest = _pieces(made, "pairs", among=among)
     return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
 
 

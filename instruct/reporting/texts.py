@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -20,8 +20,7 @@ from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.digits import number, span
 from instruct.reporting.read import seeds_of
-from instruct.reporting.tables import EXCLUDED, Column, Table, columns_table
-from instruct.reporting.text import probability
+from instruct.reporting.tables import CLUSTERS, DIFFERENCE, PAIR, TESTED, Column, Table, columns_table
 from instruct.run.measurements import Details, Measurement, Metrics, by_system, clusters_of, metric_step
 from instruct.training.options import without_seed
 
@@ -39,10 +38,9 @@ _ABOUT_METRICS = (
     "gains over MLE but not over its control is sharpening. Compare figures of sampled texts at equal numbers only."
 )
 _ABOUT_TESTS = (
-    "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
+    "The candidate's figure minus the other's on the same texts. p (Holm) is corrected for all tests of this table. "
     "Permutation: the systems are swapped within each text, or each cluster of texts with the same prefix. Jackknife: "
-    "Student's t over 40 groups of texts (of whole clusters) and, with several training seeds, over trainings. "
-    "Excluded beyond: larger differences, by the 90 % interval."
+    "Student's t over 40 groups of texts (of whole clusters) and, with several training seeds, over trainings."
 )
 
 
@@ -397,21 +395,17 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("metric", lambda metric: METRICS[metric].label, text=True),
         Column("read as", lambda metric: METRICS[metric].reading, text=True),
     ]
-    columns += [Column(_heading(name, rows), _cells(rows)) for name, rows in systems.items()]
-    columns += [Column("human", _cells(human))]
+    columns += [Column(_heading(name, rows), _figure).within(rows.get) for name, rows in systems.items()]
+    columns += [Column("human", _figure).within(human.get)]
     tests = [
         Column("metric", lambda claim: METRICS[claim.measure].label, text=True),
-        Column("first", "candidate", text=True),
-        Column("second", "baseline", text=True),
-        Column("difference", "value", error="interval", sign=True),
-        Column("95 % CI", "interval", sign=True),
-        Column("p, not corrected", "p", form=probability),
-        Column("p (Holm)", "adjusted_p", form=probability),
-        EXCLUDED,
+        *PAIR,
+        *DIFFERENCE,
+        *TESTED,
         Column("test", form=_TESTED.__getitem__),
         Column("trainings"),
-        Column("texts", lambda claim: claim.n if "clusters" in claim.params else None, when="known"),
-        Column("clusters", lambda claim: claim.params.get("clusters"), when="known"),
+        Column("texts", lambda claim: claim.n if "clusters" in claim.params else None),
+        CLUSTERS,
     ]
     rows = of_family(claims, TEXTS)
     return [
@@ -430,11 +424,5 @@ def _heading(name: str, rows: Mapping[str, Measurement]) -> str:
     return f"{name} ({', '.join(about)})" if about else name
 
 
-def _cells(rows: Mapping[str, Measurement]) -> Callable[[str], str | None]:
-    def cell(metric: str) -> str | None:
-        if metric not in rows:
-            return None
-        row = rows[metric]
-        return number(row.value, row.interval) + (f" ({span(row.interval)})" if row.interval else "")
-
-    return cell
+def _figure(row: Measurement) -> str:
+    return number(row.value, row.interval) + (f" ({span(row.interval)})" if row.interval else "")

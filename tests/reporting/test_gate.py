@@ -195,7 +195,7 @@ def test_pairs_without_a_verdict_count_against_the_worst_case(instruct, run, car
         assert (code, "but the 12 missing could reverse it" in stderr) == (4, True)
     out = instruct("report", run.folder)[1]
     assert "12 of 36 pairs have no verdict (12 unparsed, 0 failed)" in out
-    assert "worst- and best-case bounds of emo 66.7–100.0 %" in out
+    assert "worst- and best-case bounds of emo 67–100 %" in out
 
 
 def test_a_judge_that_warns_against_its_figures_passes_only_if_it_may(instruct, run, card, write_answers, judge_pairs):

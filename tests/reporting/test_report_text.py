@@ -179,7 +179,7 @@ def doubtful(run, card, write_answers, judge_pairs):
 def test_what_changes_a_claim_is_said_everywhere(doubtful, instruct):
     texts = [
         "too few: 3 pairs with a winner of 7 judged; a finding needs at least 6 decided pairs",
-        "1 of 8 pairs have no verdict (1 unparsed, 0 failed): worst- and best-case bounds of emo 62.5–75.0 %",
+        "1 of 8 pairs have no verdict (1 unparsed, 0 failed): worst- and best-case bounds of emo 62–75 %",
         "inconsistent: the verdict changed with the order of the answers for 4 of 7 pairs (57.1 %)",
     ]
     report, path = write_report(doubtful.folder)

@@ -11,7 +11,7 @@ from instruct.base.errors import one_line
 from instruct.reporting.digits import number, span
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
-from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
+from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, compared_by, policy_rows
 from instruct.reporting.text import EXPLORATORY
 
 # A comparison, after the name of its judge.
@@ -206,8 +206,8 @@ def _shown_interval(figures: TallyFigures) -> list[float] | None:
 
 def stopping(judges: list[JudgeReport]) -> Drawing | None:
     """The confidence sequence of each comparison, the first six; None if no judge was to stop early."""
-    every = [(judge.name, comparison) for judge in judges for comparison in judge.comparisons]
-    shown = [(judge, one) for judge, one in every if one.sequential and one.sequential.looks][:_MOST_LOOKS]
+    early = [(judge.name, one) for judge, one in compared_by(judges) if one.sequential and one.sequential.looks]
+    shown = early[:_MOST_LOOKS]
     title = "The win rate and its confidence sequence over the pairs judged, in a random order"
     return Drawing("stopping", title, shown, _draw_stopping) if shown else None
 
@@ -239,8 +239,7 @@ def _draw_stopping(shown: list[Named]) -> canvas.Figure:
 
 def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
     """The win rate by the difference in length, a panel per comparison; None if no comparison has both answers."""
-    every = [(judge.name, comparison) for judge in judges for comparison in judge.comparisons]
-    compared = [(judge, one) for judge, one in every if one.bins_by_length]
+    compared = [(judge.name, one) for judge, one in compared_by(judges) if one.bins_by_length]
     title = f"Win rate by length difference: first-named answer minus the other ({EXPLORATORY})"
     return Drawing("length_difference", title, compared, _draw_differences) if compared else None
 

@@ -1,0 +1,172 @@
+"""What every output shows of a report: which figures are exploratory, how many digits, and nothing that is empty.
+
+The population: reports of the worlds that benchmarks.report_claims draws, through every renderer.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks.report_claims import WORLDS
+from instruct.reporting.build import build
+from instruct.reporting.digits import number, span
+from instruct.reporting.document import Block, Brief, Document, Section, Verdict, document
+from instruct.reporting.exports import figures_rows, latex_content, latex_tables
+from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
+from instruct.reporting.report import Report
+from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.text import EXPLORATORY
+
+
+@pytest.fixture(scope="module", params=sorted(WORLDS))
+def report(request) -> Report:
+    world = WORLDS[request.param][-1]
+    return Report.of(build(world(np.random.default_rng(1)).contents))
+
+
+def tables_of(blocks: list[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Brief) and isinstance(block.content, Table):
+            yield block.content
+        elif isinstance(block, Section):
+            yield from tables_of(block.blocks)
+        elif isinstance(block, Verdict):
+            yield from block.tables
+
+
+def test_no_table_has_a_row_or_a_column_that_says_nothing(report):
+    shown = document(report)
+    tables = [*tables_of([*shown.opening, *shown.numbers, *shown.lineage]), *latex_content(report)]
+    assert tables
+    for table in tables:
+        assert table.rows, table.title
+        columns = list(zip(*table.rows, strict=True))
+        assert all(any(value is not None for value in column) for column in columns), table.title
+        if table.left < len(table.header):
+            assert all(any(value is not None for value in row[table.left :]) for row in table.rows), table.title
+
+
+def test_a_table_of_nothing_is_in_no_output():
+    columns = [Column("name", text=True), Column("rate", error="interval"), Column("95 % CI", "interval")]
+    rows = [type("Row", (), {"name": "emo", "rate": None, "interval": None})] * 2
+    empty = columns_table("Nothing", rows, columns, "A note.")
+    shown = Document("run", [Brief(empty), empty], [empty, Section("Below", [empty])], [empty])
+    for text in (render_markdown(shown), render_terminal(shown), render_slack(shown), "".join(latex_tables([]))):
+        assert "Nothing" not in text
+        assert "A note" not in text
+
+
+def expected(interval: list[float], even: float) -> int | None:
+    """Decimals by hand: two significant digits of a quarter of the width, and none that make an end even."""
+    quarter = (interval[1] - interval[0]) / 4
+    decimals = max(0, 1 - math.floor(math.log10(float(f"{quarter:.1e}")))) if quarter else None
+    while decimals is not None and any(
+        end != even and f"{end:.{decimals}f}" == f"{even:.{decimals}f}" for end in interval
+    ):
+        decimals += 1
+    return decimals
+
+
+def test_every_rate_with_an_interval_has_the_digits_of_its_error(report):
+    cells = [cell for table in tables_of(document(report).numbers) for row in table.cells() for cell in row]
+    for judge in report.judges:
+        for comparison in judge.comparisons:
+            for figures in comparison.policies.values():
+                interval = figures.claim.interval
+                if (
+                    interval
+                    and figures.win_rate is not None
+                    and (decimals := expected(0.0, interval, 50.0)) is not None
+                ):
+                    assert f"{figures.win_rate:.{decimals}f}" in cells
+                    assert "–".join(f"{end:.{decimals}f}" for end in interval) in cells
+    for claim in report.claims:
+        if claim.interval and claim.value is not None and not claim.is_rate and claim.measure != "objectives":
+            decimals = expected(claim.interval, 0.0)
+            assert decimals is None or f"{claim.value:+,.{decimals}f}" in cells
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (12.345, [10.0, 14.0], "12.3"),
+        (12.345, [0.0, 80.0], "12"),
+        (12.345, 0.0314, "12.345"),
+        (12.345, 0.994, "12.35"),
+        (12.345, 9.96, "12"),
+        (0.5, [0.5, 0.5], "0.500"),
+        (2048.6, None, "2,049"),
+        (5.3333, None, "5.33"),
+        (0.0, None, "0"),
+        (100.0, None, "100"),
+        (None, [1.0, 2.0], "-"),
+    ],
+)
+def test_digits_follow_the_error_or_are_three(value, error, shown):
+    assert number(value, error) == shown
+
+
+def test_an_interval_on_one_side_of_even_does_not_read_as_if_it_were_not():
+    assert span([50.02, 75.9]) == "50.02–75.90"
+    assert span([50.0, 75.9]) == "50.0–75.9"
+    assert span([0.004, 0.9], sign=True) == "+0.004 to +0.900"
+
+
+RATES = re.compile(r"at equal length|at equal style|length-controlled|\(discrete\)|if the judge errs|rate follows")
+
+
+def test_every_exploratory_rate_is_below_its_mark_in_every_renderer(report):
+    verdicts = [block for block in document(report).opening if isinstance(block, Verdict)]
+    many = {verdict.candidate for verdict in verdicts if verdict.one_of_many}
+    for verdict in verdicts:
+        about, rates = verdict.exploratory
+        assert EXPLORATORY in about
+        assert not any(RATES.search(text) for text in (verdict.headline, *verdict.details))
+        assert all(RATES.search(rate) for rate in rates)
+        for text in (report.to_markdown(), *([] if many else [str(report)]), html.unescape(report.to_html())):
+            flat = re.sub(r"[\\*]", "", re.sub(r"<[^>]*>|&lt;|\s+", " ", html.unescape(text)))
+            for rate in rates:
+                place = flat.lower().index(" ".join(rate.split()[:4]).lower())
+                assert EXPLORATORY in flat[:place]
+
+
+def test_tables_and_columns_of_exploratory_figures_say_so(report):
+    shown = document(report)
+    for table in tables_of([*shown.opening, *shown.numbers]):
+        if re.match(r"By data set|Length|Style|Win rate by length|If the judge errs", table.title):
+            assert table.title.endswith(f"({EXPLORATORY})")
+            assert table.exploratory
+        if table.title == "Verdicts by policy" and "policy" in table.header:
+            place = [*table.header].index("policy")
+            assert all(row[place].endswith(("(leads)", "(exploratory)")) for row in table.rows)
+        for name in table.header:
+            assert name != "p"  # is it corrected?
+            assert not re.match(r"(discrete|labels alone|judge alone) %$", name)
+            assert name != "baseline"  # the name of a system
+    for row in figures_rows(report) if report.judges else ():
+        others = {"win_rate", "leaderboard"}
+        assert all(key.startswith("exploratory_") for key in row if key.endswith("_win_rate") and key not in others)
+        assert row["leading"] or row["finding"] is None or row["judge"].startswith("majority")
+
+
+def test_a_headline_without_a_difference_has_no_bare_p_below_five_percent(report):
+    for judge in report.judges:
+        for comparison in judge.comparisons:
+            made = comparison.leading_figures.claim
+            if made.finding == "no difference" and made.p is not None and made.p < 0.05:
+                (verdict,) = (
+                    block
+                    for block in document(report).opening
+                    if isinstance(block, Verdict)
+                    and (block.judge, block.candidate, block.baseline)
+                    == (judge.name, comparison.candidate, comparison.baseline)
+                )
+                assert f"before the correction for {made.claims} claims" in " ".join(verdict.details)
