@@ -39,6 +39,8 @@ VERTEX = 1e-3
 # A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
 VANISHES = 0.01
+# What a reference model may think of the label, while the model itself has it at PROBABILITIES.
+REFERENCES = (0.0001, 0.5)
 # The label's probability where its pull is followed over the other tokens' entropy and cost.
 AT = 0.1
 
@@ -88,11 +90,18 @@ class Pull:
         probability: of the label, see PROBABILITIES.
         spread: the rest is spread over all other tokens.
         conflict: the rest is on one other token, of which the model is sure.
+        by_reference: `spread`, by the probability that a reference model gives the label; empty without one.
     """
 
     probability: list[float]
     spread: list[float]
     conflict: list[float]
+    by_reference: dict[float, list[float]]
+
+    def target(self, pulls: Sequence[float]) -> list[float]:
+        """The label's share of the distribution that the gradient to the logits leads to, q - d loss / d z: 1 for
+        cross-entropy, more or less for a gradient that is steeper or flatter."""
+        return [p + pull * (1 - p) for p, pull in zip(self.probability, pulls, strict=True)]
 
     @property
     def largest(self) -> float:
@@ -143,7 +152,12 @@ class Checked:
         )
         lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
         for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
-            lines.append(f"  {name:<12}" + "".join(f"{value:>9.4g}" for value in values))
+            lines.append(_row(name, values))
+        for probability, values in pull.by_reference.items():
+            lines.append(_row(f"ref. {probability:g}", values))
+        lines.append("label's share of what the gradient leads to, q - d loss / d z (1: all, as for cross-entropy):")
+        for name, values in (("rest spread", pull.spread), ("conflict", pull.conflict)):
+            lines.append(_row(name, pull.target(values)))
         if pull.vanishes:
             lines.append("  vanishes for labels that the model finds all but impossible: rare words are hardly learned")
         errors = ", ".join(f"{error:.0e} ({dtype})" for dtype, error in self.gradient.items())
@@ -154,6 +168,10 @@ class Checked:
             f"{self.cost['bytes']:.2f} times the bytes that they move (counted on the CPU; on a GPU more is fused)"
         )
         return lines
+
+
+def _row(name: str, values: Sequence[float]) -> str:
+    return f"  {name:<12}" + "".join(f" {value:>9.3g}" for value in values)
 
 
 def _class(behavior: Behavior) -> str:
@@ -283,17 +301,28 @@ def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -
     spread = torch.ones(len(p), VOCABULARY - 1, dtype=torch.float64)
     conflict = torch.full_like(spread, 1e-12)
     conflict[:, -1] = 1
-    return Pull(list(probabilities), *(_relative_pull(objective, p, rest) for rest in (spread, conflict)))
+    by_reference = {}
+    if getattr(objective, "reference", None):
+        for probability in REFERENCES:
+            reference = _with_label(torch.full_like(p, probability), spread)
+            by_reference[probability] = _relative_pull(objective, p, spread, reference)
+    pulls = [_relative_pull(objective, p, rest) for rest in (spread, conflict)]
+    return Pull(list(probabilities), pulls[0], pulls[1], by_reference)
 
 
-def _relative_pull(objective: Objective, p: Tensor, rest: Tensor) -> list[float]:
+def _with_label(p: Tensor, rest: Tensor) -> Tensor:
+    """Log-probabilities, (rows, 1 + others), of a label of probability `p`, (rows,), and others that share the rest."""
+    others = (1 - p)[:, None] * rest / rest.sum(dim=-1, keepdim=True)
+    return torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log()
+
+
+def _relative_pull(objective: Objective, p: Tensor, rest: Tensor, reference: Tensor | None = None) -> list[float]:
     """By row, for a label of probability `p`, (rows,); `rest`: (rows, others), what the other tokens share."""
     _, vectors = built_in_truth()
-    others = (1 - p)[:, None] * rest / rest.sum(dim=-1, keepdim=True)
-    logits = torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log().requires_grad_()
+    logits = _with_label(p, rest).requires_grad_()
     label = torch.zeros_like(logits)
     label[:, 0] = 1
-    (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label), logits)
+    (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label, reference), logits)
     return (-gradient[:, 0] / (1 - p)).tolist()
 
 
@@ -423,12 +452,17 @@ class Expectation:
             cost = CosineCost(vectors)
             self.costs = cost.rows(torch.arange(cost.vocabulary)).fill_diagonal_(0)
 
-    def loss(self, logits: Tensor, shares: Tensor) -> Tensor:
-        """The loss summed over all (context, token), with their `shares`; both (contexts, vocabulary)."""
+    def loss(self, logits: Tensor, shares: Tensor, reference: Tensor | None = None) -> Tensor:
+        """The loss summed over all (context, token), with their `shares`; all (contexts, vocabulary).
+
+        `reference`: logits of a reference model; None: the model's own, as when training begins.
+        """
+        seen = logits.detach() if reference is None else reference
         if isinstance(self.objective, LogitLoss):
             count = logits.shape[1]
             labels = torch.arange(count, device=logits.device).repeat(len(logits))
-            return (shares.flatten() * losses_of(self.objective, logits.repeat_interleave(count, dim=0), labels)).sum()
+            rows, others = (part.repeat_interleave(count, dim=0) for part in (logits, seen))
+            return (shares.flatten() * losses_of(self.objective, rows, labels, others)).sum()
         logs = torch.log_softmax(logits, dim=-1)
         q = logs.exp()
         optional: dict[str, Callable[[], Tensor]] = {
@@ -437,9 +471,9 @@ class Expectation:
             "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
             "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
             "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
-            "ref_ce": lambda: -logs,  # without a reference model, as when training begins
-            "ref_q_target": lambda: q,
-            "ref_entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
+            "ref_ce": lambda: -torch.log_softmax(seen, dim=-1),
+            "ref_q_target": lambda: torch.softmax(seen, dim=-1),
+            "ref_entropy": lambda: torch.special.entr(torch.softmax(seen, dim=-1)).sum(-1, keepdim=True).expand_as(q),
         }
         terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
         statistics = {name: term.detach() for name, term in terms.items()}

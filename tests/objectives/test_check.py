@@ -35,6 +35,21 @@ def test_proper_scores_end_at_the_truth(objective):
     assert max(found.distance) < 1e-9
 
 
+def test_the_target_of_cross_entropy_is_the_label_and_of_a_frozen_rule_follows_the_reference():
+    mle, dft = pull(MLE()), pull(DFT())
+    assert mle.target(mle.spread) == pytest.approx([1.0] * len(mle.probability))
+    assert dft.target(dft.conflict) == pytest.approx([p + p * (1 - p) for p in dft.probability])
+    assert mle.by_reference == {}
+    frozen = pull(OBJECTIVES["prift"]())
+    assert frozen.by_reference == {
+        p: pytest.approx([p] * len(frozen.probability)) for p in (0.0001, 0.5)
+    }  # whatever the model itself thinks
+    gift = pull(OBJECTIVES["gift"](20.0))
+    q = gift.probability[3]
+    target = math.exp(20) / (math.exp(20) + 1)  # of a reference that is undecided
+    assert gift.by_reference[0.5][3] == pytest.approx((target - q) / (1 - q))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["brier", "spherical"])
 def test_bounded_proper_scores_have_the_truth_as_optimum_and_a_plateau(name):
