@@ -81,7 +81,9 @@ class _Lines(logging.Handler):
             if self.bar and self.bar.console.is_terminal and stream.isatty():
                 self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
-                print(text, file=stream, flush=True)
+                tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)  # bars of libraries, if they are shown
+                with tqdm.external_write_mode(stream) if tqdm else contextlib.nullcontext():
+                    print(text, file=stream, flush=True)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.machine import has_gpu_device
 from instruct.base.replies import Failure, Reply, marks_of
+from instruct.base.streams import are_aside
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
 from instruct.engines.network import TextRow
@@ -175,6 +176,9 @@ class VLLMClient:
         if self._process.stdout is not None:
             self._process.stdout.close()
         if self._log is not None:
+            self._log.seek(0)
+            if are_aside():
+                sys.stderr.write(self._log.read())  # into the log of the run
             self._log.close()
 
 
