@@ -163,20 +163,31 @@ def preview(arguments: argparse.Namespace) -> Result:
 
 def bench(arguments: argparse.Namespace) -> Result:
     from instruct.base.cards import validated
-    from instruct.phases.bench import BenchOptions, objectives_as_systems
+    from instruct.phases.bench import BenchOptions
     from instruct.phases.bench import bench as bench_objectives
     from instruct.phases.experiment import run_folder
 
-    arguments.objective = None
-    overrides, own = list(arguments.overrides), flags.options_given(arguments, "BenchOptions")
-    options = validated(BenchOptions, own, "command line")
-    if options.objectives:
-        overrides += ["--systems", json.dumps(objectives_as_systems(options.objectives))]
-    arguments.name = arguments.name or (None if arguments.config else "bench")
-    result = bench_objectives(config := _config(arguments, overrides), options, arguments.dry_run)
+    options = validated(BenchOptions, flags.options_given(arguments, "BenchOptions"), "command line")
+    config = bench_config(arguments, options.objectives)
+    result = bench_objectives(config, options, arguments.dry_run)
     if result is None:
         return Result(None, str(run_folder(config)))
     return call.reported(result)
+
+
+def bench_config(arguments: argparse.Namespace, objectives: list[str]) -> ExperimentConfig:
+    """The config of a call of `bench`, whose `objectives` are its systems."""
+    from instruct.config import load_config
+    from instruct.phases.bench import objectives_as_systems
+
+    arguments.objective = None
+    arguments.name = arguments.name or (None if arguments.config else "bench")
+    overrides = list(arguments.overrides)
+    if objectives:
+        systems = load_config(arguments.config).model_dump(mode="json")["systems"] if arguments.config else {}
+        # A flag may change one of them.
+        overrides = ["--systems", json.dumps(objectives_as_systems(objectives, systems)), *overrides]
+    return _config(arguments, overrides)
 
 
 def check(arguments: argparse.Namespace) -> Result:

@@ -23,6 +23,7 @@ from instruct.data.options import DataOptions, template_of
 from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
+from instruct.generation.options import AnswerOptions, EngineConfig
 from instruct.phases.costs import this_machine
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
 from instruct.phases.plan import plan
@@ -134,8 +135,11 @@ def _print_plan(
     say(f"estimate  {time_words(whole)} in all, {time_words(hours)} of it for rates; arithmetic, not measured")
 
 
-def objectives_as_systems(objectives: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The systems that `objectives` name; one of a file is called like its class.
+def objectives_as_systems(
+    objectives: Sequence[str], systems: Mapping[str, dict[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The systems that `objectives` name: of a config's `systems`, else by objective; one of a file is called like its
+    class.
 
     Raises:
         InputError: two have one name.
@@ -143,7 +147,8 @@ def objectives_as_systems(objectives: Sequence[str]) -> dict[str, dict[str, str]
     names = [objective.rpartition(":")[2] for objective in objectives]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise InputError(f"`objectives`: {twice[0]} is given twice; remove one, or name systems in a config")
-    return {name: {"objective": objective} for name, objective in zip(names, objectives, strict=True)}
+    own = systems or {}
+    return {name: own.get(name, {"objective": objective}) for name, objective in zip(names, objectives, strict=True)}
 
 
 def _check(config: ExperimentConfig) -> None:
@@ -157,12 +162,21 @@ def _check(config: ExperimentConfig) -> None:
         say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
     if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
         say_so("bench: chooses each objective's learning rate; remove learning_rate, and give `rates`")
-    if config.comparisons or config.continuations or config.data.evaluates:
-        say_so("bench: sets comparisons, continuations and the rows to evaluate on itself; remove them from the config")
-    if config.answers is None:
+    data, answers, defaults = config.data, config.answers, AnswerOptions()
+    if answers is None:
         say_so("bench: compares answers; remove answers: null from the config")
-    if config.data.mixture or config.data.streaming or not (config.data.files or config.data.card):
-        say_so("bench: splits the rows of one data set; set data.files")
+    set_here = {key: getattr(config, key) for key in ("comparisons", "continuations")}
+    set_here |= {f"data.{key}": getattr(data, key) for key in ("eval_files", "eval_fraction")}
+    for key in ("eval_set", "files", "limit", "cluster_column"):
+        set_here[f"answers.{key}"] = answers and getattr(answers, key) != getattr(defaults, key)
+    for key in ("temperature", "card_temperatures"):
+        changed = answers and getattr(answers.generation, key) != getattr(defaults.generation, key)
+        set_here[f"answers.generation.{key}"] = changed
+    if named := ", ".join(key for key, value in set_here.items() if value):
+        say_so(f"bench: sets {named} itself, by the rows that it tests (`testing`); remove it from the config")
+    if data.mixture or data.streaming or not (data.files or data.card):
+        one = "a mixture" if data.mixture else "streaming" if data.streaming else "none"
+        say_so(f"bench: splits the rows of one data set, not of {one}; set data.files")
     problems.refuse()
 
 
@@ -201,7 +215,7 @@ def prompt_pairs(data: DataOptions) -> list[Pair]:
     Raises:
         InputError: plain texts, or chats of several turns alone.
     """
-    rows = load_rows(**{**data.reading(), "template": "chat"}, limit=data.limit)
+    rows = load_rows(**{**data.reading(), "template": "chat"}, limit=data.limit, on_bad_row=data.on_bad_row)
     pairs: dict[str, Pair] = {}
     others = 0
     for row in rows.rows:
@@ -254,7 +268,8 @@ def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) ->
 
 def _with_rows(config: ExperimentConfig, folder: Path) -> dict[str, Any]:
     files = {"files": [f"{folder}/train.jsonl"], "eval_files": [f"{folder}/choose.jsonl"]}
-    own = {"card": None, "limit": None, "template": template_of(config.data), "eval_samples": 0}
+    read = dict.fromkeys(("card", "limit", "documents", "encoding", "on_bad_row"))  # what reads the rows, to split them
+    own = read | {"template": template_of(config.data), "eval_samples": 0}
     return {**config.model_dump(mode="json"), "data": {**config.data.model_dump(mode="json"), **own, **files}}
 
 
@@ -268,17 +283,21 @@ def _final(
     content = _with_rows(config, folder)
     answers = config.answers.model_dump(mode="json") if config.answers else {}
     generation = answers["generation"]
-    sampling = {"max_new_tokens": generation["max_new_tokens"], "min_new_tokens": 0}
-    sampling |= {name: generation[name] for name in ("engine", "batch_size", "gpu_memory_utilization")}
+    sampling = {name: generation[name] for name in ("max_new_tokens", *EngineConfig.model_fields)}
+    sampling["min_new_tokens"] = 0
     systems = {
-        key: {**system.model_dump(mode="json"), "learning_rate": rates[key]} for key, system in config.trained.items()
+        key: {**system.model_dump(mode="json"), **({"learning_rate": rates[key]} if key in rates else {})}
+        for key, system in config.systems.items()
     }
     evaluation = dict(content["evaluation"] or {})
     texts = evaluation.get("texts") or {}
     evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
     if options.tasks:
-        evaluation["tasks"] = {**(evaluation.get("tasks") or {}), "forgetting": options.tasks}
-        systems["base"] = {"objective": "none"}
+        tasks = evaluation.get("tasks") or {}
+        named = dict.fromkeys([*tasks.get("forgetting", []), *options.tasks])
+        evaluation["tasks"] = {**tasks, "forgetting": list(named)}
+        if len(systems) == len(config.trained):
+            systems["base"] = {"objective": "none"}
     content |= {
         "systems": systems,
         "seeds": list(range(1, options.seeds + 1)),

@@ -7,20 +7,32 @@ import math
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import forked
 import pytest
+import yaml
 
 from instruct import Report
 from instruct.base.errors import InputError
-from instruct.config import make_config
+from instruct.base.models import ModelOptions
+from instruct.command.experiments import bench_config
+from instruct.command.main import make_parser, parse_arguments
+from instruct.config import ExperimentConfig, make_config
+from instruct.data.options import DataOptions
+from instruct.generation.options import AnswerOptions, EngineConfig, GenerationConfig
+from instruct.judging.options import JudgeOptions
+from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.texts.options import TextMetricOptions
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
 from instruct.phases.experiment import outcomes
 from instruct.reporting.bench import GIB, OBJECTIVES
 from instruct.reporting.stated import check_primary
+from instruct.training.options import SystemOptions
 
 ROOT = Path(__file__).parents[2]
+PARSER = make_parser()
 
 
 def rows_file(folder: Path, count: int) -> str:
@@ -82,14 +94,156 @@ def test_rates_are_extended_at_the_edge_alone():
         ),
         ({"seeds": [1, 2]}, "sets the seeds itself; remove those of the config, and give their number as `seeds`"),
         ({"train": {"learning_rate": 1e-4}}, "chooses each objective's learning rate"),
-        ({"comparisons": [["dft", "mle"]]}, "sets comparisons, continuations and the rows to evaluate on itself"),
+        ({"comparisons": [["dft", "mle"]]}, "sets comparisons itself, by the rows that it tests"),
         ({"answers": None}, "compares answers; remove answers: null"),
-        ({"data": {"card": None}}, "splits the rows of one data set; set data.files"),
+        ({"data": {"card": None}}, "splits the rows of one data set, not of none; set data.files"),
     ],
 )
 def test_what_the_bench_sets_itself_is_refused(tmp_path, more, message):
     with pytest.raises(InputError, match=re.escape(message)):
         bench(config_of(rows_file(tmp_path, 4), **more), BenchOptions(), dry_run=True)
+
+
+# Sections whose keys are those of a class, each with what its keys need beside them.
+SECTIONS = {
+    "": ExperimentConfig,
+    "model": ModelOptions,
+    "data": DataOptions,
+    "systems.dft": SystemOptions,
+    "answers": AnswerOptions,
+    "answers.generation": GenerationConfig,
+    "evaluation.texts": TextMetricOptions,
+    "evaluation.tasks": TaskOptions,
+    "judges.0": JudgeOptions,
+}
+VALUES = {
+    "train": {"max_steps": 7, "per_device_train_batch_size": 3, "weight_decay": 0.5, "seed": 5, "learning_rate": 0.1},
+    "lora": {"r": 3, "alpha": 5, "dropout": 0.25, "use_dora": True, "target_modules": ["q_proj"]},
+    "systems.dft.objective": "gem",
+    "judges.0.stop_when": "decided",
+    "data.card": "starter",
+    "answers.template": "chat",
+    "data.template": "alpaca",
+    "primary": "rougeL",
+    "comparisons": [["dft", "mle"]],
+    "continuations": {"files": ["a.txt"]},
+    "evaluation.texts.held_out": {"files": ["a.txt"]},
+    "evaluation.texts.metrics": ["rouge"],
+    "seeds": [4, 5],
+    "cluster": {"workers": 2},
+}
+# Read before the rows are split: see `test_rows_are_read_as_the_config_says`.
+READ = {f"data.{key}" for key in ("card", "files", "limit", "documents", "encoding", "on_bad_row")}
+NOT_KEYS = {"name", "systems", "model", "data", "answers", "evaluation", "judges", "train", "lora"} | {
+    "answers.generation",  # sections of their own
+    "judges.0.card",
+}
+
+
+def other_value(key: str, field: Any) -> Any:
+    """A value that is not the default."""
+    if key in VALUES:
+        return VALUES[key]
+    kinds = str(field.annotation)
+    if choices := re.search(r"Literal\[(.*?)\]", kinds):
+        words = [word.strip(" '") for word in choices[1].split(",")]
+        return next(word for word in words if word != field.default)
+    if "bool" in kinds:
+        return not field.default
+    if "float" in kinds:
+        return 0.5 if field.default != 0.5 else 0.25
+    if "int" in kinds:
+        return 2 if field.default != 2 else 3
+    if "list" in kinds or "Texts" in kinds:
+        return ["other"]
+    return {"other": "value"} if "dict" in kinds else "other"
+
+
+def keys_of_configs() -> list[tuple[str, Any]]:
+    keys: list[tuple[str, Any]] = []
+    for section, options in SECTIONS.items():
+        for name, field in options.model_fields.items():
+            key = f"{section}.{name}".lstrip(".")
+            if key not in NOT_KEYS:
+                keys.append((key, other_value(key, field)))
+    for section in ("train", "lora"):
+        keys += [(f"{section}.{name}", value) for name, value in VALUES[section].items()]
+    return keys
+
+
+def placed(content: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    name, _, rest = key.partition(".")
+    if name == "0":
+        return [placed({"card": "pandalm"}, rest, value)]  # type: ignore[return-value]
+    return {**content, name: placed(content.get(name) or {}, rest, value) if rest else value}
+
+
+def found(content: Any, key: str) -> Any:
+    for name in key.split("."):
+        content = content[int(name)] if name.isdigit() else content[name]
+    return content
+
+
+@pytest.mark.parametrize("source", ["file", "flag"])
+@pytest.mark.parametrize(("key", "value"), keys_of_configs(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_key_reaches_what_is_trained_and_compared_or_is_refused_by_name(tmp_path, key, value, source):
+    if source == "flag" and key in ("seeds", "cluster"):
+        return  # the flag of that name is the number of seeds; there is none for a cluster
+    content = {"name": "b", "data": {"files": ["d.jsonl"]}, "systems": objectives_as_systems(["mle", "dft"])}
+    call = ["bench", str(tmp_path / "b.yaml"), "--objectives", "mle,dft"]
+    if source == "file":
+        content = placed(content, key, value)
+    elif ".0." in key:
+        content = placed(content, "judges.0.card", "pandalm")
+    if source == "flag":
+        call += [f"--{key}", json.dumps(value)]
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump(content))
+    last = key.rpartition(".")[2]
+    refusal = ""
+    try:
+        config = bench_config(parse_arguments(PARSER, call), ["mle", "dft"])
+        benches._check(config)
+        rates = dict.fromkeys(["mle", "dft"], 1e-3)
+        final = benches._final(config, BenchOptions(), Path("rows"), 9, rates).model_dump(mode="json")
+        candidate = benches._candidate(config, Path("rows"), "dft", 1e-3).model_dump(mode="json")
+    except InputError as error:
+        refusal = str(error)
+    if refusal:
+        assert last in refusal
+    elif key not in READ:
+        taken = found(config.model_dump(mode="json"), key)
+        assert taken == value or isinstance(taken, dict)  # a model's name, or a section's first key
+        assert found(final, key.replace("systems.dft", "systems.dft-seed1")) == taken
+        if key.split(".")[0] in ("model", "data", "lora", "train", "systems", "from_scratch"):
+            assert found(candidate, key) == taken
+        if key.startswith("answers.generation.") and last in EngineConfig.model_fields:
+            assert found(final, f"continuations.generation.{last}") == taken
+
+
+def test_objectives_are_taken_from_the_file_and_changed_by_flags(tmp_path):
+    systems = {"emo": {"objective": "emo", "variant": "paper", "gamma": 0.5}, "mle": {"objective": "mle"}}
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"name": "b", "systems": systems}))
+    call = ["bench", str(tmp_path / "b.yaml"), "--systems.emo.gamma", "0.25"]
+    config = bench_config(parse_arguments(PARSER, call), ["mle", "emo", "dft"])
+    assert list(config.systems) == ["mle", "emo", "dft"]
+    assert (config.systems["emo"].variant, config.systems["emo"].gamma) == ("paper", 0.25)
+
+
+def test_rows_are_read_as_the_config_says(tmp_path):
+    file = rows_file(tmp_path, 9)
+    with Path(file).open("a", encoding="utf-8") as rows:
+        rows.write('{"instruction": ["no text"], "input": "", "output": "An answer."}\n')
+    data = {"files": [file], "limit": 5, "on_bad_row": "skip"}
+    assert len(prompt_pairs(config_of(file, data=data).data)) == 5
+    assert len(prompt_pairs(config_of(file, data={**data, "limit": None}).data)) == 9
+    with pytest.raises(InputError, match=r"rows\.jsonl"):
+        prompt_pairs(config_of(file, data={"files": [file]}).data)
+
+
+@pytest.mark.parametrize("key", ["objectives", "rates", "choosing", "testing", "tasks", "judge"])
+def test_an_option_of_the_command_alone_is_refused_in_a_file(key):
+    with pytest.raises(InputError, match=key):
+        config_of("d.jsonl", **{key: 1})
 
 
 def test_objectives_are_named_like_their_class():
