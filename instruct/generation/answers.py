@@ -81,7 +81,7 @@ def generate_answers(
         kept = finished_replies(model, works, config, folder / f"turn_{number}", where)
         for name, made in turns.items():
             made.append((kept[name], later[name]))
-    return {name: _write(prompts, made, folder / f"{name}.json") for name, made in turns.items()}
+    return {name: _write(prompts, made, folder / f"{name}.json", model.name) for name, made in turns.items()}
 
 
 NOT_ASKED = Failure("no answer to the turn before", permanent=True)
@@ -151,7 +151,7 @@ def prompt_seed(seed: int, index: int) -> int:
     return seed_of(f"{seed}:{index}")
 
 
-def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path) -> ReplyStats:
+def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path, base: str) -> ReplyStats:
     """Write a finished system's answers, to each turn of each prompt, unless the file already holds them."""
     kept = [own for own, _ in turns]
     name = kept[0].system
@@ -167,6 +167,6 @@ def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path) ->
                 yield {**row, **{key: value for key, value in beside.items() if value}}
 
     write_rows(path, rows, indent=2)
-    stats = reply_stats(*kept)
+    stats = reply_stats(base, *kept)
     warn_of_failures(name, stats, "answer")
     return stats

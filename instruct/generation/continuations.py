@@ -142,7 +142,7 @@ def continue_texts(
     work = continuation_work(draws, prefixes, options)
     works = [(system, work) for system in asked]
     replies = finished_replies(model, works, options.generation, folder, where)
-    stats = {name: reply_stats(kept) for name, kept in replies.items()}
+    stats = {name: reply_stats(model.name, kept) for name, kept in replies.items()}
     for name, counts in stats.items():
         warn_of_failures(name, counts, "continuation")
     if failed := [name for name, counts in stats.items() if counts.failed]:

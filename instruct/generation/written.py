@@ -36,6 +36,7 @@ class ReplyStats:
         engine: its name, version and device.
         minutes: of the batches, over all calls that asked them, without the engine's start.
         changes: how many replies were asked for otherwise than configured, because the server demands it, by how.
+        others: how many replies are of another model, as the server says, by its name.
         workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
     """
 
@@ -51,10 +52,11 @@ class ReplyStats:
     mean_thinking_tokens: float | None = None
     weights: str | None = None
     changes: dict[str, int] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """What a run's step records; what did not happen is left out."""
-        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights", "changes")
+        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights", "changes", "others")
         return {name: value for name, value in vars(self).items() if value or name not in may_be_missing}
 
 
@@ -80,11 +82,12 @@ def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
         )
 
 
-def reply_stats(*turns: KeptReplies) -> ReplyStats:
-    """The sums over a finished system's replies to each turn, in one pass."""
+def reply_stats(base: str, *turns: KeptReplies) -> ReplyStats:
+    """The sums over a finished system's replies to each turn, in one pass; `base`: the model's name."""
     replies = empty = truncated = counted = tokens = thought = again = 0
     failed: Counter[str] = Counter()
     changes: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     for reply in itertools.chain.from_iterable(written(kept, to_the_letter=True) for kept in turns):
         if isinstance(reply, Failure):
             failed[reply.reason] += 1
@@ -92,6 +95,7 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
             continue
         replies += 1
         changes.update(filter(None, [reply.changes]))
+        others.update(filter(None, {reply.model} - {base, turns[0].system}))
         empty += not reply.text.strip()
         truncated += reply.finish_reason == "length"
         if reply.completion_tokens is not None and (reply.reasoning is None or reply.reasoning_tokens is not None):
@@ -113,6 +117,7 @@ def reply_stats(*turns: KeptReplies) -> ReplyStats:
         thought / replies if known and thought else None,
         turns[0].weights,
         dict(changes),
+        dict(others),
     )
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, counted
+from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import read_text, sha256_of
 from instruct.data.options import data_label
 from instruct.data.overlap import overlap_text
@@ -231,11 +231,17 @@ def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers
             sha256=file.sha256,
             n=len(file.rows),
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
-            engine="; asked ".join([made["engine"], *made.get("changes", ())]) if "engine" in made else None,
+            engine=_engine(made) if "engine" in made else None,
             weights=made.get("weights"),
             health=health,
         )
     return systems
+
+
+def _engine(made: Mapping[str, Any]) -> str:
+    """What answered, as the run recorded it."""
+    others = (f"; answered by {one_line(model, 80)}, as the server says" for model in made.get("others", ()))
+    return "; asked ".join([made["engine"], *made.get("changes", ())]) + "".join(others)
 
 
 def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any], failed: int = 0) -> Health:

@@ -20,6 +20,7 @@ takes, in seconds. Names:
     reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
     'usage {"prompt_tokens": 0}'                          a reply that states this usage
+    "served NAME"                                         a reply of a model with this name
     leak                                                  a reply that repeats the key, also escaped
     other                                                 another verdict than that of the prompt
     parts  thinking_parts                                 the content as a list of parts, one of them thinking
@@ -197,7 +198,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "id": "x",
         "object": "chat.completion" if chat else "text_completion",
         "created": 0,
-        "model": body["model"],
+        "model": fault[7:] if fault.startswith("served ") else body["model"],
         "choices": [] if fault == "empty" else [choice],
         "usage": json.loads(fault[6:]) if fault.startswith("usage ") else None if fault == "no_usage" else usage,
     }

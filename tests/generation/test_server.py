@@ -19,6 +19,7 @@ from instruct.engines.server import ATTEMPTS
 from instruct.generation.answers import generate_answers
 from instruct.generation.continuations import continue_texts
 from instruct.generation.options import ContinuationOptions, GenerationConfig
+from instruct.reporting.provenance import _engine
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
 MODEL = ModelOptions(name="someone/served-model")
@@ -182,3 +183,10 @@ def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_
     asked = len(requests())
     assert answered(url, tmp_path) == stats
     assert len(requests()) == asked  # it would be cut again
+
+
+def test_an_answer_of_another_model_is_recorded_and_reported(fake_server, tmp_path):
+    url, _ = fake_server({PROMPTS[0].instruction: "served someone/small-model"})
+    stats = answered(url, tmp_path)
+    assert stats.others == {"someone/small-model": 1}
+    assert _engine(stats.record()) == f"server {url}; answered by someone/small-model, as the server says"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -373,3 +374,21 @@ def test_files_that_put_a_prompt_in_different_clusters_are_refused():
         Path("named.json").write_text(json.dumps([row | {"cluster": value} for row in rows]))
         with pytest.raises(InputError, match=problem):
             run_of_answers("runs/y", ["named.json"], others, AnswerForm(cluster="cluster"))
+
+
+@pytest.mark.parametrize("damage", [None, b"[1, 2", "torn"])
+def test_a_packed_file_of_answers_is_read_or_refused_in_one_line(damage, instruct, fake_server):
+    """No half-made run is left."""
+    url, _ = fake_server()
+    content = answers(Path("plain.json"), ["a", "b"]).read_bytes()
+    packed = gzip.compress(damage if isinstance(damage, bytes) else content)
+    Path("ours.json.gz").write_bytes(packed[:30] if damage == "torn" else packed)
+    files = ["--candidate", "ours.json.gz", "--baseline", answers(Path("theirs.json"), ["c", "d"])]
+    code, _, error = instruct("judge", "--judge", "pandalm", "--base-url", url, *files, "--output", "runs/x")
+    if damage is None:
+        assert code == 0, error
+        assert [row["output"] for row in load_answers("runs/x/outputs/ours.json")] == ["a", "b"]
+    else:
+        (line,) = error.splitlines()
+        assert line.startswith("instruct: ours.json.gz")
+        assert (code, Path("runs/x").exists()) == (2, False)

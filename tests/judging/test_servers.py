@@ -27,6 +27,7 @@ STRUCTURED = (
     "leading_policy: strict, context_length: 2048, licence: x}"
 )
 CARDS = ("arena_hard", "mt_bench", "rubric_pair", "pandalm", "structured")
+OTHER = "served someone/small-model"
 # What each server refuses of a request, and what the report says of the requests that it takes.
 TAKEN = {
     "max_tokens": {"max_tokens": "with max_completion_tokens in place of max_tokens"},
@@ -59,7 +60,7 @@ def server(shared_fake_server):
     """A server that does to each prompt what its question says."""
     faults = {f"<refuses {parts}>": f"refuses {parts}" for parts in (*TAKEN, "size", "prompt")}
     faults |= {"<refuses both>": "refuses max_tokens max_completion_tokens"}
-    faults |= {f"<{fault}>": fault for fault in ("context 30", "no_logprobs", "parts", "thinking_parts")}
+    faults |= {f"<{fault}>": fault for fault in ("context 30", "no_logprobs", "parts", "thinking_parts", OTHER)}
     return shared_fake_server(faults)
 
 
@@ -225,3 +226,11 @@ def test_a_model_without_a_price_says_so_before_anything_is_sent(instruct, make_
         2,
         True,
     )
+
+
+def test_a_reply_of_another_model_is_said(ask):
+    """Of a server that routes requests to what it has: a judge's figures are then not its own."""
+    counts, _ = ask("arena_hard", OTHER)
+    assert [note for note in counts.notes if note.startswith("answered by")] == [
+        "answered by someone/small-model, as the server says"
+    ]
