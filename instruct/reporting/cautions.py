@@ -213,44 +213,42 @@ def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:
 
 def lineage_warnings(
     run: RunDirectory, manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]
-) -> list[str]:
+) -> Iterator[str]:
     """Mismatches between what was judged and what the run holds, or between the steps that made it.
 
     Args:
         card: the judge's, None if it is missing.
         step: the manifest's record of the judging, {} if there is none, as for imported verdicts.
     """
-    warnings = [*_changed_card(card, step), *_package(manifest, card, step)]
+    yield from (*_changed_card(card, step), *_package(manifest, card, step))
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
         path = run.answers_path(name)
         digest = sha256_of(path) if path.is_file() else None
         if digest != judged:
             gone = f"are gone: lengths and texts are left out; restore {path}"
             changed = "have changed since they were judged; judge again"
-            warnings.append(f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}")
+            yield f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}"
         if not name.endswith(".json"):
-            warnings += _made(run, manifest, name, digest if digest == judged else None)
-    return warnings
+            yield from _made(run, manifest, name, digest if digest == judged else None)
 
 
-def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | None) -> list[str]:
+def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | None) -> Iterator[str]:
     """How a system of the run was trained and answered; `digest` None: its answers are missing or already reported."""
     steps, shown = manifest["steps"], one_line(name, 60)
     answered, trained = steps.get("answers", {}), steps.get(f"train/{name}", {})
     generated = answered.get("results", {}).get(name, {}).get("sha256")
     if generated is None:
-        return []
+        return
     if digest is not None and digest != generated:
-        return [f"the answers of {shown} are not those that this run generated"]
-    warnings = []
+        yield f"the answers of {shown} are not those that this run generated"
+        return
     template, wanted = answered["inputs"].get("template"), trained.get("inputs", {}).get("template")
     if template and wanted and template != wanted:
-        warnings.append(f"{shown} answered with the template {template} but was trained with {wanted}")
+        yield f"{shown} answered with the template {template} but was trained with {wanted}"
     weights = answered["inputs"].get("weights", {}).get(name)
     now = _weights(run.adapters / name, trained.get("results", {}).get("sha256", {}))
     if weights and now and weights != now:
-        warnings.append(f"the weights of {shown} have changed since it answered; generate and judge again")
-    return warnings
+        yield f"the weights of {shown} have changed since it answered; generate and judge again"
 
 
 def _weights(folder: Path, recorded: dict[str, str]) -> str | None:

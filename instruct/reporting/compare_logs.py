@@ -56,7 +56,7 @@ _DIFFERENCES = (
     "true difference that such units show in four of five cases; units for a point: how many show a difference of one. "
     "Other units like these are covered; other trainings only where there are several seeds."
 )
-_SIMULTANEOUS = " Simultaneous: the intervals of all pairs of systems hold at once in 95 % of cases."
+_SIMULTANEOUS = "Simultaneous: the intervals of all pairs of systems hold at once in 95 % of cases."
 _RANKS = "Ranks: those that the tests of all pairs of systems leave open, corrected by Holm's method."
 _SCORES = "Each system's mean over all its rows, of several seeds their mean."
 _UNPAIRED = "Not a mean over units: the tool's own figure, without a test."
@@ -114,28 +114,21 @@ class LogComparison:
         """Sentences, what changes them, tables, and the logs."""
         first, *others = self._tables()
         sentences = Listing("", [(line, ()) for line in self.headlines()])
-        opening: list[Block] = [sentences, *map(Caution, self.cautions)]
-        opening += [self._settings(), first] if self.settings else [first]
+        opening: list[Block] = [sentences, *map(Caution, self.cautions), self._settings(), first]
         return Document(TITLE, opening, list(others), [self._logs()])
 
     def _tables(self) -> Iterator[Table]:
-        """The tables with rows, the main differences first."""
-        columns, note = _difference_columns(self.claims), _DIFFERENCES
-        if any("simultaneous" in claim.params for claim in self.claims):
-            note += _SIMULTANEOUS
-        yield columns_table("Differences", self.main, columns, note)
-        if self.standings:
-            yield columns_table("Ranks", self.standings, _RANK_COLUMNS, _RANKS)
-            yield from self._matrices()
+        """The tables, the main differences first."""
+        columns = _difference_columns(self.claims)
+        yield columns_table("Differences", self.main, columns, _DIFFERENCES)
+        yield columns_table("Ranks", self.standings, _RANK_COLUMNS, _RANKS)
+        yield from self._matrices()
         for family in (PARTS_OF_GROUPS, OTHERS):
-            if claims := of_family(self.claims, family):
-                yield columns_table(f"Differences: {family} (secondary)", claims, columns)
+            yield columns_table(f"Differences: {family} (secondary)", of_family(self.claims, family), columns)
         yield self._figures("Scores", _SCORES, lambda log: {metric: log.mean(metric) for metric in log.values})
-        if any(each.log.unpaired for each in self.found):
-            yield self._figures("Not paired", _UNPAIRED, _unpaired)
-        if self.changed:
-            shown = f"Those that changed most; {counted(self.changed_units, 'unit')} changed."
-            yield columns_table("Units that changed", self.changed, _CHANGED_COLUMNS, shown)
+        yield self._figures("Not paired", _UNPAIRED, _unpaired)
+        shown = f"Those that changed most; {counted(self.changed_units, 'unit')} changed."
+        yield columns_table("Units that changed", self.changed, _CHANGED_COLUMNS, shown)
 
     def _settings(self) -> Table:
         rows = [[listed(row.tasks), row.setting, *row.values] for row in self.settings]
@@ -221,11 +214,8 @@ class LogComparison:
             "logs": [
                 {
                     "path": str(each.log.path),
-                    "tool": each.log.tool,
-                    "version": each.log.version,
-                    "system": each.system,
-                    "seed": each.seed,
-                    "task": each.log.task,
+                    **{key: getattr(each.log, key) for key in ("tool", "version", "task")},
+                    **{key: getattr(each, key) for key in ("system", "seed")},
                     "rows": len(each.log.units),
                     "units": len(each.places),
                     "missing": dict(each.log.reasons),
@@ -426,24 +416,21 @@ def _unpaired(log: Log) -> dict[str, float]:
 
 
 def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
-    def of_params(key: str) -> Callable[[Claim], Value]:
-        return lambda claim: claim.params.get(key)
-
     return [
         *text_columns("task"),
         Column("metric", "measure", text=True),
         *PAIR,
         Column("units", "n"),
         CLUSTERS,
-        Column("seeds", lambda claim: claim.trainings, when=any(claim.trainings > 1 for claim in claims)),
+        Column("seeds", "trainings", when=any(claim.trainings > 1 for claim in claims)),
         Column("without a value", "missing", when="known"),
         *DIFFERENCE,
-        Column("better on", of_params("candidate_above")),
-        Column("worse on", of_params("baseline_above")),
-        Column("simultaneous", of_params("simultaneous"), error="interval", sign=True),
+        Column("better on", "params.candidate_above"),
+        Column("worse on", "params.baseline_above"),
+        Column("simultaneous", "params.simultaneous", error="interval", sign=True, note=_SIMULTANEOUS),
         *TESTED,
-        Column("detectable", of_params("detectable")),
-        Column("units for a point", of_params("units_for_a_point"), form=",d"),
+        Column("detectable", "params.detectable"),
+        Column("units for a point", "params.units_for_a_point", form=",d"),
     ]
 
 

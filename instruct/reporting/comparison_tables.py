@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from instruct.analysis.results import Claim, EqualStyle, ErrorSources, LengthFigures, StyleTerm
@@ -22,7 +22,6 @@ from instruct.reporting.model import (
 )
 from instruct.reporting.tables import (
     DIFFERENCE,
-    EXCLUDED,
     PAIR,
     RATE,
     TESTED,
@@ -41,7 +40,7 @@ _SEEDS = (
 _PAIRED = (
     "The candidate's win rate minus the other's, in points, over the prompts judged for both, with its 95 % "
     "interval and the p-value of the paired test; these two are of one difference alone. "
-    "Adjusted: by Holm's method for all of these differences."
+    "p (Holm) is corrected for all of these differences."
 )
 
 _ERRORS = (
@@ -139,6 +138,17 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
     return columns_table("Verdicts by policy", comparisons, columns)
 
 
+# Of rows with `figures`.
+FIGURES = (
+    Column(
+        "win rate %",
+        "figures.win_rate",
+        error="figures.error",
+        note="The win rate is over the pairs with a verdict; a tie counts as half a win.",
+    ),
+    Column("std. error", "figures.standard_error", error="figures.error"),
+    Column("95 % CI", "figures.claim.interval"),
+)
 _TALLY = [
     *(Column(name, f"figures.{name}") for name in ("n", "win", "tie")),
     Column(
@@ -156,12 +166,7 @@ _TALLY = [
     ),
     Column("loss", "figures.loss"),
     *(Column(name, f"figures.{name}", when="known") for name in ("unparsed", "failed")),
-    Column(
-        "win rate %",
-        "figures.win_rate",
-        error="figures.error",
-        note="The win rate is over the pairs with a verdict; a tie counts as half a win.",
-    ),
+    *FIGURES,
     Column(
         "discrete % (exploratory)",
         "discrete_win_rate",
@@ -169,8 +174,6 @@ _TALLY = [
         note="Weighted judges grade their preference: the win rate is the mean grade; win, tie, loss and the discrete "
         "rate count whom it prefers. A policy for both orders takes the mean of the two grades.",
     ).within(lambda row: row.figures if row.figures.kind == "weighted" else None),
-    Column("std. error", "figures.standard_error", error="figures.error"),
-    Column("95 % CI", "figures.claim.interval"),
     Column(
         "bounds %",
         "bounds",
@@ -182,30 +185,23 @@ _TALLY = [
 
 def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
     columns = [
-        Column("test", "leading_figures.claim.test"),
-        Column(
-            "p, not corrected",
-            "leading_figures.claim.p",
-            form=probability,
-            note="Two-sided p-values under the leading policy, in the worst case of missing verdicts.",
-        ),
-        Column("pairs without ties", lambda it: it.leading_figures.claim.params["decided"]),
-        Column(
-            "adjusted p",
-            "leading_figures.claim.adjusted_p",
-            form=probability,
-            note="Adjusted: by Holm's method for all claims of all judges; the finding follows it.",
-        ),
-        Column("claims", "leading_figures.claim.claims", when="known"),
-        EXCLUDED.within(lambda it: it.leading_figures.claim),
-        Column(
-            "min. detectable",
-            "smallest_difference",
-            note="Minimum detectable difference, where none is claimed: the smallest distance from 50, in points, that "
-            "this number of pairs detects with 80 % power at 5 % divided by the number of claims.",
-        ),
+        Column("test"),
+        Column("pairs without ties", "params.decided"),
+        *TESTED,
+        Column("claims", when="known"),
     ]
-    return _Specification("Significance and power", [(it, it) for it in comparisons], columns)
+    least = Column(
+        "min. detectable",
+        "smallest_difference",
+        note="Minimum detectable difference, where none is claimed: the smallest distance from 50, in points, that "
+        "this number of pairs detects with 80 % power at 5 % divided by the number of claims.",
+    )
+    note = (
+        "Two-sided p-values under the leading policy, in the worst case of missing verdicts; p (Holm) is corrected for "
+        "all claims of all judges, and the finding follows it."
+    )
+    of_claim = [column.within(attrgetter("leading_figures.claim")) for column in columns]
+    return _Specification("Significance and power", [(it, it) for it in comparisons], [*of_claim, least], note)
 
 
 def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
@@ -243,7 +239,7 @@ def _labels(comparisons: Sequence[ComparisonReport]) -> _Specification:
     columns = [
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
         *RATE,
-        Column("adjusted p", "claim.adjusted_p", form=probability),
+        Column("p (Holm)", "claim.adjusted_p", form=probability),
         Column("labels alone % (exploratory)", "labels_only", error="labels_only_interval"),
         Column("95 % CI", "labels_only_interval"),
         Column("judge alone % (exploratory)", "judge_only", error="interval"),
@@ -416,11 +412,10 @@ def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
         Column("seeds", lambda claim: ", ".join(map(str, claim.params["seeds"])), text=True),
         Column("win rates", lambda claim: ", ".join(map(number, claim.params["win_rates"])), text=True),
         Column("mean", "value", error="interval"),
-        Column("standard deviation", lambda claim: claim.params["standard_deviation"], error="interval"),
-        Column("95 % CI over seeds", lambda claim: claim.params["interval_seeds"], error="interval"),
+        Column("standard deviation", "params.standard_deviation", error="interval"),
+        Column("95 % CI over seeds", "params.interval_seeds", error="interval"),
         Column("over seeds and prompts", "interval"),
-        Column("adjusted p", "adjusted_p", form=probability),
-        EXCLUDED,
+        *TESTED[1:],
     ]
     return columns_table(f"Training seeds of {run}" if run else "Training seeds", claims, columns, _SEEDS)
 

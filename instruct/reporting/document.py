@@ -152,8 +152,9 @@ Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Figure | Tab
 
 
 def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
-    """All but tables without rows."""
-    return [block for block in blocks if getattr(getattr(block, "content", block), "rows", True)]
+    """All but tables without rows, and sections of these alone."""
+    inner = [(block, getattr(block, "content", block)) for block in blocks]
+    return [block for block, part in inner if getattr(part, "rows", True) and getattr(part, "blocks", True)]
 
 
 @dataclass(frozen=True)

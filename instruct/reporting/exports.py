@@ -14,6 +14,7 @@ from yaml import YAMLError
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.cautions import judge_warnings
+from instruct.reporting.comparison_tables import FIGURES
 from instruct.reporting.digits import number, span
 from instruct.reporting.model import (
     MAJORITY,
@@ -79,9 +80,7 @@ _CARD_COLUMNS = [
     Column("policy", text=True),
     Column("n", "figures.n_judged"),
     Column("no verdict", "figures.unread"),
-    Column("win rate %", "figures.win_rate", error="figures.error"),
-    Column("std. error", "figures.standard_error", error="figures.error"),
-    Column("95 % CI", "figures.claim.interval"),
+    *FIGURES,
 ]
 # The section, up to the next of its level.
 _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -201,10 +200,7 @@ def task_rows(measurements: Sequence[Measurement]) -> list[Row]:
             "of": row.details.of,
             "accuracy": row.value,
             "macro_f1": f1.get((row.part, row.system)),
-            "floor": row.details.floor,
-            "most_frequent": row.details.most_frequent,
-            "in_training": row.details.in_training,
-            "shortened": row.details.shortened,
+            **{key: getattr(row.details, key) for key in ("floor", "most_frequent", "in_training", "shortened")},
             **ends("interval", row.interval or [0.0, 100.0]),
         }
         for row in accuracies(measurements)

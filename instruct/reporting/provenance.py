@@ -309,10 +309,7 @@ def answers_table(report: ReportData) -> Table:
 def trainings_table(report: ReportData) -> Table:
     columns = [
         *text_columns("system"),
-        Column("objective"),
-        Column("seed"),
-        Column("rows"),
-        Column("truncated"),
+        *map(Column, ("objective", "seed", "rows", "truncated")),
         Column("epochs", form="g"),
         Column("steps"),
         Column("learning rate", "learning_rate", form="g"),

@@ -93,7 +93,7 @@ EXCLUDED = Column(
 # Of comparisons and claims: "baseline" is the name of a system, the evaluation set's answers.
 PAIR = (Column("candidate", text=True), Column("against", "baseline", text=True))
 # Of claims: their units, where these are not the texts or rows themselves.
-CLUSTERS = Column("clusters", lambda claim: claim.params.get("clusters"))
+CLUSTERS = Column("clusters", "params.clusters")
 # Of claims about a difference.
 DIFFERENCE = (Column("difference", "value", error="interval", sign=True), Column("95 % CI", "interval", sign=True))
 TESTED = (
@@ -127,7 +127,8 @@ def columns_table(
 def _part(row: Any, path: str) -> Any:
     """What an attribute of a row has, or of a part of it; None where the part is missing."""
     for name in path.split("."):
-        row = None if row is None else getattr(row, name)
+        if row is not None:
+            row = row.get(name) if isinstance(row, dict) else getattr(row, name)
     return row
 
 

@@ -53,12 +53,12 @@ _DIFFERENCES = (
     "trainings are not covered."
 )
 _GRADED = (
-    " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
+    "Of lm-eval's tasks the metric is the first that has a value for each row, times 100; where that is not right or "
     "wrong alone, p is that of the paired permutation test."
 )
 _HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
 _DRAWS = (
-    " A value of several draws of demonstrations is their mean, also of each row, so that the standard error and the "
+    "A value of several draws of demonstrations is their mean, also of each row, so that the standard error and the "
     "tests are of the test rows; beside it the lowest and the highest draw. One draw: fixed demonstrations or none."
 )
 
@@ -255,12 +255,12 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
     comparisons = [
         *text_columns("task"),
         *PAIR,
-        Column("metric", "measure", text=True, when=other_metrics),
+        Column("metric", "measure", text=True, when=other_metrics, note=_GRADED),
         Column("rows", "n"),
         CLUSTERS,
         *DIFFERENCE,
-        Column("only candidate right", lambda claim: claim.params["candidate_above"]),
-        Column("only other right", lambda claim: claim.params["baseline_above"]),
+        Column("only candidate right", "params.candidate_above"),
+        Column("only other right", "params.baseline_above"),
         *TESTED,
     ]
     drawn = any(row.details.draws > 1 for row in harness)
@@ -274,7 +274,7 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         Column("std. error", "details.standard_error", error="details.standard_error"),
         Column("prompts", lambda row: "chat" if row.details.chat else "text", when=chats),
         Column("shortened", "details.shortened", when="known"),
-        Column("draws", "details.draws", when=drawn),
+        Column("draws", "details.draws", when=drawn, note=_DRAWS),
         *(Column(key, f"details.{key}") for key in ("lowest", "highest")),
     ]
     return [
@@ -283,10 +283,8 @@ def task_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         columns_table(
             "Tasks: the demonstrations' vote", [row for row in measurements if row.metric == VOTE], votes, _VOTES
         ),
-        columns_table(
-            "Tasks: differences", differences, comparisons, _DIFFERENCES + _GRADED if other_metrics else _DIFFERENCES
-        ),
-        columns_table("lm-eval", harness, of_harness, _HARNESS + _DRAWS if drawn else _HARNESS),
+        columns_table("Tasks: differences", differences, comparisons, _DIFFERENCES),
+        columns_table("lm-eval", harness, of_harness, _HARNESS),
     ]
 
 
@@ -302,6 +300,5 @@ def _overview(figures: Sequence[Measurement]) -> Table:
         mean = sum(values) / len(values) if values else None
         rows.append([system, *(accuracy.get((task, system)) for task in tasks), mean])
     floors = {row.task: row.details.floor for row in figures}
-    if any(floor is not None for floor in floors.values()):
-        rows.append(["retrieval alone", *(floors[task] for task in tasks), None])
+    rows.append(["retrieval alone", *(floors[task] for task in tasks), None])
     return Table("Tasks", ["system", *tasks, "mean"], rows, left=1, note=_OVERVIEW)

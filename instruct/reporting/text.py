@@ -93,7 +93,7 @@ def within_margin(made: Claim) -> str | None:
 def adjusted(made: Claim) -> str:
     """The p-value that the finding follows."""
     several = f", corrected for {counted(made.claims, 'claim')}" if made.claims > 1 else ""
-    return f"p {_equals(made.adjusted_p)}{several}"
+    return f"p {_equals(made.p if made.adjusted_p is None else made.adjusted_p)}{several}"
 
 
 def leads(figures: TallyFigures) -> str | None:
@@ -108,9 +108,7 @@ def leads(figures: TallyFigures) -> str | None:
         "too few": "too few",
         "reversible": f"{name(leader)} among the pairs judged; {could_reverse(made)}",
     }.get(str(made.finding), name(leader))
-    p = made.p if made.adjusted_p is None else made.adjusted_p
-    corrected = f", corrected for {counted(made.claims, 'claim')}" if made.adjusted_p is not None else ""
-    counts = f"{wins} of {figures.win + figures.loss}; p {_equals(p)}{corrected}"
+    counts = f"{wins} of {figures.win + figures.loss}; {adjusted(made)}"
     return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
 
 
@@ -213,7 +211,7 @@ def difference(claim: Claim, sign: int = 1) -> str:
     """A difference with its interval; `sign` -1: as the baseline sees it."""
     if claim.value is None:
         return "no unit has a value of both"
-    interval = sorted(sign * end for end in claim.interval or ())
+    interval = sorted(sign * end for end in claim.interval or ()) or None
     alone = claim.finding == "no difference" and interval and not interval[0] <= 0 <= interval[1]
     said = f", 95 % CI {'(not corrected) ' * bool(alone)}{span(interval, sign=True)}" if interval else ""
     return f"{number(sign * claim.value, interval, sign=True)}{' points' * claim.in_points}{said}"
@@ -371,9 +369,8 @@ def evidence(comparison: ComparisonReport) -> str | None:
         details = f" ({'; '.join(about)})" if about else ""
         parts.append(f"{test}: p {_equals(made.complete.p)}{details}.")
     if people := comparison.with_labels:
-        said = f"{rate_and_interval(people)}, {adjusted(people.claim)}"
-        who = f"win rate of {one_line(comparison.candidate, 60)}"
-        parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {who} {said}.")
+        said = f"win rate of {name(people.claim.candidate)} {rate_and_interval(people)}, {adjusted(people.claim)}"
+        parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {said}.")
     if comparison.smallest_difference is not None:
         family = f" with {made.claims} claims" if made.claims > 1 else ""
         parts.append(f"Minimum detectable difference{family}: {number(comparison.smallest_difference)} points.")
@@ -405,25 +402,24 @@ def trust(judge: JudgeReport) -> str:
 
 def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
     """What the rates that no claim rests on are called, and a sentence for each; [] without any."""
-    figures, controlled = comparison.leading_figures, comparison.length_control
-    rates: dict[str, results.EqualStyle | None] = {
-        "at equal length": comparison.length.adjusted if comparison.length else None,
-        "at equal style (length, headers, lists, bold)": comparison.style,
-    }
-    stated = {words: rate for words, rate in rates.items() if rate and rate.win_rate is not None}
-    said = [f"{words}: {rate_and_interval(rate)}" for words, rate in stated.items()]
+    figures, controlled, style = comparison.leading_figures, comparison.length_control, comparison.style
+    length = comparison.length and comparison.length.adjusted
+    words = {"at equal length": length, "at equal style (length, headers, lists, bold)": style}
+    said = [
+        f"{about}: {rate_and_interval(rate)}" for about, rate in words.items() if rate and rate.win_rate is not None
+    ]
     if figures.kind == "weighted" and figures.discrete_win_rate is not None:
         rate = number(figures.discrete_win_rate, figures.error)
         said.append(f"counting who is preferred, not how clearly (discrete): {rate} %")
-    if controlled and controlled.win_rate is not None:
-        spread = controlled.standard_error
-        rate, error = number(controlled.win_rate, spread), number(spread, spread)
-        said.append(f"length-controlled: {rate} % (standard error {error}; {controlled.note})")
-    elif controlled:
-        said.append(controlled.note)
+    if controlled:
+        rate, error = (
+            number(getattr(controlled, key), controlled.standard_error) for key in ("win_rate", "standard_error")
+        )
+        stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
+        said.append(controlled.note if controlled.win_rate is None else stated)
     said += judge_errors(comparison)
-    ends = [rate.interval for rate in stated.values()] + [rate.interval for rate in comparison.judge_errors]
-    apart = any(not low <= 50 <= high for low, high in filter(None, ends))
+    ends = [rate.interval for rate in (length, style, *comparison.judge_errors) if rate and rate.interval]
+    apart = any(not low <= 50 <= high for low, high in ends)
     unclaimed = apart and figures.claim.finding not in ("candidate", "baseline")
     about = "; an interval on one side of 50 is no finding here" * unclaimed
     return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said

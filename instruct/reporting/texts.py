@@ -330,13 +330,13 @@ def _human(metrics: Metrics) -> list[Measurement]:
     ]
 
 
-def _warnings(groups: Sequence[_Group]) -> list[str]:
-    warnings = [*_without_control(groups)]
+def _warnings(groups: Sequence[_Group]) -> Iterator[str]:
+    yield from _without_control(groups)
     mauves = [row for group in groups for row in group.measured("mauve")]
     if mauves and (fewest := min(row.n or 0 for row in mauves)) < ENOUGH_TEXTS:
-        warnings.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
+        yield f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended"
     if len({(row.n, row.details.features, row.details.max_length) for row in mauves}) > 1:
-        warnings.append(
+        yield (
             "MAUVE was computed from different numbers of texts or different features, and does not compare; "
             "run `instruct evaluate` again"
         )
@@ -344,15 +344,14 @@ def _warnings(groups: Sequence[_Group]) -> list[str]:
         if "repetition" in rows:
             empty, count = rows["repetition"].details.empty, rows["repetition"].details.continuations
             if 100 * empty > _EMPTY_PERCENT * count:
-                warnings.append(f"{empty} of {count} continuations of {name} are empty")
+                yield f"{empty} of {count} continuations of {name} are empty"
         if "rouge1" in rows:
             unseen, count = rows["rouge1"].details.without_tokens, rows["rouge1"].n or 0
             if 100 * unseen > _UNSEEN_PERCENT * count:
-                warnings.append(
+                yield (
                     f"ROUGE sees no token in {unseen} of {count} pairs of {name}: it reads the letters a to z and "
                     "digits only"
                 )
-    return warnings
 
 
 def _without_control(groups: Sequence[_Group]) -> Iterator[str]:
@@ -370,20 +369,18 @@ def _without_control(groups: Sequence[_Group]) -> Iterator[str]:
             )
 
 
-def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[str]:
+def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> Iterator[str]:
     """A warning for each metric whose systems were measured on different human texts or with different settings."""
     rows = [row for rows in metrics.texts.values() for row in rows.values()]
-    warnings = []
     for part in dict.fromkeys(row.part for row in rows):
         names = dict.fromkeys(row.system for row in rows if row.part == part)
         records = [steps[step] for name in names if (step := metric_step(part, name)) in steps]
         shared = [{key: value for key, value in record["inputs"].items() if key not in _OWN} for record in records]
         if any(inputs != shared[0] for inputs in shared):
-            warnings.append(
+            yield (
                 f"{part} was measured on different texts, or with different settings, for different systems; run "
                 "`instruct evaluate` again"
             )
-    return warnings
 
 
 def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) -> list[Table]:

@@ -99,7 +99,7 @@ def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, jud
     assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
     assert text.index("Objectives") < text.index("Verdicts of")
     assert "0.500 ± 0.010" in str(report)  # the table leads in the terminal, too
-    assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.2 |" in text
+    assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.25 |" in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.150 | +0.100 to +0.200 | 0.25 | no difference shown |" in text
     assert "No judge." in text
     interval = "95 % CI (not corrected) +0.100 to +0.200"

@@ -37,7 +37,7 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     assert f"  - {line}" in markdown
     wilson = comparison.policies["strict"].claim.interval
     assert f" | {wilson[0]:.1f}–{wilson[1]:.1f} |" in markdown
-    assert "| emo | mle | sign | 0.004 | 36 |" in markdown
+    assert "| emo | mle | sign | 36 | 0.004 |" in markdown
     assert "| j | strict | emo | mix | mle | 40 | +45 |" in markdown
     assert sum(each.n for each in comparison.length.by_difference) == 40
     assert all(f"| {each.low} to {each.high} | {each.n} |" in markdown for each in comparison.length.by_difference)
@@ -49,7 +49,7 @@ def test_hostile_names_and_parts_are_shown_escaped(run, card, write_answers, jud
     datasets = ["<b>a|b</b>", "[red]plain"]
     judge_showings(*({"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)))
     markdown = write_report(run.folder).path.read_text(encoding="utf-8")
-    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 0 | 100 | 48–100 |" in markdown
+    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 100 | 48–100 |" in markdown
     assert "\\[red\\]plain" in markdown
 
 

@@ -81,15 +81,11 @@ def test_every_rate_with_an_interval_has_the_digits_of_its_error(report):
         for comparison in judge.comparisons:
             for figures in comparison.policies.values():
                 interval = figures.claim.interval
-                if (
-                    interval
-                    and figures.win_rate is not None
-                    and (decimals := expected(0.0, interval, 50.0)) is not None
-                ):
+                if interval and (decimals := expected(interval, 50.0)) is not None:
                     assert f"{figures.win_rate:.{decimals}f}" in cells
                     assert "–".join(f"{end:.{decimals}f}" for end in interval) in cells
     for claim in report.claims:
-        if claim.interval and claim.value is not None and not claim.is_rate and claim.measure != "objectives":
+        if claim.interval and claim.value is not None and not claim.is_rate and claim.family != "forgetting":
             decimals = expected(claim.interval, 0.0)
             assert decimals is None or f"{claim.value:+,.{decimals}f}" in cells
 

@@ -34,7 +34,7 @@ def render_markdown(document: Document) -> str:
 def _blocks(blocks: Sequence[Block], level: int) -> list[str]:
     lines: list[str] = []
     shown = [block for block in blocks if not isinstance(block, Brief)]
-    for block, following in zip(shown, [*shown[1:], None], strict=True):
+    for block, following in zip(shown, [*shown, None][1:], strict=True):
         lines += _markdown_block(block, level)
         if not (isinstance(block, Verdict) and isinstance(following, Verdict)):  # the items of one list
             lines.append("")
