@@ -45,6 +45,19 @@ def run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
     return make_config(run.config(), overrides, run.folder / "config.yaml")
 
 
+def model_of_run(run: RunDirectory, overrides: list[str], remedy: str) -> ExperimentConfig:
+    """The same for a verb that loads the run's model.
+
+    Raises:
+        InputError: its model runs code, and the call does not ask for that. A run may be another's: what it was trained
+            with does not decide which code runs here.
+    """
+    asked = any(flag.partition("=")[0] == "--model.trust_remote_code" for flag in overrides)
+    if (run.config().get("model") or {}).get("trust_remote_code") and not asked:
+        raise InputError(f"{run.folder}: its model runs code of its repository; read it, and add {remedy}")
+    return run_config(run, overrides)
+
+
 def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
     """The pair of systems that the call names, else those of the run's config, else those judged before, else every
     system against the evaluation set's own answers."""

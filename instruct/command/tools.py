@@ -40,10 +40,9 @@ def merge(arguments: argparse.Namespace) -> Result:
     from instruct.training.merge import merge_adapter
 
     run = call.named_run(arguments.run, "adapters/*/adapter_config.json")
-    # A run may be another's: what it was trained with does not decide which code runs here.
-    if (run.config().get("model") or {}).get("trust_remote_code") and not arguments.trust_remote_code:
-        raise InputError(f"{run.folder}: its model runs code of its repository; read it, and add --trust-remote-code")
-    folders = merge_adapter(call.run_config(run, []), run, arguments.system)
+    trust = ["--model.trust_remote_code", "true"] if arguments.trust_remote_code else []
+    config = call.model_of_run(run, trust, "--trust-remote-code")
+    folders = merge_adapter(config, run, arguments.system)
     return call.shown({"merged": folders}, "\n".join(f"merged: {folder}" for folder in folders))
 
 

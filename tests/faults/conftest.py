@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,3 +51,15 @@ def state(undisturbed: Undisturbed, tmp_path: Path) -> Callable[[str], Path]:
         return folder
 
     return copy
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own; umounted at the end."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no disk can be mounted here; run the tests as root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)

@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
         (place / f"{name}.jsonl").write_text("".join(lines))
     labels = [
         {"instruction": row["instruction"], "output_1": row["output"], "output_2": row["output"][::-1]}
-        | {"preference": 1, "annotator": "somebody"}
+        | {"label": "first"}
         for row in rows
     ]
     (place / "own.json").write_text(json.dumps(labels))

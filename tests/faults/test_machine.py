@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from works import RUN, VERBS, Started, call_of, in_one_line, products
+from works import RUN, VERBS, Started, call_of, changes, in_one_line, on_disk, products, resize
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.parametrize("verb", VERBS)]
 
@@ -21,17 +20,6 @@ def rerun(folder: Path, verb: str, undisturbed) -> None:
     code, printed = Started(call_of(verb), folder).end()
     assert code == 0, printed
     assert products(folder, verb) == undisturbed.products[verb]
-
-
-def changes(run: Path) -> dict[Path, int]:
-    """When the files of a run were last written."""
-    times = {}
-    for path in run.rglob("*"):
-        try:
-            times[path] = path.stat().st_mtime_ns
-        except FileNotFoundError:  # it was there for a moment
-            continue
-    return times
 
 
 def test_a_signal_loses_nothing(undisturbed, state, verb):
@@ -51,36 +39,6 @@ def test_a_signal_loses_nothing(undisturbed, state, verb):
         else:
             assert code == -number, printed
     rerun(folder, verb, undisturbed)
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A small disk of its own; umounted at the end."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("no disk can be mounted here; run the tests as root")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def on_disk(disk: Path, folder: Path) -> Path:
-    place = disk / "work"
-    shutil.rmtree(place, ignore_errors=True)
-    return shutil.copytree(folder, place)
-
-
-def resize(disk: Path, left: int | None) -> None:
-    """Leave so many KiB of a disk free; None: all that it had."""
-    for _ in range(100):  # it fails if more was written after the space was measured
-        space = os.statvfs(disk)
-        used = (space.f_blocks - space.f_bfree) * space.f_frsize // 1024
-        size = f"{used + left}k" if left is not None else "1g"
-        resized = subprocess.run(["mount", "-o", f"remount,size={size}", disk], capture_output=True)
-        if not resized.returncode:
-            return
-    raise AssertionError(resized.stderr)
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["from the start", "midway"])

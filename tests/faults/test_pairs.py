@@ -47,3 +47,20 @@ def test_two_verbs_at_once_lose_nothing(undisturbed, state, first, second):
             assert products(folder, verb) == undisturbed.products[verb], verb
         asked = len(undisturbed.requests()) - before
         assert asked == (0 if begun == "report" else undisturbed.asked)
+
+
+def test_of_two_merges_at_once_one_makes_the_model(undisturbed, state):
+    """The other one ends with a line, or has nothing left to do; nothing half-made stays."""
+    folder = state("all")
+    processes = [Started(["merge", "runs/mine"], folder) for _ in range(2)]
+    ends = sorted(process.end() for process in processes)
+    for end in ends:
+        in_one_line(*end)
+    assert ends[0][0] == 0
+    made = {path.relative_to(folder): path for path in (folder / "runs" / "mine" / "merged").rglob("*")}
+    assert {path.name for path in (folder / "runs" / "mine" / "merged").iterdir()} == {"mle", "emo"}
+    contents = {name: path.read_bytes() for name, path in made.items() if path.is_file()}
+    code, printed = Started(["merge", "runs/mine"], folder).end()
+    assert code == 0, printed
+    assert {name: path.read_bytes() for name, path in made.items() if path.is_file()} == contents
+    assert not [path for path in (folder / "runs" / "mine").rglob("*") if "making" in path.name]

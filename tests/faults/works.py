@@ -10,8 +10,10 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -125,8 +127,20 @@ def set_clock_back() -> None:
     machine.datetime = Clock  # type: ignore[attr-defined, misc]
 
 
-def run_verb(call: list[str], folder: Path, log: Path, batches: Path | None, clock: bool) -> None:
-    """A process that is `instruct CALL` in a folder; `batches`: where each batch of an engine leaves a line."""
+def run_verb(
+    call: list[str],
+    folder: Path,
+    log: Path,
+    batches: Path | None,
+    clock: bool,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """A process that is `instruct CALL` in a folder.
+
+    Args:
+        batches: where each batch of an engine leaves a line.
+        then: is called when its streams lead to the log.
+    """
     with suppress(OSError):
         os.setsid()  # what it starts is killed with it
     os.chdir(folder)
@@ -136,6 +150,7 @@ def run_verb(call: list[str], folder: Path, log: Path, batches: Path | None, clo
         stream.flush()
     os.dup2(output, 1)
     os.dup2(output, 2)
+    then()
     sys.argv = ["instruct", *call]
     if clock:
         set_clock_back()
@@ -156,13 +171,18 @@ def run_verb(call: list[str], folder: Path, log: Path, batches: Path | None, clo
         code = main()
     finally:
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
     sys.exit(code)
 
 
 class Started:
-    """A verb at work in a process of its own, whose log is in `place`; `clock`: it is set back all the time."""
+    """A verb at work in a process of its own, whose log is in `place`.
+
+    Args:
+        clock: it is set back all the time.
+        target: what the process does, called with the call, the folder, the log and `how`.
+    """
 
     def __init__(
         self,
@@ -171,10 +191,15 @@ class Started:
         batches: Path | None = None,
         place: Path | None = None,
         clock: bool = False,
+        target: Callable[..., None] | None = None,
+        how: str = "",
     ) -> None:
         self.log = (place or folder) / f"{time.monotonic_ns()}.log"
         self.log.touch()
-        self.process = forked.start(run_verb, call, folder, self.log, batches, clock)
+        if target:
+            self.process = forked.start(target, call, folder, self.log, how)
+        else:
+            self.process = forked.start(run_verb, call, folder, self.log, batches, clock)
 
     @property
     def running(self) -> bool:
@@ -196,6 +221,35 @@ class Started:
             self.send(signal.SIGKILL)
             raise AssertionError(f"it does not end: {self.log.read_text()[-3000:]}")
         return self.process.exitcode, self.log.read_text()
+
+
+def changes(run: Path) -> dict[Path, int]:
+    """When the files of a run were last written."""
+    times = {}
+    for path in run.rglob("*"):
+        try:
+            times[path] = path.stat().st_mtime_ns
+        except FileNotFoundError:  # it was there for a moment
+            continue
+    return times
+
+
+def on_disk(disk: Path, folder: Path) -> Path:
+    place = disk / "work"
+    shutil.rmtree(place, ignore_errors=True)
+    return shutil.copytree(folder, place)
+
+
+def resize(disk: Path, left: int | None) -> None:
+    """Leave so many KiB of a disk free; None: all that it had."""
+    for _ in range(100):  # it fails if more was written after the space was measured
+        space = os.statvfs(disk)
+        used = (space.f_blocks - space.f_bfree) * space.f_frsize // 1024
+        size = f"{used + left}k" if left is not None else "1g"
+        resized = subprocess.run(["mount", "-o", f"remount,size={size}", disk], capture_output=True)
+        if not resized.returncode:
+            return
+    raise AssertionError(resized.stderr)
 
 
 def complaints(printed: str) -> list[str]:

@@ -1,0 +1,196 @@
+"""Each verb that the command has, disturbed in each way: it does its work, or says in one line why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from verbs import PARSERS, call_of_verb, run_disturbed, write_more
+from works import RUN, Started, changes, complaints, on_disk, resize
+
+from instruct.base.interrupts import INTERRUPTED
+
+# `check` computes for long, without files.
+EVERY = [pytest.param(verb, marks=[pytest.mark.full] if verb == "check" else []) for verb in PARSERS]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.parametrize("verb", EVERY)]
+LOST = "nobody reads stdout any more; the work goes on"
+
+
+class Calm(NamedTuple):
+    """An undisturbed call."""
+
+    call: list[str]
+    folder: Path
+    """As it was before the call."""
+    code: int
+    made: set[str]
+    """The files that it made."""
+    seconds: float
+    asked: int
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.endswith((".log", ".lock"))}
+
+
+@pytest.fixture(scope="session")
+def calm(undisturbed: Any) -> Iterator[Callable[[str], Calm]]:
+    """`calm(verb)`: its undisturbed call, which is made once."""
+    kept: dict[str, Calm] = {}
+    with tempfile.TemporaryDirectory() as place:
+        before = Path(place, "before")
+        shutil.copytree(undisturbed.before["all"], before)
+        write_more(before)
+
+        def make(verb: str) -> Calm:
+            if verb not in kept:
+                url = (before / "mine.yaml").read_text().partition("base_url: ")[2].split()[0]
+                call, folder, asked = call_of_verb(verb, url), Path(place, "calm"), len(undisturbed.requests())
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(before, folder)
+                begun = time.monotonic()
+                code, printed = Started(call, folder).end()
+                told(code, printed)
+                seconds, asked = time.monotonic() - begun, len(undisturbed.requests()) - asked
+                print(f"{verb}: exit code {code} after {seconds:.1f} s")
+                kept[verb] = Calm(call, before, code, files_in(folder) - files_in(before), seconds, asked)
+            return kept[verb]
+
+        yield make
+
+
+def told(code: int, printed: str) -> None:
+    """No traceback, and a line if it is no success; the diagnosis has lines of its own."""
+    lines = [line for line in complaints(printed) if LOST not in line]
+    assert "Traceback" not in printed, printed[-3000:]
+    assert code in (0, 1, 2, 3), (code, printed[-3000:])
+    assert len(lines) == (code != 0), printed[-3000:]
+
+
+def done(calm: Calm, folder: Path, code: int, printed: str) -> None:
+    """It ended as the undisturbed call, and made what that made, or it failed."""
+    told(code, printed)
+    if code == 0:
+        assert calm.code == 0
+        assert calm.made <= files_in(folder)
+
+
+@pytest.mark.parametrize("how", ["closed stdout", "closed pipe", "ASCII"])
+def test_what_nobody_can_read_changes_nothing(calm, tmp_path, undisturbed, verb, how):
+    without, folder, asked = calm(verb), tmp_path / "work", len(undisturbed.requests())
+    shutil.copytree(without.folder, folder)
+    code, printed = Started(without.call, folder, target=run_disturbed, how=how).end()
+    done(without, folder, code, printed)
+    assert code == without.code, printed
+    assert len(undisturbed.requests()) - asked == without.asked
+
+
+def test_what_must_not_be_written_stays(calm, tmp_path, verb):
+    """Neither the run nor the working directory."""
+    without, folder = calm(verb), tmp_path / "work"
+    shutil.copytree(without.folder, folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode & ~0o222)
+    before = changes(folder)
+    code, printed = Started(without.call, folder, place=tmp_path, target=run_disturbed, how="read-only").end()
+    told(code, printed)
+    assert not without.made or code, printed
+    assert changes(folder) == before
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "outputs/emo.json", "judgments.sqlite"])
+def test_what_a_link_leads_to_is_not_written(calm, tmp_path, verb, file):
+    without, folder, outside = calm(verb), tmp_path / "work", tmp_path / "outside"
+    shutil.copytree(without.folder, folder)
+    (folder / RUN / file).rename(outside)
+    (folder / RUN / file).symlink_to(outside)
+    content = outside.read_bytes()
+    code, printed = Started(without.call, folder).end()
+    done(without, folder, code, printed)
+    assert outside.read_bytes() == content
+
+
+def test_a_full_disk_is_told(calm, disk, tmp_path, verb):
+    without = calm(verb)
+    folder = on_disk(disk, without.folder)
+    shutil.rmtree(folder / RUN / "report", ignore_errors=True)
+    resize(disk, 0)
+    code, printed = Started(without.call, folder, place=tmp_path).end()
+    done(without, folder, code, printed)
+    resize(disk, None)
+    assert Started(without.call, folder, place=tmp_path).end()[0] == without.code
+
+
+@pytest.mark.parametrize("part", [0.2, 0.8])
+def test_an_interrupted_verb_ends_and_goes_on(calm, tmp_path, undisturbed, verb, part):
+    without, folder, asked = calm(verb), tmp_path / "work", len(undisturbed.requests())
+    shutil.copytree(without.folder, folder)
+    process = Started(without.call, folder)
+    time.sleep(part * without.seconds)
+    process.send(signal.SIGINT)
+    code, printed = process.end(20)
+    assert "Traceback" not in printed, printed
+    assert code in (INTERRUPTED, -signal.SIGINT, without.code), printed
+    code, printed = Started(without.call, folder).end()
+    done(without, folder, code, printed)
+    assert code == without.code, printed
+    assert len(undisturbed.requests()) - asked <= without.asked + 64 * (without.asked > 0)
+
+
+def test_a_dry_run_leaves_nothing(calm, tmp_path, verb):
+    """Whether it is refused or not."""
+    if "--dry-run" not in PARSERS[verb]._option_string_actions:
+        pytest.skip("it has no --dry-run")
+    without, folder = calm(verb), tmp_path / "work"
+    shutil.copytree(without.folder, folder)
+    call = [word for word in without.call if word != "--dry-run"] + ["--name", "dry", "--dry-run"]
+    before = files_in(folder)
+    for more in (
+        [],
+        ["--train.max_length", "-1"],
+        ["--data.files", "[none.jsonl]"],
+        ["--answers.files", "[none.json]"],
+    ):
+        code, printed = Started([*call, *more], folder).end()
+        told(code, printed)
+        assert files_in(folder) == before, more
+
+
+CODE = "from pathlib import Path\nPath({mark!r}).write_text('it ran')\nraise SystemExit('it ran')\n"
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["whole", "without answers"])
+def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb, bare):
+    """A run says what it was trained with; whether that code is run is for the call to say."""
+    without, folder, mark = calm(verb), tmp_path / "work", tmp_path / "mark"
+    shutil.copytree(without.folder, folder)
+    config = yaml.safe_load((folder / RUN / "config.yaml").read_text())
+    config["model"] |= {"trust_remote_code": True, "dtype": "auto"}  # which is read from the model's own config
+    (folder / RUN / "config.yaml").write_text(yaml.safe_dump(config))
+    model = folder / "model"
+    (model / "theirs.py").write_text(CODE.format(mark=str(mark)))
+    kinds = {"config.json": ("AutoConfig", "AutoModelForCausalLM"), "tokenizer_config.json": ("AutoTokenizer",)}
+    for name, classes in kinds.items():
+        content = json.loads((model / name).read_text())
+        named: Any = {each: f"theirs.{each}" for each in classes}
+        named |= {"AutoTokenizer": ["theirs.Slow", None]} if "AutoTokenizer" in classes else {}
+        (model / name).write_text(json.dumps(content | {"auto_map": named}))
+    for name in ("outputs", "metrics", "metrics.json", "kept") if bare else ():
+        path = folder / RUN / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    code, printed = Started(without.call, folder).end()
+    told(code, printed)
+    assert not mark.exists()
+    if verb in ("generate", "evaluate", "merge"):  # those that load the run's model
+        assert "its model runs code of its repository; read it, and add --" in printed
+    if verb == "preview":  # it is run if the call says so
+        Started([*without.call, "--model.trust_remote_code", "true"], folder).end()
+        assert mark.exists()
