@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
@@ -23,7 +22,7 @@ from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding
 from instruct.reporting.texts import METRICS
-from instruct.run.measurements import Details, Measurement, by_system, clusters_of
+from instruct.run.measurements import Details, Measurement, clusters_of
 from instruct.training.options import without_seed
 
 # Score by prompt.
@@ -249,14 +248,16 @@ def bench_tables(report: ReportData) -> list[Table]:
     """Every objective's figures, and its claims beside MLE, those of judges among them; of other runs none."""
     if report.bench is None:
         return []
-    systems = by_system((row, row.metric) for row in report.measurements if row.part == OBJECTIVES)
-    measured = dict.fromkeys(metric for rows in systems.values() for metric in rows)
-    figures = [metric for metric in measured if metric not in (RATE, MINUTES, GIB)]
+    by_metric: dict[str, dict[str, Measurement]] = {RATE: {}, MINUTES: {}, GIB: {}}
+    for row in report.measurements:
+        if row.part == OBJECTIVES:
+            by_metric.setdefault(row.metric, {})[row.system] = row
+    rates, *took = by_metric.pop(RATE), (MINUTES, by_metric.pop(MINUTES)), (GIB, by_metric.pop(GIB))
     columns = [
-        Column("system", lambda row: _label(row[0]), text=True),
-        Column("learning rate", lambda row: row[1][RATE].value, form="g"),
-        Column("trainings", lambda row: row[1][RATE].details.trainings),
-        *(Column(metric, _figure).within(partial(_of, metric)) for metric in (*figures, MINUTES, GIB)),
+        Column("system", _label, text=True),
+        Column("learning rate", "value", form="g").within(rates.get),
+        Column("trainings", "details.trainings").within(rates.get),
+        *(Column(metric, _figure).within(rows.get) for metric, rows in (*by_metric.items(), *took)),
     ]
     tests = [
         Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
@@ -272,9 +273,7 @@ def bench_tables(report: ReportData) -> list[Table]:
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
-        columns_table(
-            "Objectives", list(systems.items()), columns, f"{parts}, with different prompts. {_scale(report)}."
-        ),
+        columns_table("Objectives", list(rates), columns, f"{parts}, with different prompts. {_scale(report)}."),
         columns_table("Objectives beside MLE", claims, tests, notes),
     ]
 
@@ -298,10 +297,6 @@ def _scale(report: ReportData) -> str:
 def _label(system: str) -> str:
     key = system.removeprefix(control_name(""))
     return system if key == system else _at_entropy(key)
-
-
-def _of(metric: str, row: tuple[str, Mapping[str, Measurement]]) -> Measurement | None:
-    return row[1].get(metric)
 
 
 def _figure(row: Measurement) -> str:

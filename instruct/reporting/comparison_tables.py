@@ -404,8 +404,8 @@ def panel_tables(panel: Panel) -> list[Table]:
     ]
 
 
-def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
-    """Comparisons made with several training seeds, over all of them; `run`: which run's, if there are several."""
+def seeds_table(claims: Sequence[Claim]) -> Table:
+    """Comparisons made with several training seeds, over all of them."""
     columns = [
         *text_columns("judge", "policy"),
         *PAIR,
@@ -417,7 +417,7 @@ def seeds_table(claims: Sequence[Claim], run: str = "") -> Table:
         Column("over seeds and prompts", "interval"),
         *TESTED[1:],
     ]
-    return columns_table(f"Training seeds of {run}" if run else "Training seeds", claims, columns, _SEEDS)
+    return columns_table("Training seeds", claims, columns, _SEEDS)
 
 
 def errors_table(report: ReportData) -> Table:

@@ -159,9 +159,10 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
         if figures.win_rate is not None:
             canvas.mark_rate(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
     if not all(row.leads for row in rows):
-        another: Any = {"markerfacecolor": "white", "label": f"another policy ({EXPLORATORY})"}
-        leading, other = ({"label": "the judge's leading policy", "color": BLUE}, {"color": FAINT} | another)
-        handles = [Line2D([], [], marker="o", **style) for style in (leading, other)]
+        styles = (BLUE, BLUE, "the judge's leading policy"), (FAINT, "white", f"another policy ({EXPLORATORY})")
+        handles = [
+            Line2D([], [], marker="o", color=color, markerfacecolor=face, label=label) for color, face, label in styles
+        ]
         corner = left / WIDTH, 0.1 / figure.get_figheight()
         figure.legend(handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=2, columnspacing=1.5)
     return figure

@@ -79,7 +79,7 @@ def markdown_section(table: Table, level: int = 3) -> list[str]:
     """A table under its title, followed by its note."""
     note = [escape_markdown(table.note), ""] if table.note else []
     title = [f"{'#' * level} {escape_markdown(table.title)}", ""] if table.title else []
-    return [*title, *(markdown_table(table) if table.rows else []), *[""] * bool(table.rows), *note]
+    return [*title, *markdown_table(table), "", *note]
 
 
 def markdown_table(table: Table) -> list[str]:
@@ -125,7 +125,7 @@ def _terminal_block(block: Block) -> list[str]:
             return sentences
         case Table():
             return [
-                *[_terminal_line(block.title)] * bool(block.title),
+                _terminal_line(block.title),
                 *terminal_table(block),
                 *["", _terminal_line(block.note)] * bool(block.note),
             ]
