@@ -174,7 +174,7 @@ def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answe
     for text in (markdown, terminal):
         assert headline in text
         assert none in text
-    assert "| emo | mle | single (leads) | 8 | 6 | 0 | 1 | 1 | 67.1 | 85.7 | 7.9 | 58.8–71.2 |" in markdown
+    assert "| emo | mle | single (leads) | 8 | 6 | 0 | 1 | 1 | 67.1 | 7.9 | 85.7 | 58.8–71.2 |" in markdown
     assert "Weighted judges grade their preference: the win rate is the mean grade" in markdown
 
 
