@@ -18,8 +18,14 @@ from works import RUN, Started, changes, complaints, on_disk, resize
 
 from instruct.base.interrupts import INTERRUPTED
 
+
+def full(value: Any) -> Any:
+    """A case of `make test-full` alone."""
+    return pytest.param(value, marks=pytest.mark.full)
+
+
 # `check` computes for long, without files.
-EVERY = [pytest.param(verb, marks=[pytest.mark.full] if verb == "check" else []) for verb in PARSERS]
+EVERY = [full(verb) if verb == "check" else verb for verb in PARSERS]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.parametrize("verb", EVERY)]
 LOST = "nobody reads stdout any more; the work goes on"
 
@@ -106,7 +112,7 @@ def test_what_must_not_be_written_stays(calm, tmp_path, verb):
     assert changes(folder) == before
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "outputs/emo.json", "judgments.sqlite"])
+@pytest.mark.parametrize("file", ["manifest.json", full("outputs/emo.json"), full("judgments.sqlite")])
 def test_what_a_link_leads_to_is_not_written(calm, tmp_path, verb, file):
     without, folder, outside = calm(verb), tmp_path / "work", tmp_path / "outside"
     shutil.copytree(without.folder, folder)
@@ -129,7 +135,7 @@ def test_a_full_disk_is_told(calm, disk, tmp_path, verb):
     assert Started(without.call, folder, place=tmp_path).end()[0] == without.code
 
 
-@pytest.mark.parametrize("part", [0.2, 0.8])
+@pytest.mark.parametrize("part", [full(0.2), 0.8])
 def test_an_interrupted_verb_ends_and_goes_on(calm, tmp_path, undisturbed, verb, part):
     without, folder, asked = calm(verb), tmp_path / "work", len(undisturbed.requests())
     shutil.copytree(without.folder, folder)
@@ -167,7 +173,7 @@ def test_a_dry_run_leaves_nothing(calm, tmp_path, verb):
 CODE = "from pathlib import Path\nPath({mark!r}).write_text('it ran')\nraise SystemExit('it ran')\n"
 
 
-@pytest.mark.parametrize("bare", [False, True], ids=["whole", "without answers"])
+@pytest.mark.parametrize("bare", [full(False), True])
 def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb, bare):
     """A run says what it was trained with; whether that code is run is for the call to say."""
     without, folder, mark = calm(verb), tmp_path / "work", tmp_path / "mark"
