@@ -21,6 +21,7 @@ PARSERS = verbs_of(make_parser())
 VALUES: dict[str, list[str]] = {
     "run": [str(RUN)],
     "config": ["mine.yaml"],
+    "configs": ["mine.yaml"],
     "what": ["runs"],
     "objective": ["mle"],
     "paths": [str(RUN)],

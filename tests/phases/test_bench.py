@@ -321,7 +321,7 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
         page = (tmp_path / "runs" / "bench" / "report" / name).read_text()
         assert "No judge compared the answers" in page
     page = (tmp_path / "runs" / "bench" / "report" / "report.md").read_text()
-    assert not re.search(r"ROUGE-L(?![ _]of[ _]| of samples| with prefix|'s|: F1)", page)  # of greedy answers or of samples
+    assert not re.search(r"ROUGE-L(?![ _]of[ _]| with prefix|'s|: F1)", page)  # of greedy answers or of samples
     printed = instruct("report", "runs/bench")
     assert printed.split("\n\n")[1].startswith("Objectives\n")  # after the primary outcome
     assert "2 steps, 2 seeds, 1 learning rate: a trial, not a result" in printed
