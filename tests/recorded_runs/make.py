@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LEFT_OUT = ("report", ".*.lock", "*.sqlite-*", "data_cache")
+LEFT_OUT = ("report", "log.txt", ".*.lock", "*.sqlite-*", "data_cache")
 
 
 def main() -> None:
