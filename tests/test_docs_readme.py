@@ -12,26 +12,6 @@ from instruct.training.objective_names import OBJECTIVES
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLE = (ROOT / "docs" / "other_tools.md").read_text(encoding="utf-8")
-NUMBERS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-)
 
 
 def row(project: str) -> list[str]:
@@ -59,8 +39,8 @@ def test_it_is_short_and_shows_a_result_before_the_commands():
 
 
 def test_the_number_of_objectives_is_right():
-    assert row("**instruct**")[0].startswith(f"{NUMBERS[len(OBJECTIVES)]} objectives")
-    assert f"{NUMBERS[len(OBJECTIVES) - 2]} more, and [your own" in README  # than cross-entropy and EMO
+    assert row("**instruct**")[0].startswith(f"{len(OBJECTIVES)} objectives")
+    assert f"{len(OBJECTIVES) - 2} more, and [your own" in README  # than cross-entropy and EMO
 
 
 def test_trl_fine_tunes_with_cross_entropy_or_dft_and_has_no_judge():
