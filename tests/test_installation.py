@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,15 +43,19 @@ def test_the_base_judges_by_api_and_reports_without_torch(tmp_path, monkeypatch,
     assert "transformers" not in installed
     assert "no torch: judging by API and reports work" in run([command, "doctor"], tmp_path)
     for name in ("ours", "theirs"):
-        answers = [{"instruction": f"Q{n}?", "output": f"{name} {n}", "generator": name} for n in range(8)]
-        (tmp_path / f"{name}.json").write_text(json.dumps(answers))
+        rows = [f'"Is {n} even?\nSay why, briefly.",{name} {n}' for n in range(24)]  # a line break within a cell
+        (tmp_path / f"{name}.csv").write_text("\n".join(["question,answer", *rows]))
     url, requests = fake_server()
-    judge = [command, "judge", "--judge", "alpaca_eval_gpt4_fn", "--base-url", url, "--judge-model", "some/model"]
-    out = run([*judge, "--candidate", "ours.json", "--baseline", "theirs.json", "--output", "judged"], tmp_path)
-    assert len(requests()) == 8
-    assert "n = 8" in out
+    judge = [command, "judge", "--base-url", url, "--judge-model", "some/model", "--output", "judged"]
+    judge += ["--candidate", "ours.csv", "--baseline", "theirs.csv"]
+    refused = run(judge, tmp_path, code=2)
+    assert "ours.csv, row 1: no column 'output' (columns: question, answer)" in refused
+    out = run([*judge, "--prompt-column", "question", "--response-column", "answer"], tmp_path)
+    assert len(requests()) == 48  # both orders
+    assert re.search(r"pairwise@some/model: .*ours.* theirs: win rate \d+\.\d % \(95 % CI .*, n = 24\)", out), out
+    assert "agreement with people: not measured" in out
     assert (tmp_path / "judged" / "report" / "report.html").is_file()
-    assert "n = 8" in run([command, "report", "judged", "-q"], tmp_path)
+    assert "n = 24" in run([command, "report", "judged", "-q"], tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     needed = f"the package torch, which is not installed: pip install 'emo-instruct[train] @ file://{wheel}'"
     assert needed in run([command, "run", "demo"], tmp_path, code=2)

@@ -1,4 +1,4 @@
-"""Ten chats as people have them today: tool calls, thinking, a system turn, an emoji; previewed, trained and asked."""
+"""Ten chats as people have them today: tools, Japanese, thinking, an emoji; previewed, trained and asked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHATS: list[list[dict[str, Any]]] = [
         {"role": "tool", "tool_call_id": "call_1", "name": "weather", "content": "rain, 4 C"},
         answer("Yes, it is raining in Oslo, at 4 degrees."),
     ],
-    [user_turn("And in Rome?"), answer(None, **call("Rome"))],
+    [user_turn("大阪は雨ですか。"), answer(None, **call("大阪"))],
     [user_turn("What is 17 times 3?"), answer("51.", reasoning_content="30 plus 21.")],
     [
         user_turn("Is 91 prime?"),
@@ -55,7 +55,7 @@ CHATS: list[list[dict[str, Any]]] = [
     [{"role": "system", "content": "Answer in one word."}, user_turn("Capital of Norway?"), answer("Oslo.")],
     [user_turn("Name a color."), answer("Blue."), user_turn("Another?"), answer("Green.")],
     [user_turn("An emoji for rain?"), answer("🌧️")],
-    [user_turn("Say hello in Japanese."), answer("こんにちは")],
+    [user_turn("日本語で挨拶してください。"), answer("こんにちは。")],
     [user_turn("Repeat: a  b"), answer("a  b\n")],
     [user_turn("One line on snow."), answer("Snow keeps the quiet.", reasoning_content="Short, about silence.")],
 ]
@@ -96,7 +96,8 @@ def test_chats_of_today_are_trained_as_they_are_asked(user, says, smollm2, templ
     tools = [TOOLS if any("tool_calls" in turn for turn in chat) else None for chat in CHATS]
     rows = [{"messages": chat} | ({"tools": own} if own else {}) for chat, own in zip(CHATS, tools, strict=True)]
     user.writes("chats.jsonl", rows)
-    user.writes("questions.txt", "Is it snowing in Oslo?\nWhat is 12 times 4?\n")
+    questions = ["大阪は雪ですか。", "What is 12 times 4?"]
+    user.writes("questions.txt", "\n".join(questions))
     user.writes("mine.yaml", CONFIG.format(model=smollm2))
     flags = ["--data.chat_template", template] if template else []
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
@@ -133,11 +134,12 @@ def test_chats_of_today_are_trained_as_they_are_asked(user, says, smollm2, templ
         assert ("weather" in reply) == ("tool_calls" in turn)
     assert found["dropped"] == ({} if template else {"row that the chat template rejects": 5})
 
+    says(user.types("preview", "mine.yaml", "--rows", "20", *flags), "⟦こんにちは。<|im_end|>")
     says(user.types("run", "mine.yaml", *flags), "page: runs/mine/report/report.html")
     manifest = json.loads((user.folder / "runs/mine/manifest.json").read_text())
     results = manifest["steps"]["train/emo"]["results"]
     assert results["rows"]["read"] == 10
     assert results["rows"].get("rejected", 0) == (0 if template else 5)
     answers = json.loads((user.folder / "runs/mine/outputs/emo.json").read_text())
-    assert [row["instruction"] for row in answers] == ["Is it snowing in Oslo?", "What is 12 times 4?"]
+    assert [row["instruction"] for row in answers] == questions
     assert not any("<think>" in row["output"] for row in answers)

@@ -68,3 +68,30 @@ def test_an_own_loss_is_checked_trained_and_kept(user, says, tiny_model_folder):
     for entry in logged:
         assert float(entry["loss"]) == pytest.approx(float(entry["ce"]) - 0.05 * float(entry["entropy"]), abs=2e-3)
     assert (user.folder / "out" / "adapter_model.safetensors").is_file()
+
+
+def test_an_own_objective_is_compared_with_cross_entropy(user, says, tiny_model_folder):
+    user.writes("my_loss.py", LOSS)
+    user.writes("d.jsonl", [{"prompt": f"What is {n} plus {n}?", "completion": f"It is {2 * n}."} for n in range(40)])
+    mine = "my_loss.py:EntropyBonus"
+    says(user.types("check", mine), "EntropyBonus")
+    says(user.types("check", "my_loss.py:Forgetful", code=2), "entropy changes the value but no weight")
+    bench = ["bench", "--model", tiny_model_folder, "--data", "d.jsonl", "--objectives", f"mle,{mine}"]
+    bench += [
+        "--answers.generation.engine",
+        "transformers",
+        "--train.max_steps",
+        "2",
+        "--seeds",
+        "2",
+        "--rates",
+        "1e-3,3e-3,1e-2",
+        "--name",
+        "own",
+    ]
+    planned = user.types(*bench, "--dry-run")
+    says(planned, "rates     6 trainings with seed 0 choose from", "table     4 trainings: ", "estimate  ")
+    printed = user.types(*bench)
+    says(printed, "Objectives", "EntropyBonus", "a trial, not a result", "page: runs/own/report/report.html")
+    assert "EntropyBonus beats" not in printed  # two seeds claim nothing
+    says(user.reads("runs/own/report/report.md"), "## Objectives", "EntropyBonus")
