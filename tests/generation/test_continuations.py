@@ -87,7 +87,7 @@ def test_empty_continuations_are_counted(tmp_path):
     kept.start("engine 1 cpu")
     replies = [("", 1, "stop"), (" \n", 3, "stop"), (" so on", 3, "length")]
     kept.keep(0, [Completion(text, None, finish, None, tokens) for text, tokens, finish in replies], 30)
-    assert reply_stats(kept) == ReplyStats(3, {}, 0, 2, 1, 5 / 3, "engine 1 cpu", 0.5)
+    assert reply_stats("tiny", kept) == ReplyStats(3, {}, 0, 2, 1, 5 / 3, "engine 1 cpu", 0.5)
     _write(kept, draws, tmp_path)
     rows = read_continuations(tmp_path / "base.json")
     assert [row.continuation for row in rows] == ["", " \n", " so on"]

@@ -136,7 +136,7 @@ def test_a_changed_file_is_measured_again(two_systems, instruct):
 
 def test_without_lm_eval_tasks_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
-    with pytest.raises(InputError, match=r"^task trec: tasks need the package lm_eval .*'emo-instruct\[lm-eval\]'"):
+    with pytest.raises(InputError, match=r"^task trec: tasks need the package lm_eval .* `pip install .*\[lm-eval\]"):
         Harness(TaskOptions(cards=["trec"]))
 
 
