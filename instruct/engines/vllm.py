@@ -175,7 +175,7 @@ class VLLMClient:
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
-        if self._log is not None:
+        if self._log is not None and not self._log.closed:
             self._log.seek(0)
             if are_aside():
                 sys.stderr.write(self._log.read())  # into the log of the run
