@@ -277,10 +277,9 @@ def run_guarded(
         if result is not None and result.failure:
             raise result.failure
     except InstructError as error:
+        details = f"; {where}" if error.exit_code == 1 and (where := _details()) else ""
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
-            print(f"instruct: {one_line(word(str(problem)), 1000)}", file=sys.stderr)
-        if error.exit_code == 1 or error.__cause__:
-            _print_details()
+            print(f"instruct: {one_line(word(str(problem)), 1000)}{details}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         from instruct.base.machine import missing_package  # takes a third of the time in which the help is printed
@@ -309,7 +308,8 @@ def run_guarded(
             print("instruct: the working directory was deleted; change to another folder", file=sys.stderr)
             return 2
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
-            _print_details()
+            if where := _details():
+                print(f"instruct: {where}", file=sys.stderr)
             raise
         reason = one_line(error.strerror, 100)
         print(
@@ -320,7 +320,7 @@ def run_guarded(
     return 0
 
 
-def _print_details() -> None:
-    """Point a failure at what libraries have printed before it."""
-    if (place := streams.details()) is not None:
-        print(f"instruct: details: {place or 'rerun with --verbose'}", file=sys.stderr)
+def _details() -> str:
+    """Where a failure's reader finds what libraries have printed before it, if they have."""
+    place = streams.details()
+    return "" if place is None else f"details: {place or 'rerun with --verbose'}"

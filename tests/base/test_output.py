@@ -70,8 +70,8 @@ sys.exit(run_guarded(work, {how}))
 @pytest.mark.parametrize(
     ("failure", "start", "code", "told"),
     [
-        ("InstructError('it failed')", True, 1, "instruct: it failed\ninstruct: details: run/log.txt\n"),
-        ("InstructError('it failed')", False, 1, "instruct: it failed\ninstruct: details: rerun with --verbose\n"),
+        ("InstructError('it failed')", True, 1, "instruct: it failed; details: run/log.txt\n"),
+        ("InstructError('it failed')", False, 1, "instruct: it failed; details: rerun with --verbose\n"),
         ("InputError('a wrong call')", True, 2, "instruct: a wrong call\n"),
         ("ValueError('a defect')", True, 1, "instruct: details: run/log.txt\nTraceback"),
     ],
