@@ -77,7 +77,7 @@ def test_pairs_are_filtered_searched_and_sorted(visit):
 def test_verdicts_and_replies_of_both_orders_are_shown_with_both_answers(visit):
     page = visit("#pair-0-105")
     text = page.inner_text("#pair")
-    assert "candidate, 840 characters" in text and "baseline, " in text  # noqa: PT018
+    assert "candidate, 840 characters" in text and "other, " in text  # noqa: PT018
     assert "emo shown first" in text and "mle shown first" in text  # noqa: PT018
     assert "emo preferred" in text and "mle preferred" in text  # noqa: PT018
     assert text.count("words 104 the reply goes on") == 2
