@@ -59,7 +59,7 @@ def test_two_files_of_answers_are_compared_with_one_command(user, says, smollm2)
 def test_annotations_become_a_report(user, says):
     user.writes("annotations.json", annotations())
     told = user.types("report", "--annotations", "annotations.json", "--output", "runs/theirs")
-    says(told, "alpaca_eval_gpt4: too few pairs to compare our_model with their_model: win rate 75.0 %", "n = 4")
+    says(told, "alpaca_eval_gpt4: too few pairs to compare our_model with their_model: win rate 75 %", "n = 4")
     says(told, "note: these verdicts were read from a file, not made in this run")
     says(told, "page: runs/theirs/report/report.html")
     report = user.reads("runs/theirs/report/report.md")
