@@ -164,7 +164,7 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
     assert [(each.objective, each.seed) for each in report.trainings][:2] == [("mle", 1), ("mle", 2)]
     text = (run.report / "report.md").read_text()
     assert "## Training seeds" in text
-    assert "over seeds and prompts" in text
+    assert ("over seeds and prompts" in text) == any(each.interval for each in report.seeds)
     page = (run.report / "report.html").read_text()
     assert "Training seeds" in page
 
