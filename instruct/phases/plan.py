@@ -59,11 +59,14 @@ def download(phases: Iterable[Cost]) -> Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a config takes on a machine: its download, if the machine is another one, and its phases."""
+    """What one config or several take on a machine: the download, if the machine is another one, and the phases.
 
-    config: ExperimentConfig
+    `disk_gib`: of checkpoints and adapters; 0 if nothing is trained.
+    """
+
     on: Machine
     phases: list[Cost]
+    disk_gib: float = 0.0
 
     @property
     def too_large(self) -> list[Cost]:
@@ -97,12 +100,13 @@ class Plan:
         return {"fits": not self.too_large, "hours": self.hours, "usd": self.dollars, "phases": phases}
 
 
-def make_plan(config: ExperimentConfig, on: Machine) -> Plan:
-    """The plan of a config on a machine of data/plans/machines.yaml, which has downloaded nothing yet."""
-    if config.model.dtype == "auto":
+def make_plan(config: ExperimentConfig, on: Machine, here: bool = False) -> Plan:
+    """The plan of a config on this machine (`here`), or on one of data/plans/machines.yaml without any model yet."""
+    if config.model.dtype == "auto" and not here:
         config = config.computing_in("bfloat16")  # which the table's machines multiply fast
     phases = plan(config, on)
-    return Plan(config, on, [download(phases), *phases])
+    disk = disk_gib(config, base_shape(config)) if config.trained else 0.0
+    return Plan(on, phases if here else [download(phases), *phases], disk)
 
 
 def print_plans(configs: Mapping[str, ExperimentConfig], name: str | None = None) -> dict[str, Any]:
@@ -119,26 +123,25 @@ def print_plans(configs: Mapping[str, ExperimentConfig], name: str | None = None
     """
     if name is None:
         on = this_machine(compute_dtype(next(iter(configs.values())).model))
-        plans = {title: Plan(config, on, plan(config, on)) for title, config in configs.items()}
         say(f"machine   this one: {on.words()}")
         say("estimate  arithmetic from its measured speed; nothing was run")
     else:
         on = machines()[name := full_name(name)]
-        plans = {title: make_plan(config, on) for title, config in configs.items()}
         speeds = sizes()["speeds"]
         start, disk = speeds["start_s"][on.kind], speeds["disk_gb_per_s"]
         say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
         say("estimate  every figure is arithmetic from data sheets, and none was measured")
         say(f"assumed   a phase computes after {start} s; weights are read and checkpoints written at {disk:g} GB/s")
+    plans = {title: make_plan(config, on, here=name is None) for title, config in configs.items()}
     for title, each in plans.items():
         if len(plans) == 1:
-            _print_phases(each)
+            _print_phases(each, configs[title].model.name)
         say(f"{'total' if len(plans) == 1 else title:9} {each.total()}")
         if each.too_large and name:
-            say(f"            {_where_it_fits(each)}")
+            say(f"            {_where_it_fits(configs[title], on)}")
     fitting = [each for each in plans.values() if not each.too_large]
     shared = [phase for each in fitting for phase in each.phases if phase.name != "download"]
-    whole = Plan(next(iter(configs.values())), on, ([download(shared)] if name else []) + shared)
+    whole = Plan(on, ([download(shared)] if name else []) + shared)
     if len(plans) > 1 and fitting:
         counting = "" if len(fitting) == len(plans) else f"; {len(fitting)} of {len(plans)} configs, which fit"
         say(f"total     {whole.total()}{counting}")
@@ -151,24 +154,23 @@ def print_plans(configs: Mapping[str, ExperimentConfig], name: str | None = None
     }
 
 
-def _print_phases(planned: Plan) -> None:
+def _print_phases(planned: Plan, model: str) -> None:
     """A line and its formula for each phase of a config."""
-    config, on = planned.config, planned.on
-    if known_shape(config.model.name):
-        say(f"model     {config.model.name}: its sizes are those of {FOLDER}/sizes.yaml; the model was not looked up")
+    on = planned.on
+    if known_shape(model):
+        say(f"model     {model}: its sizes are those of {FOLDER}/sizes.yaml; the model was not looked up")
     for phase in planned.phases:
         memory = "" if phase.gib is None else f"{phase.gib:.1f} of {on.memory_gib:.3g} GiB, "
         price = f", {money_words(dollars)}" if (dollars := phase.dollars(on)) else ""
         too_much = "" if phase.fits(on) else "; DOES NOT FIT"
         say(f"{phase.name:9} {phase.what}: {memory}{time_words(phase.hours)}{price}{too_much}")
         say(f"            {phase.formula}")
-    if config.trained:
-        say(f"disk      about {disk_gib(config, base_shape(config)):.1f} GiB for checkpoints and adapters")
+    if planned.disk_gib:
+        say(f"disk      about {planned.disk_gib:.1f} GiB for checkpoints and adapters")
 
 
-def _where_it_fits(planned: Plan) -> str:
-    """The machines that a config fits, and the packaged configs on the same data that fit its machine."""
-    config, on = planned.config, planned.on
+def _where_it_fits(config: ExperimentConfig, on: Machine) -> str:
+    """The machines that a config fits, and the packaged configs on the same data that fit a machine."""
     elsewhere = [name for name, other in machines().items() if other.gpus and not make_plan(config, other).too_large]
     here = []
     for name in named_configs("*"):

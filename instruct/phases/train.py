@@ -37,6 +37,7 @@ from instruct.training.estimate import (
     memory_gib,
     model_network,
     passed_tokens,
+    rows_of_step,
     shape_of,
     sharding_of,
     time_words,
@@ -78,8 +79,7 @@ class Training(Step):
         sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
         seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
         if arguments.max_steps > 0:
-            batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-            seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
+            seen = f"{arguments.max_steps:,} steps of {counted(rows_of_step(arguments), 'row')}"
         saves = times_of("save", number, arguments)
         checkpoint, weights = checkpoint_gib(config, shape) * GIB / 1e9, shape.parameters * 2 / 1e9
         hours = on.pass_hours(shape, passed) + start_hours(on, weights, saves * checkpoint)

@@ -207,10 +207,14 @@ def pass_seconds(shape: ModelShape, tokens: float, kind: str, flops: float, band
     return tokens * (products + ELEMENTWISE_BYTES[kind] * shape.layers * shape.hidden / bandwidth)
 
 
+def rows_of_step(arguments: Any) -> int:
+    """The rows of an optimizer's step, of all processes."""
+    return int(arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size)
+
+
 def times_of(kind: str, rows: int, arguments: Any) -> int:
     """How often a training on so many rows evaluates (`eval`) or writes a checkpoint (`save`)."""
-    batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-    epoch = math.ceil(rows / batch)  # in steps
+    epoch = math.ceil(rows / rows_of_step(arguments))  # in steps
     steps = arguments.max_steps if arguments.max_steps > 0 else epoch * arguments.num_train_epochs
     every = getattr(arguments, f"{kind}_steps")
     match getattr(arguments, f"{kind}_strategy"):
