@@ -101,11 +101,13 @@ class Snapshot:
 
     def __init__(self, model: nn.Module) -> None:
         self.trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        self.take()
-
-    def take(self) -> None:
-        """Copy the weights as they are now."""
         self.taken = {name: weight.detach().clone() for name, weight in self.trained.items()}
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Copy the weights as they are now, into the memory of the last copy."""
+        for name, weight in self.trained.items():
+            self.taken[name].copy_(weight)
 
     @contextlib.contextmanager
     def __call__(self, model: Any) -> Iterator[Any]:
@@ -132,9 +134,8 @@ class Snapshot:
             taken = load_file(file)
         except (OSError, SafetensorError):
             raise InputError(f"{file}: cannot be read; resume from another checkpoint, or train anew") from None
-        if {name: weight.shape for name, weight in taken.items()} != {
-            name: weight.shape for name, weight in self.trained.items()
-        }:
+        found, needed = ({name: weight.shape for name, weight in each.items()} for each in (taken, self.trained))
+        if found != needed:
             raise InputError(f"{file}: is of other weights than those that train; resume with the same config")
         self.taken = {name: weight.to(self.trained[name]) for name, weight in taken.items()}
 
