@@ -1,17 +1,12 @@
 """The training objectives, on tensors alone: no trainer, no tokenizer."""
 
 from instruct.objectives.built_in import (
-    ASFT,
     DEFT,
     DFT,
     EAFT,
     EMO,
-    GEM,
-    GIFT,
     MLE,
     PSFT,
-    Brier,
-    Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -21,11 +16,10 @@ from instruct.objectives.built_in import (
     MixCE,
     PriFT,
     ProbabilityPower,
-    Spherical,
     TaiLr,
-    TopEAFT,
 )
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
+from instruct.objectives.logit_losses import ASFT, GEM, GIFT, Brier, Distillation, Spherical, TopEAFT
 from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.transport import (
     CosineCost,

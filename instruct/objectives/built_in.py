@@ -1,4 +1,4 @@
-"""The objectives, each with its source: a token's statistics to weights, or logits to losses.
+"""The objectives, each with its source: a token's statistics to weights; logit_losses.py has functions of the logits.
 
 `Energy` has the energy score in place of the transport cost. A config names one of OBJECTIVES.
 """
@@ -9,12 +9,14 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import BASE, SNAPSHOT, LogitLoss, Objective, TokenStatistics, Weighting
+from instruct.objectives.arguments import require, require_at_least_0, require_choice, require_share
+from instruct.objectives.logit_losses import ASFT, GEM, GIFT, Brier, Distillation, Spherical, TopEAFT
+from instruct.objectives.objective import BASE, SNAPSHOT, Objective, TokenStatistics, Weighting
 
 # Goldfish: the size and the seed of the table of random numbers.
 TABLE_SIZE, SEED = 1_000_003, 2971215073
@@ -27,28 +29,6 @@ EMOVariant = Literal["paper", "official", "pypi"]
 Emphasis = Literal["mle", "emo"]
 TaiLrVariant = Literal["paper", "official"]
 Side = Literal["above", "below"]
-Factor = Literal["linear", "logsigmoid"]
-
-
-def require(holds: bool, otherwise: str) -> None:
-    """Raises:
-    ValueError: an argument is not what it has to be; `otherwise` says so.
-    """
-    if not holds:
-        raise ValueError(otherwise)
-
-
-def _require_at_least_0(name: str, value: float) -> None:
-    require(0 <= value < math.inf, f"{name} is {value}; it must be a number of at least 0")
-
-
-def _require_share(name: str, value: float) -> None:
-    require(0 <= value <= 1, f"{name} is {value}; it must lie between 0 and 1")
-
-
-def _require_choice(name: str, value: str, choices: Any) -> None:
-    *others, last = get_args(choices)
-    require(value in (*others, last), f"unknown {name} {value!r}; use {', '.join(others)} or {last}")
 
 
 def weighted_cross_entropy(token: TokenStatistics, a: Tensor) -> Weighting:
@@ -149,8 +129,8 @@ class EMO:
     needs = ("cost",)
 
     def __post_init__(self) -> None:
-        _require_choice("EMO variant", self.variant, EMOVariant)
-        _require_choice("EMO emphasis", self.emphasis, Emphasis)
+        require_choice("EMO variant", self.variant, EMOVariant)
+        require_choice("EMO emphasis", self.emphasis, Emphasis)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         assert token.cost is not None
@@ -188,7 +168,7 @@ class Energy:
     needs = ("cost",)
 
     def __post_init__(self) -> None:
-        _require_at_least_0("energy_weight", self.weight)
+        require_at_least_0("energy_weight", self.weight)
         require(self.dim >= 1, f"energy_dim is {self.dim}; it must be at least 1")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
@@ -213,7 +193,7 @@ class MixCE:
     needs = ()
 
     def __post_init__(self) -> None:
-        _require_share("gamma", self.gamma)
+        require_share("gamma", self.gamma)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         return weighted_cross_entropy(token, self.gamma + (1 - self.gamma) * token.q_target)
@@ -242,8 +222,8 @@ class TaiLr:
     needs = ()
 
     def __post_init__(self) -> None:
-        _require_share("gamma", self.gamma)
-        _require_choice("TaiLr variant", self.variant, TaiLrVariant)
+        require_share("gamma", self.gamma)
+        require_choice("TaiLr variant", self.variant, TaiLrVariant)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         q = token.q_target
@@ -317,7 +297,7 @@ class Focal:
     needs = ()
 
     def __post_init__(self) -> None:
-        _require_at_least_0("gamma", self.gamma)
+        require_at_least_0("gamma", self.gamma)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         q, others = token.q_target, -torch.expm1(-token.ce)  # 1 - q_y, which would be rounded for a confident token
@@ -354,7 +334,7 @@ class ProbabilityPower:
         require(0 < self.k < math.inf, f"k is {self.k}; it must be above 0")
         inside = self.threshold is None or 0 < self.threshold < 1
         require(inside, f"threshold is {self.threshold}; it must be a probability between 0 and 1")
-        _require_choice("side", self.keep, Side)
+        require_choice("side", self.keep, Side)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         q = token.q_target
@@ -398,7 +378,7 @@ class EAFT:
     needs = ("entropy",)
 
     def __post_init__(self) -> None:
-        _require_at_least_0("alpha", self.alpha)
+        require_at_least_0("alpha", self.alpha)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         assert token.entropy is not None
@@ -421,118 +401,12 @@ class LabelSmoothing:
     needs = ("uniform",)
 
     def __post_init__(self) -> None:
-        _require_share("epsilon", self.epsilon)
+        require_share("epsilon", self.epsilon)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         assert token.uniform is not None
         u = torch.full_like(token.ce, self.epsilon)
         return Weighting(a=1 - u, u=u, value=(1 - self.epsilon) * token.ce + self.epsilon * token.uniform)
-
-
-@dataclass(frozen=True)
-class TopEAFT(LogitLoss):
-    """EAFT as published: a = (entropy of the k likeliest tokens, renormalized, / 3)^alpha (arXiv 2601.02151).
-
-    The authors' code is in LLaMA-Factory; axolotl's leaves out the 3.
-
-    Raises:
-        ValueError: a negative `alpha`, or a `k` below 1.
-    """
-
-    alpha: float = 1.0
-    k: int = 20
-
-    def __post_init__(self) -> None:
-        _require_at_least_0("alpha", self.alpha)
-        require(self.k >= 1, f"k is {self.k}; it must be at least 1")
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        logs = logits.detach().topk(min(self.k, logits.shape[-1]), dim=-1).values.log_softmax(dim=-1)
-        entropy = -(logs.exp() * logs).sum(dim=-1)
-        return (entropy / 3) ** self.alpha * torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-
-
-@dataclass(frozen=True)
-class GEM(LogitLoss):
-    """sum over j of c_j (log q_j - log q_y), c = softmax(z / beta) * w (Li et al., ICLR 2025, arXiv 2408.16673).
-
-    c is detached, so that the gradient is c - sum(c) e_y. w is 1 (`linear`, the authors' default, whose optimum is the
-    data's distribution at temperature 1 / beta) or sigmoid(0.01 (z_j - z_y)) (`logsigmoid`), as in the authors' code
-    (github.com/liziniu/GEM).
-
-    Raises:
-        ValueError: `beta` is outside (0, 1], or an unknown `h`.
-    """
-
-    beta: float = 0.7
-    h: Factor = "linear"
-
-    def __post_init__(self) -> None:
-        require(0 < self.beta <= 1, f"beta is {self.beta}; it must lie above 0 and be at most 1")
-        _require_choice("h", self.h, Factor)
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        c = (logits.detach() / self.beta).softmax(dim=-1)
-        if self.h == "logsigmoid":
-            c = c * torch.sigmoid(0.01 * (logits.detach() - logits.detach().gather(1, labels[:, None])))
-        logs = logits.log_softmax(dim=-1)
-        return (c * (logs - logs.gather(1, labels[:, None]))).sum(dim=-1)
-
-
-@dataclass(frozen=True)
-class ASFT(LogitLoss):
-    """DFT with an anchor: q_y (detached) * ce + weight * KL(base || q) (Zhu et al., 2025, arXiv 2509.23753).
-
-    The gradient to the logits is q_y (q - e_y) + weight (q - base), as in the authors' code, whose `kl_weight` is 0.1.
-
-    Raises:
-        ValueError: a negative `weight`.
-    """
-
-    weight: float = 0.1
-    reference = BASE
-
-    def __post_init__(self) -> None:
-        _require_at_least_0("weight", self.weight)
-
-    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-        logs, base = logits.log_softmax(dim=-1), reference[0].log_softmax(dim=-1)
-        target = logs.gather(1, labels[:, None])[:, 0]
-        return -target.detach().exp() * target + self.weight * (base.exp() * (base - logs)).sum(dim=-1)
-
-
-@dataclass(frozen=True)
-class Distillation(LogitLoss):
-    """(1 - weight) * ce + weight * T^2 * KL(teacher || q), both at temperature T (Hinton et al., 2015).
-
-    The teacher answers each batch, with its whole distribution, unless `top_k` is given: then each token's `top_k`
-    likeliest continuations are kept in a cache for further epochs, seeds and resumed trainings, and all other tokens
-    share the rest of the teacher's mass evenly. `base` as the teacher keeps the model near what it was.
-
-    Raises:
-        ValueError: `weight` is outside [0, 1], or `temperature` or `top_k` is not positive.
-    """
-
-    teacher: str = BASE
-    weight: float = 0.5
-    temperature: float = 1.0
-    top_k: int | None = None
-
-    def __post_init__(self) -> None:
-        _require_share("weight", self.weight)
-        require(0 < self.temperature < math.inf, f"temperature is {self.temperature}; it must be positive")
-        require(self.top_k is None or self.top_k >= 1, f"top_k is {self.top_k}; it must be positive")
-
-    @property
-    def reference(self) -> str:  # type: ignore[override]
-        """The teacher."""
-        return self.teacher
-
-    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-        ce = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-        logs, taught = ((z / self.temperature).log_softmax(dim=-1) for z in (logits, reference[0]))
-        divergence = (taught.exp() * (taught - logs)).sum(dim=-1)
-        return (1 - self.weight) * ce + self.weight * self.temperature**2 * divergence
 
 
 @dataclass(frozen=True)
@@ -613,49 +487,6 @@ class PSFT:
         ratio = grown.clamp(max=most).exp()
         clipped = grown > most
         return Weighting(a=ratio.masked_fill(clipped, 0), value=-ratio, ratio=ratio, clamped=clipped)
-
-
-@dataclass(frozen=True)
-class GIFT(LogitLoss):
-    """Cross-entropy to softmax(log p_ref + beta * onehot(y)), with a frozen p_ref ("Gibbs Initialization with Finite
-    Temperature", github.com/zzy1127/GIFT, whose `beta` is 20).
-
-    The target has p_ref(y) e^beta / (1 + p_ref(y) (e^beta - 1)) on y: with beta 20 at least .9979 wherever p_ref(y) is
-    1e-6 or more, so that little of the reference is left. Beta 0 is distillation from it.
-
-    Raises:
-        ValueError: a negative `beta`.
-    """
-
-    beta: float = 20.0
-    reference: str = BASE
-
-    def __post_init__(self) -> None:
-        _require_at_least_0("beta", self.beta)
-
-    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-        raised = torch.full((len(labels), 1), self.beta, dtype=logits.dtype, device=logits.device)
-        target = reference[0].log_softmax(dim=-1).scatter_add(1, labels[:, None], raised).softmax(dim=-1)
-        return -(target * logits.log_softmax(dim=-1)).sum(dim=-1)
-
-
-@dataclass(frozen=True)
-class Brier(LogitLoss):
-    """sum q_j^2 - 2 q_y + 1 = ||q - onehot(y)||^2, the Brier score: proper and bounded (arXiv 2405.18906)."""
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        q = logits.softmax(dim=-1)
-        return q.square().sum(dim=-1) - 2 * q.gather(1, labels[:, None])[:, 0] + 1
-
-
-@dataclass(frozen=True)
-class Spherical(LogitLoss):
-    """1 - q_y / ||q||, the spherical score: proper and bounded (arXiv 2405.18906)."""
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        # q_y / ||q|| = exp(log q_y - 1/2 log sum q_j^2), which does not underflow.
-        logs = logits.log_softmax(dim=-1)
-        return 1 - torch.exp(logs.gather(1, labels[:, None])[:, 0] - torch.logsumexp(2 * logs, dim=-1) / 2)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {

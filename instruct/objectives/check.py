@@ -457,23 +457,24 @@ class Expectation:
 
         `reference`: logits of a reference model; None: the model's own, as when training begins.
         """
-        seen = logits.detach() if reference is None else reference
         if isinstance(self.objective, LogitLoss):
             count = logits.shape[1]
             labels = torch.arange(count, device=logits.device).repeat(len(logits))
-            rows, others = (part.repeat_interleave(count, dim=0) for part in (logits, seen))
-            return (shares.flatten() * losses_of(self.objective, rows, labels, others)).sum()
+            rows = logits.repeat_interleave(count, dim=0)
+            others = [] if reference is None else [reference.repeat_interleave(count, dim=0)]
+            return (shares.flatten() * losses_of(self.objective, rows, labels, *others)).sum()
         logs = torch.log_softmax(logits, dim=-1)
         q = logs.exp()
+        seen = logs.detach() if reference is None else reference.log_softmax(dim=-1)
         optional: dict[str, Callable[[], Tensor]] = {
             "cost": lambda: self._cost(q),
             "error_norm": lambda: (q.square().sum(dim=-1, keepdim=True) - 2 * q + 1).clamp(min=0).sqrt(),
             "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
             "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
             "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
-            "ref_ce": lambda: -torch.log_softmax(seen, dim=-1),
-            "ref_q_target": lambda: torch.softmax(seen, dim=-1),
-            "ref_entropy": lambda: torch.special.entr(torch.softmax(seen, dim=-1)).sum(-1, keepdim=True).expand_as(q),
+            "ref_ce": lambda: -seen,
+            "ref_q_target": lambda: seen.exp(),
+            "ref_entropy": lambda: torch.special.entr(seen.exp()).sum(dim=-1, keepdim=True).expand_as(q),
         }
         terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
         statistics = {name: term.detach() for name, term in terms.items()}

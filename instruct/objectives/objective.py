@@ -8,7 +8,7 @@
     grad loss_t = a_t * grad ce_t + b_t * grad cost_t + h_t * grad entropy_t + u_t * grad uniform_t
 
 The weights are detached. An objective turns a token's detached statistics into its weights and into the value that is
-reported as its loss; built_in.py has those that come with the package.
+reported as its loss; built_in.py and logit_losses.py have those that come with the package.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class TokenStatistics:
 
 # The statistics that are computed only if an objective needs them.
 OPTIONAL = ("cost", "error_norm", "entropy", "squares", "uniform")
-# Those of a reference model, and what each is of the model itself.
-OF_REFERENCE = {"ref_ce": "ce", "ref_q_target": "q_target", "ref_entropy": "entropy"}
+# Those of a reference model.
+OF_REFERENCE = ("ref_ce", "ref_q_target", "ref_entropy")
 # The weights of a gradient's terms, and the statistic that each term is.
 TERMS = {"a": "ce", "b": "cost", "h": "entropy", "u": "uniform"}
 

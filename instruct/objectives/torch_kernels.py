@@ -137,14 +137,11 @@ def reference_statistics(
         place = slice(start, start + rows)
         logs = reference.logits(place, like).log_softmax(dim=-1)
         ce = -logs.gather(1, labels[place, None])[:, 0]
+        known = {"ref_ce": ce, "ref_q_target": torch.exp(-ce)}
+        if "ref_entropy" in names:
+            known["ref_entropy"] = torch.special.entr(logs.exp()).sum(dim=-1)
         for name, values in found.items():
-            match OF_REFERENCE[name]:
-                case "ce":
-                    values[place] = ce
-                case "q_target":
-                    values[place] = torch.exp(-ce)
-                case "entropy":
-                    values[place] = torch.special.entr(logs.exp()).sum(dim=-1)
+            values[place] = known[name]
     return found
 
 

@@ -1,0 +1,164 @@
+"""The objectives that are functions of the logits, through the slower door (LogitLoss), each with its source."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from instruct.objectives.arguments import require, require_at_least_0, require_choice, require_share
+from instruct.objectives.objective import BASE, LogitLoss
+
+Factor = Literal["linear", "logsigmoid"]
+
+
+@dataclass(frozen=True)
+class TopEAFT(LogitLoss):
+    """EAFT as published: a = (entropy of the k likeliest tokens, renormalized, / 3)^alpha (arXiv 2601.02151).
+
+    The authors' code is in LLaMA-Factory; axolotl's leaves out the 3.
+
+    Raises:
+        ValueError: a negative `alpha`, or a `k` below 1.
+    """
+
+    alpha: float = 1.0
+    k: int = 20
+
+    def __post_init__(self) -> None:
+        require_at_least_0("alpha", self.alpha)
+        require(self.k >= 1, f"k is {self.k}; it must be at least 1")
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        logs = logits.detach().topk(min(self.k, logits.shape[-1]), dim=-1).values.log_softmax(dim=-1)
+        entropy = -(logs.exp() * logs).sum(dim=-1)
+        return (entropy / 3) ** self.alpha * torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+@dataclass(frozen=True)
+class GEM(LogitLoss):
+    """sum over j of c_j (log q_j - log q_y), c = softmax(z / beta) * w (Li et al., ICLR 2025, arXiv 2408.16673).
+
+    c is detached, so that the gradient is c - sum(c) e_y. w is 1 (`linear`, the authors' default, whose optimum is the
+    data's distribution at temperature 1 / beta) or sigmoid(0.01 (z_j - z_y)) (`logsigmoid`), as in the authors' code
+    (github.com/liziniu/GEM).
+
+    Raises:
+        ValueError: `beta` is outside (0, 1], or an unknown `h`.
+    """
+
+    beta: float = 0.7
+    h: Factor = "linear"
+
+    def __post_init__(self) -> None:
+        require(0 < self.beta <= 1, f"beta is {self.beta}; it must lie above 0 and be at most 1")
+        require_choice("h", self.h, Factor)
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        c = (logits.detach() / self.beta).softmax(dim=-1)
+        if self.h == "logsigmoid":
+            c = c * torch.sigmoid(0.01 * (logits.detach() - logits.detach().gather(1, labels[:, None])))
+        logs = logits.log_softmax(dim=-1)
+        return (c * (logs - logs.gather(1, labels[:, None]))).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class ASFT(LogitLoss):
+    """DFT with an anchor: q_y (detached) * ce + weight * KL(base || q) (Zhu et al., 2025, arXiv 2509.23753).
+
+    The gradient to the logits is q_y (q - e_y) + weight (q - base), as in the authors' code, whose `kl_weight` is 0.1.
+
+    Raises:
+        ValueError: a negative `weight`.
+    """
+
+    weight: float = 0.1
+    reference = BASE
+
+    def __post_init__(self) -> None:
+        require_at_least_0("weight", self.weight)
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        logs, base = logits.log_softmax(dim=-1), reference[0].log_softmax(dim=-1)
+        target = logs.gather(1, labels[:, None])[:, 0]
+        return -target.detach().exp() * target + self.weight * (base.exp() * (base - logs)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Distillation(LogitLoss):
+    """(1 - weight) * ce + weight * T^2 * KL(teacher || q), both at temperature T (Hinton et al., 2015).
+
+    The teacher answers each batch, with its whole distribution, unless `top_k` is given: then each token's `top_k`
+    likeliest continuations are kept in a cache for further epochs, seeds and resumed trainings, and all other tokens
+    share the rest of the teacher's mass evenly. `base` as the teacher keeps the model near what it was.
+
+    Raises:
+        ValueError: `weight` is outside [0, 1], or `temperature` or `top_k` is not positive.
+    """
+
+    teacher: str = BASE
+    weight: float = 0.5
+    temperature: float = 1.0
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        require_share("weight", self.weight)
+        require(0 < self.temperature < math.inf, f"temperature is {self.temperature}; it must be positive")
+        require(self.top_k is None or self.top_k >= 1, f"top_k is {self.top_k}; it must be positive")
+
+    @property
+    def reference(self) -> str:  # type: ignore[override]
+        """The teacher."""
+        return self.teacher
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        ce = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        logs, taught = ((z / self.temperature).log_softmax(dim=-1) for z in (logits, reference[0]))
+        divergence = (taught.exp() * (taught - logs)).sum(dim=-1)
+        return (1 - self.weight) * ce + self.weight * self.temperature**2 * divergence
+
+
+@dataclass(frozen=True)
+class GIFT(LogitLoss):
+    """Cross-entropy to softmax(log p_ref + beta * onehot(y)), with a frozen p_ref ("Gibbs Initialization with Finite
+    Temperature", github.com/zzy1127/GIFT, whose `beta` is 20).
+
+    The target has p_ref(y) e^beta / (1 + p_ref(y) (e^beta - 1)) on y: with beta 20 at least .9979 wherever p_ref(y) is
+    1e-6 or more, so that little of the reference is left. Beta 0 is distillation from it.
+
+    Raises:
+        ValueError: a negative `beta`.
+    """
+
+    beta: float = 20.0
+    reference: str = BASE
+
+    def __post_init__(self) -> None:
+        require_at_least_0("beta", self.beta)
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        raised = torch.full((len(labels), 1), self.beta, dtype=logits.dtype, device=logits.device)
+        target = reference[0].log_softmax(dim=-1).scatter_add(1, labels[:, None], raised).softmax(dim=-1)
+        return -(target * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Brier(LogitLoss):
+    """sum q_j^2 - 2 q_y + 1 = ||q - onehot(y)||^2, the Brier score: proper and bounded (arXiv 2405.18906)."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        q = logits.softmax(dim=-1)
+        return q.square().sum(dim=-1) - 2 * q.gather(1, labels[:, None])[:, 0] + 1
+
+
+@dataclass(frozen=True)
+class Spherical(LogitLoss):
+    """1 - q_y / ||q||, the spherical score: proper and bounded (arXiv 2405.18906)."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        # q_y / ||q|| = exp(log q_y - 1/2 log sum q_j^2), which does not underflow.
+        logs = logits.log_softmax(dim=-1)
+        return 1 - torch.exp(logs.gather(1, labels[:, None])[:, 0] - torch.logsumexp(2 * logs, dim=-1) / 2)
