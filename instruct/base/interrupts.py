@@ -21,9 +21,9 @@ GRACE = 4.0
 def watched_interrupts() -> Iterator[None]:
     """Watch for Ctrl-C, also while a native call computes; after one, until the process has ended.
 
-    The first one raises KeyboardInterrupt as ever. If the process still runs after `GRACE` seconds, or at the second
-    one, it is ended. What is stored stays whole, as after a kill; child processes end when their standard input does.
-    Python lets only the main thread watch.
+    The first one raises KeyboardInterrupt as ever, also where a library has made another error of it. If the process
+    still runs after `GRACE` seconds, or at the second one, it is ended. What is stored stays whole, as after a kill;
+    child processes end when their standard input does. Python lets only the main thread watch.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -31,16 +31,17 @@ def watched_interrupts() -> Iterator[None]:
     watch = _Watch()
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)
+    _Held.raised = False
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not _Held.raised and not isinstance(error, KeyboardInterrupt):
+            watch.close()
+            raise
         # The next one is for the thread alone: here it would print a traceback.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         watch.say()
-        raise
-    except BaseException:
-        watch.close()
-        raise
+        raise KeyboardInterrupt from error
     watch.close()
 
 
@@ -95,10 +96,11 @@ class _Watch:
 
 
 class _Held:
-    """Whether Ctrl-C waits, and whether one does."""
+    """Whether Ctrl-C waits, whether one does, and whether one was raised."""
 
     waits = False
     pending = False
+    raised = False
 
 
 def hold_interrupts() -> None:
@@ -110,6 +112,7 @@ def release_interrupts() -> None:
     """Raise KeyboardInterrupt if there was a Ctrl-C since `hold_interrupts`."""
     pending, _Held.waits, _Held.pending = _Held.pending, False, False
     if pending:
+        _Held.raised = True
         raise KeyboardInterrupt
 
 
@@ -120,6 +123,7 @@ def _interrupt(number: int, frame: object) -> None:
         return
     torch = sys.modules.get("torch")
     if torch is None or not getattr(torch.__spec__, "_initializing", False):
+        _Held.raised = True
         raise KeyboardInterrupt
 
 

@@ -29,6 +29,13 @@ IN_ORDER = """
     finally:
         say("cleaned")
 """
+# As pydantic does while it builds a model.
+ANOTHER_ERROR = """
+    try:
+        time.sleep(100)
+    except KeyboardInterrupt as error:
+        raise ValueError("no model") from error
+"""
 CHILD = """
     if not os.fork():
         with suppress(KeyboardInterrupt):
@@ -106,6 +113,11 @@ def test_a_command_that_is_not_interrupted_is_left_alone():
     done = subprocess.run([sys.executable, "-c", program + after], capture_output=True, text=True, timeout=60)
     assert done.stdout == "begun\n0\n"
     assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_what_a_library_makes_of_it_is_still_an_interrupt():
+    seconds, _ = ended(started(ANOTHER_ERROR))
+    assert seconds < GRACE - 0.5
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def run_verb(
     sys.argv = ["instruct", *call]
     if clock:
         set_clock_back()
-    from instruct.command.main import main
+    from instruct.__main__ import main
 
     if batches:
         import instrumented
