@@ -30,6 +30,11 @@ def rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
+def outcome_name(measure: str) -> str:
+    """What `primary` calls a measure."""
+    return measure.replace(" ", "_")
+
+
 class Record(BaseModel):
     """A part of report.json: every key is required, and no other key is allowed."""
 
@@ -97,7 +102,7 @@ class Claim(Record):
     @property
     def outcome(self) -> str:
         """What a config calls the measure as its primary outcome: judge/win_rate, task/metric, or a metric of texts."""
-        return "/".join(filter(None, [self.judge or self.task, self.measure.replace(" ", "_")]))
+        return "/".join(filter(None, [self.judge or self.task, outcome_name(self.measure)]))
 
     @property
     def is_rate(self) -> bool:

@@ -277,8 +277,9 @@ def _final(
     config: ExperimentConfig, options: BenchOptions, folder: Path, tested: int, rates: Mapping[str, float]
 ) -> ExperimentConfig:
     """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
+    from instruct.analysis.results import outcome_name
     from instruct.judging.asking import Judge
-    from instruct.reporting.bench import ENTROPY, GREEDY, SAMPLED
+    from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, SAMPLED
 
     content = _with_rows(config, folder)
     answers = config.answers.model_dump(mode="json") if config.answers else {}
@@ -308,7 +309,7 @@ def _final(
         "comparisons": [(key, "mle") for key in config.trained if key != "mle"],
     }
     final = make_config(content, [], "bench")
-    final._further_outcomes = [measure.replace(" ", "_") for measure in (GREEDY, SAMPLED, ENTROPY)]
+    final._further_outcomes = [outcome_name(measure) for measure in (GREEDY, SAMPLED, ENTROPY, EXACT)]
     if final.primary is None:
         final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else final._further_outcomes[0]
     return final

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
-from instruct.analysis.results import Claim
+from instruct.analysis.results import Claim, outcome_name
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import counted
 from instruct.data.prompts import identity
@@ -28,6 +28,8 @@ from instruct.training.options import without_seed
 # Score by prompt.
 Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
+# Measured where it is the primary outcome: of free text it says nothing.
+EXACT = "exact match of greedy answers"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
@@ -76,7 +78,7 @@ def bench_results(contents: RunContents) -> BenchResults | None:
     names: dict[str, dict[int, str]] = {}
     for name, seed in seeds_of(contents.config).items():
         names.setdefault(without_seed(name, seed), {})[seed] = name
-    measured = _Measured(contents, names, *_scores(contents))
+    measured = _Measured(contents, names, *bench_scores(contents))
     measurements: list[Measurement] = []
     for key, by_seed in names.items():
         figures, about = _figures(measured, key, list(by_seed.values()), rates.get(key, {}))
@@ -95,15 +97,20 @@ def _at_entropy(key: str) -> str:
     return f"MLE at the entropy of {key}"
 
 
-def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
-    """Scores and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
+def bench_scores(
+    contents: RunContents,
+) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
+    """Scores by measure and system, and clusters by measure: of tasks alone, because prompts are different."""
     values, clusters = contents.values, {}
     likelihoods = {
         name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
         for name, columns in values.get("perplexity", {}).items()
     }
     sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
-    scores: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: _answers(contents), SAMPLED: sampled}
+    greedy = _answers(contents, lambda reference, answer: rouge(reference, answer)["rougeL"])
+    scores: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
+    if contents.config.get("primary") == outcome_name(EXACT):
+        scores[EXACT] = _answers(contents, lambda reference, answer: float(reference.strip() == answer.strip()))
     for part, systems in values.items():
         if part.startswith(("tasks/", "lm_eval/")):
             metric, scored = scored_rows(part, systems)
@@ -116,13 +123,13 @@ def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
     return zip(*(columns[name] for name in ("id", *names)), strict=True)
 
 
-def _answers(contents: RunContents) -> dict[str, Scores]:
-    """ROUGE-L F1 of each greedy answer; None of one that failed."""
+def _answers(contents: RunContents, score: Callable[[str, str], float]) -> dict[str, Scores]:
+    """The score of each greedy answer beside its reference; None of one that failed."""
     known = {name: answers.rows for name, answers in contents.answers.items()}
     references = {identity(row): row["output"] for row in known.pop("baseline", [])}
     return {
         name: {
-            identity(row): None if row.get("failed") else rouge(references[identity(row)], row["output"])["rougeL"]
+            identity(row): None if row.get("failed") else score(references[identity(row)], row["output"])
             for row in rows
             if identity(row) in references
         }
@@ -206,7 +213,7 @@ def _better(measure: str) -> Literal["higher", "lower", ""]:
     """Of a metric of lm-eval's other than accuracy nobody here knows."""
     if measure == ENTROPY:
         return "lower"
-    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(accuracy)") else ""
+    return "higher" if measure in (GREEDY, SAMPLED, EXACT) or measure.endswith("(accuracy)") else ""
 
 
 def _notes(measured: _Measured, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]) -> list[str]:
@@ -231,7 +238,7 @@ def _notes(measured: _Measured, rates: Mapping[str, Mapping[float, float]], rows
                 f"the learning rate of {key}, {best:g}, is the last that was tried; a better one may be beyond"
             )
         notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
-    if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
+    if not any(measure not in (ENTROPY, GREEDY, SAMPLED, EXACT) for measure in measured.scores):
         notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
     if not contents.judged:
         notes.append("no judge compared the answers (--judge)")

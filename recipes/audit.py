@@ -1,0 +1,153 @@
+"""Which objectives help a small chat model, where it knows the form of the answers and where it does not?
+
+    python recipes/audit.py --data.files alpaca_gpt4.jsonl --evaluation.tasks.folder FOLDER
+    timeout --signal INT 2h python recipes/audit.py ...         # in pieces: rerun the command to resume
+
+Runs `instruct bench` once for each cell: ten objectives with LoRA and five seeds, on dates in a made-up notation that
+the recipe writes (runs/audit_dates) and on Alpaca-GPT4 (runs/audit_alpaca); four of them with all weights and two seeds
+(runs/audit_dates_full, runs/audit_alpaca_full). Then compares each objective with MLE in the thirds of the test rows by
+the untrained model's own cross-entropy (runs/audit.md), of the cells that are done.
+
+What is tested and what would be concluded is in docs/results/audit_smollm2/plan.md, written before the first training.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from study import RecipeParser, markdown, run_recipe, write_table
+
+from instruct.analysis.claims import make_claim, settle
+from instruct.analysis.results import Claim
+from instruct.analysis.seeds import score_difference
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.command.flags import split_overrides
+from instruct.config import load_config
+from instruct.phases.bench import BenchOptions, bench
+from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, Scores, bench_scores
+from instruct.reporting.read import read_run, seeds_of
+from instruct.reporting.text import difference, finding
+from instruct.training.options import without_seed
+
+FOLDER = Path("runs/audit-rows")
+CHOOSING, TESTING, DATES = 150, 300, 834
+THIRDS = ("likeliest", "middle", "unlikeliest")
+FULL, FULL_RATES = ("mle", "emo", "dft", "power"), [1e-5, 3e-5, 1e-4]
+MONTHS = ("vor", "ith", "quel", "dam", "ush", "pel", "gon", "zir", "bask", "nool", "fenn", "tark")
+LETTERS = "kymosbaltu"
+# The model's own template without the system prompt that it puts before every chat.
+TEMPLATE = (
+    "{%- for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}\n"
+)
+
+
+def main() -> None:
+    parser = RecipeParser(__doc__)
+    parser.add_argument("--cells", help="the cells to run, with commas between them (default: all, in this order)")
+    parser.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
+    rest, overrides = split_overrides(sys.argv[1:])
+    arguments = parser.parse_args(rest)
+    write_atomically(FOLDER / "chat.jinja", TEMPLATE)
+    write_atomically(FOLDER / "dates.jsonl", "".join(json.dumps(row) + "\n" for row in velth_dates(DATES, seed=1)))
+    template = ["--data.chat_template", str(FOLDER / "chat.jinja")]
+    dates = [*template, "--data.files", f"[{FOLDER}/dates.jsonl]"]
+    cells = {
+        "dates": ("audit_dates", dates),
+        "alpaca": ("audit_alpaca", template),
+        "dates_full": ("audit_dates", [*dates, "--name", "audit_dates_full", "--lora", "null"]),
+        "alpaca_full": ("audit_alpaca", [*template, "--name", "audit_alpaca_full", "--lora", "null"]),
+    }
+    chosen = arguments.cells.split(",") if arguments.cells else list(cells)
+    if unknown := [cell for cell in chosen if cell not in cells]:
+        raise InputError(f"--cells {unknown[0]}: unknown; use {', '.join(cells)}")
+    finished: dict[str, Path] = {}
+    for cell in chosen:
+        config, flags = cells[cell]
+        full = cell.endswith("_full")
+        options = BenchOptions(choosing=CHOOSING, testing=TESTING, seeds=2 if full else 5)
+        if full:
+            options.rates = FULL_RATES
+        experiment = load_config(config, [*overrides, *flags])
+        if full:
+            experiment.systems = {key: experiment.systems[key] for key in FULL}
+        bench(experiment, options, arguments.dry_run)
+        finished[cell] = Path("runs") / experiment.name
+    if not arguments.dry_run:
+        write_table(Path("runs/audit.md"), thirds_table(finished))
+
+
+def velth_dates(count: int, seed: int) -> Iterator[dict[str, str]]:
+    """Different days of the years 2000 to 2099 in a notation that no text has: a word for the month, the day, the
+    tens of the year and a letter for its ones, as in "gon 14'3y" for 14 July 2031."""
+    first = date(2000, 1, 1).toordinal()
+    for ordinal in random.Random(seed).sample(range(first, date(2100, 1, 1).toordinal()), count):
+        day = date.fromordinal(ordinal)
+        tens, ones = divmod(day.year % 100, 10)
+        yield {
+            "instruction": f"Velth date of {day.day} {day:%B} {day.year}?",
+            "output": f"{MONTHS[day.month - 1]} {day.day}'{tens}{LETTERS[ones]}",
+        }
+
+
+def thirds_table(finished: Mapping[str, Path]) -> list[str]:
+    """Each objective minus MLE in the thirds of the test rows, whose tests are corrected together in each cell."""
+    rows = []
+    for cell, folder in finished.items():
+        claims = thirds(folder)
+        settle(claims)
+        for claim in claims:
+            rows.append(
+                [cell, claim.measure, claim.params["third"], claim.candidate, difference(claim), finding(claim)]
+            )
+    return markdown(["cell", "measure", "rows", "objective", "minus MLE (95 % CI)", "finding"], rows, left=4)
+
+
+def thirds(folder: Path) -> list[Claim]:
+    """The claims of a cell by third of the untrained model's cross-entropy and by measure."""
+    contents = read_run(folder)
+    scores, _ = bench_scores(contents)
+    names: dict[str, list[str]] = {}
+    for name, seed in seeds_of(contents.config).items():
+        names.setdefault(without_seed(name, seed), []).append(name)
+    by_likelihood = sorted(scores[ENTROPY]["base"], key=lambda key: scores[ENTROPY]["base"][key] or 0.0)
+    claims = []
+    for place, third in enumerate(THIRDS):
+        ids = set(by_likelihood[place * len(by_likelihood) // 3 : (place + 1) * len(by_likelihood) // 3])
+        for measure in (EXACT if EXACT in scores else GREEDY, ENTROPY):
+            mle = within(ids, scores[measure], names["mle"])
+            for key in names.keys() - {"mle"}:
+                ours = score_difference(within(ids, scores[measure], names[key]), mle)
+                claims.append(
+                    make_claim(
+                        ours.estimate,
+                        measure=measure,
+                        candidate=key,
+                        baseline="mle",
+                        family="thirds",
+                        test="two-way",
+                        n=ours.n,
+                        trainings=len(names[key]),
+                        value=ours.difference,
+                        better="lower" if measure == ENTROPY else "higher",
+                        enough=len(names[key]) >= 3,
+                        params={"third": third},
+                    )
+                )
+    return claims
+
+
+def within(ids: set[str], scores: Mapping[str, Scores], names: Sequence[str]) -> list[Scores]:
+    """The scores of some rows alone."""
+    return [{key: score for key, score in scores[name].items() if key in ids} for name in names]
+
+
+if __name__ == "__main__":
+    run_recipe(main)
