@@ -9,6 +9,7 @@ runs a loop over blocks of rows small enough for the processor's cache, or three
 from __future__ import annotations
 
 import importlib.util
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,16 @@ CPU_CHUNK_ROWS = 256
 GPU_CHUNK_ROWS, GPU_CHUNK_ROWS_TRAINING_HEAD = 1024, 2048
 # On a GPU, rows as wide as the vocabulary start at a multiple of this many numbers, so that every load is whole.
 GPU_STRIDE = 64
+# The smallest sum of weights that divides a loss.
+LEAST_ITEMS = 1e-30
 
 
 @dataclass(frozen=True)
 class ObjectiveStatistics:
-    """Sums over tokens, float64 scalars: add them over micro-batches and ranks, then divide by `tokens`."""
+    """Sums over tokens, float64 scalars: add them over micro-batches and ranks, then divide by `tokens`.
+
+    Where tokens have weights, all are weighted sums, and `tokens` is the sum of the weights.
+    """
 
     tokens: Tensor
     value: Tensor
@@ -66,7 +72,7 @@ class ObjectiveResult:
     Attributes:
         loss: float32 scalar, differentiable.
         statistics: sums over the trained tokens.
-        columns: (9, trained tokens), the summands, in the order of ObjectiveStatistics.
+        columns: (9, trained tokens), the summands without weights, in the order of ObjectiveStatistics.
         order: (trained tokens,) int64, the place of each column in the labels; None: as in the labels.
     """
 
@@ -88,6 +94,7 @@ def linear_objective_loss(
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
     reference: AnyReference | None = None,
+    token_weights: Tensor | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """The objective's loss over response tokens, and its statistics.
 
@@ -105,11 +112,13 @@ def linear_objective_loss(
         bias: (vocab,), the head's bias (Phi).
         logit_scale: multiplies the logits (Cohere, Granite).
         softcap: caps the logits at softcap * tanh(logits / softcap) (Gemma 2), after the scale.
-        num_items: the divisor of the summed loss; None: the number of tokens with loss.
+        num_items: the divisor of the summed loss; None: the number of tokens with loss, or the sum of their weights.
         chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
             trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
         reference: what a frozen model has for the same tokens, for an objective that takes its logits or statistics;
             None: those of the model itself.
+        token_weights: (tokens,) float32, what each token's loss is multiplied by; finite, and above 0 where a label is
+            not -100. None: 1.
 
     Returns:
         The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
@@ -121,7 +130,7 @@ def linear_objective_loss(
             transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
     head = Head(weight, bias, logit_scale, softcap)
-    result = linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference)
+    result = linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference, token_weights)
     return result.loss, result.statistics
 
 
@@ -134,6 +143,7 @@ def linear_objective(
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
     reference: AnyReference | None = None,
+    token_weights: Tensor | None = None,
 ) -> ObjectiveResult:
     """`linear_objective_loss` with each token's statistics."""
     weight = head.weight
@@ -147,6 +157,8 @@ def linear_objective(
         raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {vocabulary}; they must be equal")
     if isinstance(objective, Energy) and not (cost is None or isinstance(cost, EnergyTable)):
         raise ValueError(f"Energy is measured in an EnergyTable, not in a {type(cost).__name__}; pass one as the cost")
+    if token_weights is not None and token_weights.shape != labels.shape:
+        raise ValueError(f"token_weights {tuple(token_weights.shape)} must be (tokens,), as labels are")
     if chunk_rows is not None and chunk_rows < 1:
         raise ValueError(f"chunk_rows is {chunk_rows}; it must be at least 1")
     # Inside forward(), autograd reports that a Parameter needs a gradient even under no_grad.
@@ -157,14 +169,22 @@ def linear_objective(
     multiple = GPU_ROWS if triton else CPU_ROWS
     has_rows = "cost" in objective.needs and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
     plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, has_rows, hidden.device)
-    work = LossParts(head, objective, plan, cost, reference, wants_grad)
+    if token_weights is not None:
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        token_weights = token_weights.to(hidden.device, wide)
+        if plan.order is not None:
+            token_weights = token_weights[plan.order]
+    work = LossParts(head, objective, plan, cost, reference, wants_grad, weights=token_weights)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
         sum_loss, sums, columns = _LinearObjective.apply(hidden, weight, head.bias, work)
     if num_items is None:
-        num_items = len(plan.labels)
-    # A number is not moved to the GPU: the host would wait for the copy.
-    divisor = num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
+        num_items = len(plan.labels) if token_weights is None else token_weights.sum()
+    # A number is not moved to the GPU: the host would wait for the copy. Without tokens the sum is 0, whatever divides.
+    if isinstance(num_items, Tensor):
+        divisor: Tensor | int = num_items.clamp(min=LEAST_ITEMS if num_items.is_floating_point() else 1)
+    else:
+        divisor = max(num_items, 1)
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
@@ -208,6 +228,12 @@ class _LinearObjective(torch.autograd.Function):
             work, head=head, cost=cost, reference=reference, wants_grad=needs_any, of_reference=of_reference
         )
         weigher = _weigher(parts, products)
+
+        def scale_of(tokens: slice) -> Tensor | None:
+            """What the gradients of these tokens are still to be multiplied by, apart from what all are."""
+            scales = [whole[tokens] for whole in (weigher.unit, work.weights) if whole is not None]
+            return math.prod(scales[1:], start=scales[0]) if scales else None
+
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -220,23 +246,26 @@ class _LinearObjective(torch.autograd.Function):
                 # The product has been overwritten with the gradient to itself.
                 if len(own) > count:
                     product[count:] = 0
-                unit = None if weigher.unit is None else weigher.unit[chunk, None]
+                unit = scale_of(chunk)
                 if grad_weight is not None:
-                    # In float16 the states take the unit; below 1e-7 or so, a token's share gets rough.
-                    sized = own if unit is None else _padded((states[chunk] * unit * FLOAT16_SIZE).to(own.dtype))
+                    # The states take the scale; in float16, below 1e-7 or so, a token's share gets rough.
+                    sized = own
+                    if unit is not None:
+                        sized = _padded((states[chunk] * unit[:, None] * FLOAT16_SIZE).to(own.dtype))
                     _add_product_(grad_weight, product, sized)
                 if grad_bias is not None:
-                    summands = product if unit is None else product[:count] * unit
+                    summands = product if unit is None else product[:count] * unit[:, None]
                     grad_bias += summands.sum(dim=0, dtype=wide)
                 if grad_states is not None and len(own) > count:
                     grad_states[chunk] = torch.mm(product, head.weight)[:count]
                 elif grad_states is not None:
                     torch.mm(product, head.weight, out=grad_states[chunk])
-        if grad_weight is not None and weigher.unit is not None:
+        scale = scale_of(slice(None))
+        if grad_weight is not None and scale is not None:
             grad_weight /= FLOAT16_SIZE
         columns = _columns(objective, weigher)
-        sums = columns.sum(dim=1, dtype=torch.float64)
-        ctx.save_for_backward(plan.order, grad_states, weigher.unit, grad_weight, grad_bias)
+        sums = (columns if work.weights is None else columns * work.weights).sum(dim=1, dtype=torch.float64)
+        ctx.save_for_backward(plan.order, grad_states, scale, grad_weight, grad_bias)
         ctx.tokens, ctx.dtypes = len(hidden), (weight.dtype, None if bias is None else bias.dtype)
         ctx.mark_non_differentiable(sums, columns)
         return sums[1].to(wide), sums, columns

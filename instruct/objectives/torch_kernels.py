@@ -154,6 +154,7 @@ class LossParts:
         reference: what a frozen model has for the same tokens, if the objective takes it.
         wants_grad: whether to form the gradient; otherwise the logits of a chunk are not modified.
         of_reference: the statistics of that model which the objective needs, each (tokens,).
+        weights: (tokens,), what each token's loss is multiplied by; None: 1.
     """
 
     head: Head
@@ -163,6 +164,7 @@ class LossParts:
     reference: AnyReference | None
     wants_grad: bool
     of_reference: dict[str, Tensor] = field(default_factory=dict)
+    weights: Tensor | None = None
 
 
 class TorchWeigher:

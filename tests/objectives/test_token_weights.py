@@ -1,0 +1,112 @@
+"""Weights of tokens: the loss is the weighted mean, with every objective, against the dense float64 reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from dense_reference import reference_token_loss
+from family import FAMILY, FROZEN, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_family import EXACT, VOCABULARY, example
+
+from instruct.objectives import DFT, EMO, GEM, MLE, Energy, linear_objective_loss
+
+EVERY = [*FAMILY, *LOGIT_LOSSES, *FROZEN]
+ENGINES = [MLE(), EMO(), Energy(), GEM()]  # Torch's and Triton's weights, the table of energies, a function of logits
+
+
+def weights_of(labels: torch.Tensor) -> torch.Tensor:
+    """From a thousandth to a hundred."""
+    return torch.logspace(-3, 2, len(labels))[torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))]
+
+
+def gradients_of(objective, tensors, labels, **more):
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+    bias = inputs[2] if len(inputs) == 3 else None
+    loss, statistics = linear_objective_loss(*inputs[:2], labels, objective, bias=bias, **more)
+    return loss.detach(), torch.autograd.grad(loss, inputs), statistics
+
+
+@pytest.mark.parametrize("objective", EVERY, ids=str)
+@pytest.mark.parametrize("chunk_rows", [None, 8])
+def test_every_objective_is_the_weighted_mean_of_its_tokens(objective, chunk_rows):
+    hidden, weight, labels = example()
+    bias = torch.linspace(-1, 1, VOCABULARY, dtype=torch.float64).requires_grad_()
+    weights = weights_of(labels).double()
+    loss, gradients, statistics = gradients_of(
+        objective, [hidden, weight, bias], labels, token_weights=weights, chunk_rows=chunk_rows
+    )
+    losses = reference_token_loss(hidden, weight, labels, objective, bias=bias)
+    expected = (weights * losses).sum() / weights.sum()
+    assert relative_error(loss, expected.detach()) <= EXACT
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, [hidden, weight, bias]), strict=True):
+        assert relative_error(found, wanted) <= EXACT
+    ce = torch.nn.functional.cross_entropy(hidden @ weight.T + bias, labels, reduction="none")
+    assert statistics.tokens.item() == pytest.approx(weights.sum().item())
+    assert statistics.ce.item() == pytest.approx((weights * ce).sum().item())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 3e-6), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)])
+def test_every_term_is_weighted_in_low_precision(dtype, tolerance):
+    tensors = [tensor.detach().to(dtype) for tensor in example()[:2]]
+    labels = example()[2]
+    weights = weights_of(labels)
+    _, gradients, _ = gradients_of(EveryTerm(), tensors, labels, token_weights=weights)
+    wide = [tensor.double().requires_grad_() for tensor in tensors]
+    losses = every_term_dense(wide[0] @ wide[1].T, wide[1], labels)
+    expected = (weights * losses).sum() / weights.sum()
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, wide), strict=True):
+        assert relative_error(found, wanted) <= tolerance
+
+
+@pytest.mark.parametrize("objective", ENGINES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_weights_of_1_change_no_bit(objective, dtype):
+    hidden, weight, labels = example(dtype=dtype)
+    labels = labels.clone()
+    for masked in (labels, labels.masked_fill(torch.arange(len(labels)) % 3 == 0, -100)):
+        plain = gradients_of(objective, [hidden, weight], masked)
+        ones = gradients_of(objective, [hidden, weight], masked, token_weights=torch.ones(len(labels)))
+        assert torch.equal(plain[0], ones[0])
+        for before, after in zip(
+            (*plain[1], *vars(plain[2]).values()), (*ones[1], *vars(ones[2]).values()), strict=True
+        ):
+            assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO(), DFT(), GEM()], ids=str)
+@settings(max_examples=25, deadline=None)
+@given(counts=st.lists(st.integers(0, 3), min_size=29, max_size=29))
+def test_a_token_of_weight_n_is_n_tokens(objective, counts):
+    """Weight 0 is the label -100. The sum over micro-batches, divided by the sum of all weights, is the loss of one."""
+    hidden, weight, labels = example()
+    number = torch.tensor(counts)
+    masked = labels.masked_fill(number == 0, -100)
+    found = gradients_of(objective, [hidden, weight], masked, token_weights=number.double().clamp(min=1e-3))
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in (hidden, weight)]
+    twice = torch.repeat_interleave(torch.arange(len(labels)), number)
+    loss, statistics = linear_objective_loss(inputs[0][twice], inputs[1], labels[twice], objective)
+    expected = torch.autograd.grad(loss, inputs)
+    assert torch.allclose(found[0], loss.detach(), atol=1e-9)
+    assert statistics.tokens == found[2].tokens
+    halves = [torch.zeros_like(tensor) for tensor in (hidden, weight)]
+    for half in (slice(0, 11), slice(11, None)):
+        parts = gradients_of(
+            objective,
+            [hidden[half], weight],
+            masked[half],
+            token_weights=number[half].double().clamp(min=1e-3),
+            num_items=number.sum().double(),
+        )
+        halves[0][half] += parts[1][0]
+        halves[1] += parts[1][1]
+    for one, other, wanted in zip(found[1], halves, expected, strict=True):
+        assert torch.allclose(one, wanted, atol=1e-9)
+        assert torch.allclose(other, wanted, atol=1e-9)
+
+
+def test_weights_of_another_shape_are_refused():
+    hidden, weight, labels = example()
+    with pytest.raises(ValueError, match="token_weights"):
+        linear_objective_loss(hidden, weight, labels, MLE(), token_weights=torch.ones(3))
