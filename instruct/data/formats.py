@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import RepeatedKeyError, parse_json
 from instruct.data.cards import Format, Template
-from instruct.data.chats import TrainOn, chat_row, more_of, unused_keys
+from instruct.data.chats import TrainOn, chat_row, is_answer, more_of, read_weight, unused_keys
 from instruct.data.sources import RawRow
 from instruct.data.templates import is_text, text_of
 
@@ -61,8 +62,13 @@ class _Turn(NamedTuple):
         return "tool_calls" in self.message or _response(self.message["content"], raw, self.where) is not None
 
     def checked(self, raw: RawRow) -> Message:
-        content = "" if self.message["content"] is None and len(self.message) > 2 else self.message["content"]
+        content = "" if self.message["content"] is None and _says_more(self.message) else self.message["content"]
         return {**self.message, "content": _text(content, raw, self.where)}
+
+
+def _says_more(message: Message) -> bool:
+    """Whether a message has tool calls, thinking or a tool's name."""
+    return not message.keys() <= {"role", "content", "weight"}
 
 
 _MOST_COLUMNS = 10  # named in a note
@@ -88,7 +94,7 @@ def detect_format(row: RawRow) -> Format:
 
 def columns_of(format: Format) -> tuple[str, ...]:
     """The columns that a format reads."""
-    return (*KEYS[format], *_OPTIONAL[format])
+    return (*KEYS[format], *_OPTIONAL[format], "weight")
 
 
 def unread_columns(fields: Mapping[str, Any], read: Collection[str]) -> list[str]:
@@ -120,7 +126,8 @@ def to_row(
     """The row as `{"prompt", "completion"}`: plain text under `alpaca`, lists of messages under `chat`.
 
     A chat of which several answers are trained on is `{"messages"}`; see `chat_row`. A text `prompt` is a plain
-    request, which the template is applied to. A row of format `text` becomes `{"text"}`, to the letter.
+    request, which the template is applied to. A row of format `text` becomes `{"text"}`, to the letter. A row keeps a
+    `weight` other than 1.
 
     Args:
         turns: counts the turns of chats, see `chat_row`.
@@ -132,7 +139,25 @@ def to_row(
         InputError: a missing column, a field that is not text, an unknown role, or a chat that the template cannot
             represent.
     """
-    turns = Counter() if turns is None else turns
+    value = raw.fields.get("weight")
+    if raw.is_csv and isinstance(value, str):
+        with contextlib.suppress(ValueError):  # a text that is no number is refused below
+            value = float(value) if value.strip() else None
+    try:
+        weight = read_weight(value)
+    except InputError as error:
+        raise InputError(f"{raw.place}: {error}") from None
+    row = _unweighted(raw, format, template, train_on, Counter() if turns is None else turns)
+    if row is None:
+        return None
+    weight *= row.pop("weight", 1.0)
+    return row if weight == 1 else {**row, "weight": weight}
+
+
+def _unweighted(
+    raw: RawRow, format: Format, template: Template, train_on: TrainOn, turns: Counter[str]
+) -> dict[str, Any] | None:
+    """`to_row` without the row's own weight."""
     if format == "text":
         text = _response(_field(raw, "text"), raw, "text")
         return None if text is None else {"text": text}
@@ -296,7 +321,7 @@ def _from_prompt_completion(
     if row is None or isinstance(row["prompt"], str):
         return row
     if len(row["prompt"]) < len(turns):  # the last answer is the prompt's
-        return None
+        return {**row, "weight": 0.0} if any(is_answer(turn.message, True) for turn in answers) else None
     if train_on == "last_turn":
         return row
     messages = [*row["prompt"], *row["completion"]]
@@ -324,13 +349,14 @@ def _from_chat(
         return {**row, "chat_template_kwargs": arguments} if row and arguments else row
     prompt, answer = row["prompt"], row["completion"][0]
     roles = ", ".join(message["role"] for message in prompt)
-    if roles != "user" or tools or len(answer) > 2:
+    if roles != "user" or tools or _says_more(answer):
         kind = one_line(roles, 60) if roles != "user" else "tool calls or thinking"
         raise InputError(
             f"{raw.place}: the turns before the answer ({kind}) do not fit the alpaca template, which "
             "takes a single request; set template: chat"
         )
-    return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": answer["content"]}
+    weight = {"weight": answer["weight"]} if "weight" in answer else {}
+    return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": answer["content"], **weight}
 
 
 def _tools(raw: RawRow) -> Any:

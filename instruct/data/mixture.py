@@ -81,6 +81,7 @@ def mix(options: DataOptions, encoded: Sequence[EncodedRows]) -> EncodedRows:
         counts=_sums([own.counts for own in encoded]),
         facts=_sums([own.facts for own in encoded]),
         bad=list(itertools.chain.from_iterable(own.bad for own in encoded)),
+        weights=sum((own.weights for own in encoded), Counter()),
     )
 
 

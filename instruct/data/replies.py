@@ -16,7 +16,7 @@ from typing import Any
 
 from instruct.base.bounds import TemplateError
 from instruct.base.errors import InputError
-from instruct.data.chats import is_answer
+from instruct.data.chats import is_answer, weight_of
 from instruct.data.templates import (
     DEFAULT,
     GEMMA_CHANNEL,
@@ -70,15 +70,19 @@ class ChatTemplate:
         """The chat as text, see `Rendering.render`."""
         return self.rendering.render(self.tokenizer, messages, prompt=prompt, **more)
 
-    def rows(self, row: Mapping[str, Any], **more: Any) -> list[list[str]]:
+    def rows(
+        self, row: Mapping[str, Any], context: float = 0.0, **more: Any
+    ) -> list[tuple[list[str], list[tuple[float, bool]]]]:
         """A chat as the fewest texts in which each answer follows exactly the prompt that the model is asked with.
 
         Args:
             row: as `chat_row` returns it.
+            context: the weight of the context; above 0, answers in it that have a weight are pieces, too.
             more: further arguments of the template.
 
         Returns:
-            Of each text its pieces, alternately context and an answer with its end token; the last is an answer.
+            Of each text its pieces, alternately context and an answer with its end token; the last is an answer. And of
+            its answers the weight, and whether it is one to train on.
 
         Raises:
             InputError: the template does not reproduce a prompt or an answer.
@@ -87,20 +91,27 @@ class ChatTemplate:
             more["tools"] = row["tools"]
         messages = [*row["messages"]] if "messages" in row else [*row["prompt"], *row["completion"]]
         first = 1 if "messages" in row else len(row["prompt"])
-        answers = [index for index in range(first, len(messages)) if is_answer(messages, index)]
+        weights: dict[int, tuple[float, bool]] = {}  # by answer
+        for index, message in enumerate(messages[1:], start=1):
+            if index >= first and is_answer(message):
+                weights[index] = weight_of(message), True
+            elif context and is_answer(message, of_any_weight=True) and weight_of(message) != 1:
+                weights[index] = context * weight_of(message), False
+        answers = [*weights]
         facts: Counter[str] = Counter()
         replies = [self._reply(messages[: index + 1], more, facts) for index in answers]
         self._check_prompt(messages[: answers[-1]], replies[-1][0], more | self._mode(messages[answers[-1]], more))
         facts["system"] = messages[0]["role"] == "system" and not self._takes_system
         self.facts += facts
-        texts: list[tuple[str, list[str]]] = []
-        for prompt, reply in replies:
+        texts: list[tuple[str, list[str], list[tuple[float, bool]]]] = []
+        for index, (prompt, reply) in zip(answers, replies, strict=True):
             # Those that the prompt goes on with are prefixes of each other, and fewer prompts go on with the longest.
             open_texts = [text for text in texts if prompt.startswith(text[0])]
-            begun = max(open_texts, key=lambda text: len(text[0]), default=("", []))
+            begun = max(open_texts, key=lambda text: len(text[0]), default=("", [], []))
             texts = [text for text in texts if text is not begun]
-            texts.append((prompt + reply, [*begun[1], prompt[len(begun[0]) :], reply]))
-        return [pieces for _, pieces in texts]
+            pieces = [*begun[1], prompt[len(begun[0]) :], reply]
+            texts.append((prompt + reply, pieces, [*begun[2], weights[index]]))
+        return [(pieces, of_answers) for _, pieces, of_answers in texts]
 
     def _reply(self, messages: list[Any], more: dict[str, Any], facts: Counter[str]) -> tuple[str, str]:
         """The prompt of the last of `messages` and the reply that is trained on after it."""

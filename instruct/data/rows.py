@@ -77,7 +77,7 @@ class RowSet:
     @property
     def rows(self) -> Rows:
         """`{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; `{"messages"}` if several
-        answers of a chat are trained on; or all of them `{"text"}`."""
+        answers of a chat are trained on; or all of them `{"text"}`. Each may have a `weight`, as may a message."""
         return Rows(self.dataset)
 
     @property
@@ -174,6 +174,7 @@ class RowReader:
             rows = read_source(card.source, card.folder, self._read, self.streaming, self.section)
         column = card.column if card else None
         for raw in rows:
+            weight = {"weight": raw.fields["weight"]} if "weight" in raw.fields else {}
             # A user's own file does not have to nest its fields like the card's source.
             if card is None or column is None or (self.files and column not in raw.fields):
                 yield raw
@@ -181,9 +182,9 @@ class RowReader:
                 names = ", ".join(raw.fields)
                 raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
             elif card.format == "text":
-                yield replace(raw, fields={"text": raw.fields[column]})
+                yield replace(raw, fields={**weight, "text": raw.fields[column]})
             elif isinstance(raw.fields[column], dict):
-                yield replace(raw, fields=raw.fields[column])
+                yield replace(raw, fields=weight | raw.fields[column])
             else:
                 raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
 

@@ -62,13 +62,14 @@ _MOST_RATIO = 100
 class RawRow:
     """A row as it is in its source. `row` is counted from 1; in a JSONL file it is the line.
 
-    `nulls`: the keys of its tool calls and tools that were left out, see `ArrowRows`.
+    `nulls`: the keys of its tool calls and tools that were left out, see `ArrowRows`. `is_csv`: numbers are texts, too.
     """
 
     origin: str
     row: int
     fields: dict[str, Any]
     nulls: int = 0
+    is_csv: bool = False
 
     @property
     def place(self) -> str:
@@ -378,7 +379,7 @@ def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
                     f"{origin}, row {number}: must have the {len(reader.fieldnames or [])} fields of the header; "
                     "quote fields that contain commas or line breaks"
                 )
-            yield RawRow(origin, number, dict(record))
+            yield RawRow(origin, number, dict(record), is_csv=True)
     except csv.Error as error:
         raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 

@@ -32,7 +32,7 @@ BUFFER = 10_000
 _BATCH = 64
 _COUNTED = ("read", "kept", "truncated", "empty", "fully_masked")
 _END = 2**20
-_COLUMNS = ("input_ids", "labels")
+_COLUMNS = {"input_ids": "int32", "labels": "int64"}
 
 
 class RowStream:
@@ -45,7 +45,7 @@ class RowStream:
 
     def __init__(self, options: DataOptions, encoder: RowEncoder) -> None:
         self._options = options
-        self._encoders = [replace(encoder, counts=Counter()) for _ in options.parts]
+        self._encoders = [replace(encoder, counts=Counter(), weights=Counter()) for _ in options.parts]
         self.restart_counts()
 
     def dataset(self, seed: int) -> IterableDataset:
@@ -71,6 +71,7 @@ class RowStream:
         """Count from here on; a trainer looks at a few rows before it trains."""
         for encoder in self._encoders:
             encoder.counts.clear()
+            encoder.weights.clear()
             encoder.bad = BadRows(self._options.on_bad_row, most=1)
 
     @property
@@ -86,6 +87,11 @@ class RowStream:
     def tokens(self) -> int:
         """The tokens of the rows that are trained on, since the last restart."""
         return sum(encoder.counts["tokens"] for encoder in self._encoders)
+
+    @property
+    def weights(self) -> Counter[float]:
+        """The number of tokens by weight, since the last restart."""
+        return sum((encoder.weights for encoder in self._encoders), Counter())
 
     @property
     def parts(self) -> list[dict[str, Any]]:
@@ -126,7 +132,7 @@ def encoded_chats(
         batched=True,
         batch_size=batch_size,
         remove_columns=list(stored_features()),
-        features=Features(dict.fromkeys(_COLUMNS, List(List(Value("int32"))))),
+        features=Features({name: List(List(Value(kind))) for name, kind in _COLUMNS.items()}),
     )
 
 
@@ -138,7 +144,7 @@ def rows_of(chats: IterableDataset) -> IterableDataset:
         lambda chat: {name: chat[name][0] for name in _COLUMNS},
         batched=True,
         batch_size=1,
-        features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
+        features=Features({name: List(Value(kind)) for name, kind in _COLUMNS.items()}),
     )
 
 

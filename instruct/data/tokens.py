@@ -1,8 +1,8 @@
-"""Token ids with a loss mask. Training and generation both tokenize their prompts here.
+"""Token ids with a loss mask and weights. Training and generation both tokenize their prompts here.
 
 A prompt has the same tokens in training and in generation. Only answers and their end tokens are trained on: the
-completion of a plain prompt, and the answers of a chat that `replies.py` finds. Of a plain text, which has no prompt,
-every token is.
+completion of a plain prompt, and the answers of a chat that `replies.py` finds; with a `prompt_weight` also what comes
+before them. Of a plain text, which has no prompt, every token is.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select
 from instruct.data.bad_rows import BadRows, OnBadRow
-from instruct.data.chats import TrainOn, has_answer
+from instruct.data.chats import TrainOn, has_answer, weight_of
 from instruct.data.formats import Prompt
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
 from instruct.data.templates import DEFAULT, Rendering
+from instruct.data.token_weights import Span, count_weights, weighted_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
     from transformers import PreTrainedTokenizerBase
 
 Status = Literal["kept", "truncated", "empty", "fully_masked"]
-LISTS, NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "tokens", "loss_tokens")
+LISTS, NUMBERS = ("input_ids", "labels", "answers"), ("length", "completion_length", "tokens", "loss_tokens")
 # A warning says so if a larger share of the answers loses its end token.
 MOST_CUT = 0.01
 PERCENTILES = (50, 90, 95, 99, 100)
@@ -51,13 +52,15 @@ class EncodedRow:
         trained: where the parts that are trained on begin and end, before truncation, in order: answers with their end
             tokens, or everything.
         status: `kept`: complete; `truncated`: an answer lost its end token and possibly more; `fully_masked`: no token
-            to train on is left; `empty`: there was no response.
+            of an answer is left to train on, or all have weight 0; `empty`: there was no response.
+        spans: what has a loss, before truncation, with its weights.
     """
 
     input_ids: list[int]
     length: int
     trained: tuple[tuple[int, int], ...]
     status: Status
+    spans: tuple[Span, ...] = ()
 
     @property
     def cut_answers(self) -> int:
@@ -76,22 +79,18 @@ class EncodedRow:
 
     @property
     def loss_tokens(self) -> int:
-        """Those of them that are trained on."""
-        return sum(self.completion_mask)
+        """Those of them that have a loss."""
+        return count_weights(self.tokens, self.spans).total()
 
     @property
-    def completion_mask(self) -> list[int]:
-        """As long as `input_ids`: 1 on what is trained on, 0 on the rest."""
-        mask = [0] * len(self.input_ids)
-        for begin, end in self.trained:
-            end = min(end, len(mask))
-            mask[begin:end] = [1] * (end - begin)
-        return mask
+    def answers(self) -> list[int]:
+        """Where each of `trained` begins and ends, one after the other."""
+        return list(itertools.chain(*self.trained))
 
     @property
     def labels(self) -> list[int]:
-        """As long as `input_ids`: the token id on what is trained on, -100 on the rest."""
-        return [token if on else -100 for token, on in zip(self.input_ids, self.completion_mask, strict=True)]
+        """As long as `input_ids`: the token id with its weight on what has a loss, see token_weights.py, else -100."""
+        return weighted_labels(self.input_ids, self.spans)
 
 
 @dataclass(frozen=True)
@@ -109,6 +108,7 @@ class EncodedRows:
         facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, and of those `cut` off; of `chats`
             that became several rows, these `rows`, and their `repeated` tokens.
         bad: rows that were left out, with what is wrong, as far as they are listed.
+        weights: of the rows that are trained on, the number of tokens by weight.
     """
 
     rows: RowSet
@@ -117,6 +117,7 @@ class EncodedRows:
     counts: dict[str, int]
     facts: dict[str, int] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
+    weights: Counter[float] = field(default_factory=Counter)
 
     @property
     def notes(self) -> list[str]:
@@ -124,7 +125,7 @@ class EncodedRows:
         return [*fact_notes(self.facts), *(f"left out: {problem}" for problem in self.bad)]
 
     def dataset(self) -> Dataset:
-        """`trainable` with the columns `input_ids` and `labels` alone, lists of integers."""
+        """`trainable` with the columns `input_ids` and `labels` (with their weights) alone, lists of integers."""
         return self.trainable.select_columns(["input_ids", "labels"])
 
 
@@ -181,6 +182,7 @@ def encoded_features() -> Features:
     from datasets import Features, List, Value
 
     lists, counts = dict.fromkeys(LISTS, List(Value("int32"))), dict.fromkeys((*NUMBERS, "chat"), Value("int32"))
+    lists["labels"] = List(Value("int64"))
     return Features({**lists, **counts, **dict.fromkeys(("status", "place"), Value("string"))})
 
 
@@ -226,17 +228,20 @@ def encode_rows(
     train_on: TrainOn = "assistant_turns",
     rendering: Rendering = DEFAULT,
     on_bad_row: OnBadRow | None = "stop",
+    prompt_weight: float | None = 0.0,
 ) -> EncodedRows:
     """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Args:
         on_bad_row: what a row does that the template rejects, see `BadRows`.
+        prompt_weight: see `RowEncoder`.
 
     Raises:
         InputError: with the row's place, a tokenizer without a chat template or an end token, a template that does not
             reproduce the prompt and the answers, or a plain text that is longer than `max_length`.
     """
-    encoder = RowEncoder(tokenizer, max_length, train_on, rendering, bad := BadRows(on_bad_row))
+    bad = BadRows(on_bad_row)
+    encoder = RowEncoder(tokenizer, max_length, train_on, rendering, bad, prompt_weight)
     counts = encoder.counts
     counts["empty"] = rowset.counts["empty"]
     total = len(rowset.dataset)
@@ -256,7 +261,7 @@ def encode_rows(
         trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
     by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
     facts = encoder.template.facts + Counter({name: counts[name] for name in _FACTS})
-    return EncodedRows(rowset, encoded, trainable, by_status, dict(facts), bad.listed)
+    return EncodedRows(rowset, encoded, trainable, by_status, dict(facts), bad.listed, encoder.weights)
 
 
 @dataclass
@@ -267,8 +272,11 @@ class RowEncoder:
         tokenizer: or a processor, which has a tokenizer.
         max_length: rows are truncated to their first tokens (None: not truncated).
         bad: takes the rows that the template rejects; without it, the first one stops.
+        prompt_weight: the weight of tokens before answers, relative to that of the row; 0: they have no loss. None: of
+            rows to evaluate on, whose answers count the same whatever their weight, unless it is 0.
         counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
             `EncodedRows.facts` says of truncation and of chats that become several rows.
+        weights: as `EncodedRows.weights`.
     """
 
     tokenizer: Any
@@ -276,7 +284,9 @@ class RowEncoder:
     train_on: TrainOn = "assistant_turns"
     rendering: Rendering = DEFAULT
     bad: BadRows | None = None
+    prompt_weight: float | None = 0.0
     counts: Counter[str] = field(default_factory=Counter)
+    weights: Counter[float] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.template = ChatTemplate(self.tokenizer, self.rendering)
@@ -304,7 +314,10 @@ class RowEncoder:
             counts["twice"] += any(begins_twice(self.tokenizer, part.input_ids) for part in parts)
             counts["ends"] += sum(len(part.trained) for part in parts)
             counts["cut"] += sum(part.cut_answers for part in parts)
-            counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
+            for part in parts:
+                if part.status in TRAINED:
+                    counts["tokens"] += part.tokens
+                    self.weights.update(count_weights(part.tokens, part.spans))
             about = {"chat": counts["chat"], "place": place}
             yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]
             counts["chat"] += 1
@@ -312,18 +325,21 @@ class RowEncoder:
     def encode(self, rows: Sequence[Mapping[str, Any]], places: Sequence[str | None]) -> Iterator[list[EncodedRow]]:
         """Of each row the rows to train on: none if it is bad, several if the template needs them."""
         if rows and "text" in rows[0]:
-            yield from ([row] for row in self._texts([row["text"] for row in rows], places))
+            yield from ([row] for row in self._texts(rows, places))
             return
         # A file may have rows of both kinds; each kind is one call of the tokenizer.
         plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
         own_pieces = _plain_pieces(self.tokenizer, [rows[i] for i in plain])
-        pieces = {i: [own] for i, own in zip(plain, own_pieces, strict=True)}
-        texts: list[tuple[int, list[str]]] = []
+        pieces = {i: [(own, [(1.0, True)])] for i, own in zip(plain, own_pieces, strict=True)}
+        texts: list[tuple[int, list[str], list[tuple[float, bool]]]] = []
         for i in (i for i, row in enumerate(rows) if _is_chat(row)):
             pieces[i] = []
             try:
                 more = rows[i].get("chat_template_kwargs") or {}
-                texts += [(i, own) for own in (self.template.rows(rows[i], **more) if has_answer(rows[i]) else [[]])]
+                if has_answer(rows[i]):
+                    texts += [(i, *own) for own in self.template.rows(rows[i], self._context, **more)]
+                else:
+                    pieces[i].append(([], []))
             except TemplateError:  # wrong for every row
                 raise
             except InputError as error:
@@ -332,18 +348,50 @@ class RowEncoder:
                     raise error from None
                 self.bad.add(error)
                 self.counts["rejected"] += 1
-        for (i, _), ids in zip(texts, chat_token_ids(self.tokenizer, [own for _, own in texts]), strict=True):
-            pieces[i].append(ids)
-        for i in range(len(rows)):
-            yield [join_pieces(own, self.max_length, self.train_on) for own in pieces[i]]
+        tokens = chat_token_ids(self.tokenizer, [own for _, own, _ in texts])
+        for (i, _, weights), ids in zip(texts, tokens, strict=True):
+            pieces[i].append((ids, weights))
+        for i, row in enumerate(rows):
+            yield [self._joined(own, weights, row) for own, weights in pieces[i]]
 
-    def _texts(self, texts: list[str], places: Sequence[str | None]) -> Iterator[EncodedRow]:
+    @property
+    def _context(self) -> float:
+        """The weight of tokens before answers, relative to that of the row."""
+        return 1.0 if self.train_on == "all_tokens" else self.prompt_weight or 0.0
+
+    def _joined(self, pieces: list[list[int]], weights: list[tuple[float, bool]], row: Mapping[str, Any]) -> EncodedRow:
+        """A row from the token ids of its pieces, context and answers in turn; there are none without an answer."""
+        if not has_answer(row):
+            return EncodedRow([], 0, (), "fully_masked")
+        if not pieces:
+            return EncodedRow([], 0, (), "empty")
+        ends = list(itertools.accumulate(map(len, pieces), initial=0))
+        spans: list[Span] = []
+        answers = []
+        for number, (begin, end) in enumerate(itertools.pairwise(ends)):
+            weight, is_answer = weights[number // 2] if number % 2 else (self._context, False)
+            if is_answer:
+                answers.append((begin, end))
+            if self.prompt_weight is None:
+                weight = float(weight > 0)
+            if weight:
+                spans.append((begin, end, weight * (1.0 if self.prompt_weight is None else weight_of(row))))
+        trained = ((0, ends[-1]),) if self.train_on == "all_tokens" else tuple(answers)
+        status: Status = "kept"
+        if self.max_length is not None and trained[0][0] >= self.max_length:
+            status = "fully_masked"
+        elif self.max_length is not None and ends[-1] > self.max_length:
+            status = "truncated"
+        return EncodedRow(list(itertools.chain(*pieces))[: self.max_length], ends[-1], trained, status, tuple(spans))
+
+    def _texts(self, rows: Sequence[Mapping[str, Any]], places: Sequence[str | None]) -> Iterator[EncodedRow]:
         """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a
         whole."""
         end = self.tokenizer.eos_token_id
         if end is None:
             raise InputError("the tokenizer has no end token to mark the end of a text; set eos_token")
-        for ids, place in zip(self.tokenizer(texts)["input_ids"], places, strict=True):
+        tokens = self.tokenizer([row["text"] for row in rows])["input_ids"]
+        for row, ids, place in zip(rows, tokens, places, strict=True):
             if ids[-1] != end:
                 ids = [*ids, int(end)]
             if self.max_length is not None and len(ids) > self.max_length:
@@ -351,7 +399,12 @@ class RowEncoder:
                     f"{place}: this text has {len(ids):,} tokens, more than max_length {self.max_length}; set "
                     "packing to true and packing_strategy to bfd_split or wrapped, which split it, or raise max_length"
                 )
-            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
+            weight = weight_of(row)
+            if not weight:
+                yield EncodedRow([], 0, (), "fully_masked")
+                continue
+            span = 0, len(ids), weight if self.prompt_weight is not None else 1.0
+            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept", (span,))
 
 
 def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool:
@@ -361,20 +414,6 @@ def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool
 
 def _is_chat(row: Mapping[str, Any]) -> bool:
     return "messages" in row or isinstance(row["prompt"], list)
-
-
-def join_pieces(pieces: list[list[int]], max_length: int | None, train_on: TrainOn) -> EncodedRow:
-    """A row from the token ids of its pieces, context and answers in turn; there are none without an answer."""
-    ends = list(itertools.accumulate(map(len, pieces)))
-    if not pieces:
-        return EncodedRow([], 0, (), "empty")
-    trained = ((0, ends[-1]),) if train_on == "all_tokens" else tuple(zip(ends[0::2], ends[1::2], strict=True))
-    status: Status = "kept"
-    if max_length is not None and trained[0][0] >= max_length:
-        status = "fully_masked"
-    elif max_length is not None and ends[-1] > max_length:
-        status = "truncated"
-    return EncodedRow(list(itertools.chain(*pieces))[:max_length], ends[-1], trained, status)
 
 
 def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, Any]]) -> list[list[list[int]]]:

@@ -182,7 +182,7 @@ def linear_objective(
         num_items = len(plan.labels) if token_weights is None else token_weights.sum()
     # A number is not moved to the GPU: the host would wait for the copy. Without tokens the sum is 0, whatever divides.
     if isinstance(num_items, Tensor):
-        divisor: Tensor | int = num_items.clamp(min=LEAST_ITEMS if num_items.is_floating_point() else 1)
+        divisor: Tensor | int = num_items.to(sum_loss.dtype).clamp(min=LEAST_ITEMS)
     else:
         divisor = max(num_items, 1)
     return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,35 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from instruct.data.token_weights import split_labels
 from instruct.objectives import Goldfish
+from instruct.objectives.plan import IGNORED
+
+
+@dataclass
+class WeightsCollator:
+    """`collator`, with the weights in the labels as `token_weights`.
+
+    Attributes:
+        always: also if all are 1, because the batches of several processes are put together.
+    """
+
+    collator: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    always: bool = False
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = self.collator(rows)
+        batch["labels"], weights = split_labels(batch["labels"])
+        if self.always or bool((weights != 1).any()):
+            batch["token_weights"] = weights
+        return batch
+
+
+def sum_of_weights(batch: Mapping[str, Any]) -> Tensor:
+    """The weights of the tokens of a batch that have a loss, added up: a float64 scalar."""
+    has_loss = batch["labels"][:, 1:] != IGNORED
+    weights = batch.get("token_weights")
+    return has_loss.sum().double() if weights is None else (weights[:, 1:].double() * has_loss).sum()
 
 
 @dataclass
@@ -27,7 +55,7 @@ class GoldfishCollator:
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         batch = self.collator(rows)
         dropped = self.objective.mask(batch["input_ids"], batch.get("position_ids"))
-        batch["labels"] = batch["labels"].masked_fill(dropped, -100)
+        batch["labels"] = batch["labels"].masked_fill(dropped, IGNORED)
         return batch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from trl.data_utils import get_dataset_column_names
@@ -18,6 +19,7 @@ from instruct.data.rows import RowReader, load_rows, stored, stored_features
 from instruct.data.sources import RawRow
 from instruct.data.stream import encoded_chats, rows_of
 from instruct.data.templates import Rendering
+from instruct.data.token_weights import weights_line, weights_record
 from instruct.data.tokens import RowEncoder, begins_twice, encode_rows, fact_notes
 
 # A column that makes a row more than plain text.
@@ -33,8 +35,8 @@ _LEFT_OUT = {
 
 
 def is_read_here(dataset: Any, first: dict[str, Any], args: Any, name: str) -> bool:
-    """Whether the rows are read here. TRL reads tokens, text, prompts and completions that are text, and chats whose
-    mask its own flags decide.
+    """Whether the rows are read here. TRL reads tokens, text without weights, prompts and completions that are text,
+    and chats whose mask its own flags decide.
 
     Args:
         first: the data set's first row.
@@ -52,12 +54,36 @@ def is_read_here(dataset: Any, first: dict[str, Any], args: Any, name: str) -> b
                 f"{name} dataset: has the columns of alpaca (instruction, output) and text; remove those that are not "
                 "to be trained on (dataset.remove_columns)"
             )
-        return False
+        return args.dataset_text_field == "text" and first.get("weight") is not None
     format = detect_format(RawRow(f"{name} dataset", 0, first))
     if format == "prompt_completion" and isinstance(first["prompt"], str) and isinstance(first["completion"], str):
         return False
     of_trl = format == "prompt_completion" or (format != "alpaca" and "prompt" not in first)
     return not of_trl or args.train_on == "all_tokens" or _flag(first, args) is None
+
+
+def check_weighed(first: Mapping[str, Any], args: Any, is_here: bool) -> None:
+    """Refuse weights that would not be read.
+
+    Args:
+        first: the first row that is trained on.
+        is_here: see `is_read_here`.
+
+    Raises:
+        ValueError: rows that TRL reads have weights, or prompts with a weight are wanted where there are none.
+    """
+    if args.prompt_loss_weight and "text" in first and first.keys().isdisjoint(_CHATS):
+        raise ValueError("prompt_loss_weight: texts have no prompts; drop it")
+    if is_here:
+        return
+    remedy = (
+        "write prompt and completion as lists of messages, without a formatting_func, assistant_only_loss and "
+        "completion_only_loss"
+    )
+    if first.get("weight") is not None:
+        raise ValueError(f"weight: a column that TRL, which reads these rows, would ignore; {remedy}, or rename it")
+    if args.prompt_loss_weight:
+        raise ValueError(f"prompt_loss_weight: TRL, which reads these rows, would ignore it; {remedy}")
 
 
 def _flag(columns: Any, args: Any) -> bool | None:
@@ -67,12 +93,15 @@ def _flag(columns: Any, args: Any) -> bool | None:
     return flag
 
 
-def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder: RowFolder) -> Any:
+def label_rows(
+    dataset: Any, processing_class: Any, args: Any, name: str, folder: RowFolder, evaluates: bool = False
+) -> Any:
     """The data set's rows as `input_ids` and `labels`; those without an answer are left out.
 
     Args:
         name: of the data set, for warnings and errors.
         folder: for the rows' files, which the data set needs as long as it is used.
+        evaluates: whether the rows are to be evaluated on, where weights do not count.
 
     Raises:
         InputError: malformed rows, or rows that the template rejects, see `BadRows`; the message names them, counted
@@ -80,23 +109,27 @@ def label_rows(dataset: Any, processing_class: Any, args: Any, name: str, folder
     """
     masked = _flag(get_dataset_column_names(dataset), args) is not False
     train_on: TrainOn = args.train_on if masked else "all_tokens"
+    prompt_weight = None if evaluates else args.prompt_loss_weight
     rendering = Rendering(
         empty_thinking=args.empty_thinking == "train",
         remedy="set chat_template_path, or the chat_template of processing_class",
     )
     length = args.max_length if not args.packing or args.packing_strategy == "bfd" else None  # others split a row
     if not hasattr(dataset, "__len__"):
-        encoder = RowEncoder(processing_class, length, train_on, rendering, BadRows(args.on_bad_row, most=1))
+        bad = BadRows(args.on_bad_row, most=1)
+        encoder = RowEncoder(processing_class, length, train_on, rendering, bad, prompt_weight)
         return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH))
     arrow = _arrow_rows(dataset)
     source = (RawRow(f"{name} dataset", index, *arrow.restored(dict(row))) for index, row in enumerate(dataset))
     rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
-    encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row)
+    encoded = encode_rows(processing_class, rows, length, train_on, rendering, args.on_bad_row, prompt_weight)
     counts = {**rows.counts, **encoded.counts}
     for status, which in _LEFT_OUT.items():
         if counts.get(status):
             warn(f"{name} dataset: {counts[status]:,} of {len(dataset):,} rows {which} are left out")
-    for note in (*rows.notes, *encoded.notes):
+    weights = weights_record(encoded.weights)
+    notes = [*rows.notes, *encoded.notes, *([f"trained on are {weights_line(weights)}"] if weights else [])]
+    for note in notes:
         warn(f"{name} dataset: {note}")
     return encoded.dataset()
 
@@ -170,8 +203,10 @@ def mask_pictures(args: Any, first: dict[str, Any]) -> None:
     """Have TRL's collator mask chats with pictures, which are tokenized when a batch is made.
 
     Raises:
-        ValueError: `train_on="last_turn"`, which TRL's collator does not know.
+        ValueError: `train_on="last_turn"` or weights, which TRL's collator does not know.
     """
+    if ("image" in first or "images" in first) and (args.prompt_loss_weight or first.get("weight") is not None):
+        raise ValueError("rows with pictures have no weights; drop prompt_loss_weight and the column weight")
     if args.assistant_only_loss is None and "messages" in first and ("image" in first or "images" in first):
         if args.train_on != "assistant_turns":
             raise ValueError(f"train_on={args.train_on!r} does not work with pictures; use prompt-completion rows")

@@ -20,6 +20,7 @@ from instruct.base.machine import check_gpu_is_usable
 from instruct.base.models import is_faster
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
+from instruct.data.token_weights import check_prompt_weight
 from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.own import check_objective, make_own_objective
@@ -56,6 +57,10 @@ class EMOConfig(SFTConfig):
               markers; a template that renders the past differently for each answer gets several rows of a chat.
             - `"last_turn"`: the last assistant turn with its end token.
             - `"all_tokens"`: everything, system and user turns included; of prompt-completion rows, too.
+        prompt_loss_weight (`float`, *optional*, defaults to `0.0`):
+            The weight of the tokens before answers in the loss, in which an answer's tokens have 1: 0 trains answers
+            alone. A `weight` of the row multiplies both. Rows of TRL's plain prompt-completion format and masks of TRL
+            refuse it.
         on_bad_row (`str`, *optional*):
             What a chat does that the template rejects: `"stop"` or `"skip"`. Without a choice it is left out with a
             warning, unless more than a tenth of the chats are rejected.
@@ -125,6 +130,7 @@ class EMOConfig(SFTConfig):
     """
 
     train_on: str = field(default="assistant_turns", metadata={"help": ", ".join(TRAIN_ON)})
+    prompt_loss_weight: float = field(default=0.0, metadata={"help": "weight of the tokens before answers"})
     on_bad_row: str | None = field(default=None, metadata={"help": ", ".join(ON_BAD_ROW)})
     empty_thinking: str | None = field(default=None, metadata={"help": "train"})
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
@@ -216,6 +222,7 @@ class EMOConfig(SFTConfig):
     def _check_mask(self) -> None:
         if self.train_on not in TRAIN_ON:
             raise ValueError(f"unknown train_on {self.train_on!r}; use {', '.join(TRAIN_ON)}")
+        check_prompt_weight(self.prompt_loss_weight, self.train_on)
         if self.on_bad_row not in (None, *ON_BAD_ROW):
             raise ValueError(f"unknown on_bad_row {self.on_bad_row!r}; use {', '.join(ON_BAD_ROW)}")
         if self.empty_thinking not in (None, "train"):
@@ -225,6 +232,9 @@ class EMOConfig(SFTConfig):
                 raise ValueError(f"{name}=True contradicts train_on='all_tokens'; drop one of them")
         if self.train_on == "last_turn" and self.assistant_only_loss is not None:
             raise ValueError("assistant_only_loss replaces train_on='last_turn'; drop one of them")
+        for name in ("assistant_only_loss", "completion_only_loss"):
+            if self.prompt_loss_weight and getattr(self, name) is not None:
+                raise ValueError(f"prompt_loss_weight needs the mask of train_on; drop {name}")
         if self.train_on == "all_tokens":
             self.assistant_only_loss = self.completion_only_loss = False
 

@@ -23,9 +23,16 @@ from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, Goldfish, Objective, ObjectiveStatistics
-from instruct.training.batches import GoldfishCollator, HostLabelsCollator, SeededByEpoch, set_epoch
+from instruct.training.batches import (
+    GoldfishCollator,
+    HostLabelsCollator,
+    SeededByEpoch,
+    WeightsCollator,
+    set_epoch,
+    sum_of_weights,
+)
 from instruct.training.callbacks import StopWithoutImprovement
-from instruct.training.chat_labels import is_read_here, label_rows, mask_pictures, warn_of_rows
+from instruct.training.chat_labels import check_weighed, is_read_here, label_rows, mask_pictures, warn_of_rows
 from instruct.training.checkpoints import missing_state
 from instruct.training.checks import (
     check_arguments,
@@ -76,6 +83,10 @@ class EMOTrainer(SFTTrainer):
     `loss`, it logs `ce`, `cost`, `ratio`, `energy`, `clamped_fraction`, `truncated_fraction` (those that the objective
     has) and `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different
     objectives are not comparable; `ce` is.
+
+    A column `weight` of the rows, or a key `weight` of an assistant turn, multiplies the loss of its tokens; what is
+    minimized and logged is the mean weighted with it, over the whole batch of an optimizer step. Evaluation counts each
+    token of an answer once.
     `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set;
     `eval_perplexity` is the exponential of `eval_ce`.
 
@@ -197,13 +208,16 @@ class EMOTrainer(SFTTrainer):
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        first = self._first[1] if dataset is self._first[0] else next(iter(dataset))
+        trains = dataset is self._first[0]
+        first = self._first[1] if trains else next(iter(dataset))
         is_here = formatting_func is None and is_read_here(dataset, first, args, dataset_name)
+        if trains:
+            check_weighed(first, args, is_here)
         if formatting_func is None and not (is_here and hasattr(dataset, "__len__")):
             warn_of_rows(dataset, first, self._tokenizer, args, dataset_name)
         if is_here:
             self._folder = self._folder or RowFolder(Path(args.output_dir))
-            dataset = label_rows(dataset, processing_class, args, dataset_name, self._folder)
+            dataset = label_rows(dataset, processing_class, args, dataset_name, self._folder, evaluates=not trains)
         prepared = super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         if hasattr(prepared, "__len__") and not len(prepared):
             raise InputError(
@@ -214,10 +228,13 @@ class EMOTrainer(SFTTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         collator: Any = self.data_collator  # type: ignore[has-type]
-        wrapped = GoldfishCollator(collator, self._objective) if isinstance(self._objective, Goldfish) else collator
-        # Batches that the main process reads for all can only have tensors.
+        # Batches that the main process reads for all can only have tensors, each of them the same ones.
         dispatched = isinstance(self.train_dataset, torch.utils.data.IterableDataset)
-        if not (dispatched or self.accelerator.dataloader_config.dispatch_batches):
+        dispatched = dispatched or bool(self.accelerator.dataloader_config.dispatch_batches)
+        wrapped: Any = collator if self._is_vision_dataset else WeightsCollator(collator, always=dispatched)
+        if isinstance(self._objective, Goldfish):
+            wrapped = GoldfishCollator(wrapped, self._objective)
+        if not dispatched:
             wrapped = HostLabelsCollator(wrapped)
         self.data_collator = wrapped
         try:
@@ -249,6 +266,15 @@ class EMOTrainer(SFTTrainer):
             return
         set_epoch(train_dataloader, epoch)
         super()._run_epoch(*arguments, epoch=epoch, train_dataloader=train_dataloader, **named)
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | None:
+        """What the summed loss is divided by: the tokens' weights, over all micro-batches and processes."""
+        if not batch_samples:
+            return None
+        total = torch.stack([sum_of_weights(batch) for batch in batch_samples]).sum().to(device)
+        if self.accelerator.num_processes > 1:
+            total = self.accelerator.gather(total).sum()
+        return total
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -297,7 +323,8 @@ class EMOTrainer(SFTTrainer):
         self._sums[mode] = sums if earlier is None else earlier + sums
         if return_outputs:
             with torch.no_grad():
-                return loss, model(**{key: value for key, value in inputs.items() if key != "labels"})
+                of_loss = ("labels", "token_weights")
+                return loss, model(**{key: value for key, value in inputs.items() if key not in of_loss})
         return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:

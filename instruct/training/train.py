@@ -113,7 +113,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
-        return EMOConfig(
+        arguments = EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
             model_init_kwargs={**model_arguments(config), "dtype": weights_dtype(config)},
@@ -121,6 +121,8 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         )
     except (TypeError, ValueError, ArithmeticError, OSError, ImportError) as error:  # ImportError: deepspeed is missing
         raise InputError(f"train: {one_line(error)}") from None
+    arguments.prompt_loss_weight = 0.0  # the labels have the weights
+    return arguments
 
 
 # Arguments of EMOConfig that are more than 0, which it does not check.
@@ -391,7 +393,7 @@ def _finished(
         round_saved_weights(folder, compute_dtype(config.model))
     state, made_of = trainer.state, data.made_of()
     evaluation = evaluation_summary(state, data) if data.eval_encoded else None
-    card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
+    card = model_card(config, name, made_of, train, evaluation=evaluation)
     write_atomically(folder / "README.md", card)
     if is_own(config.systems[name].objective):
         shutil.copyfile(source_of(config.systems[name].objective), folder / "objective.py")

@@ -86,8 +86,8 @@ def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write):
         '2 answers with "train": false or "weight": 0: context, not trained on',
         "unused key name in 2 turns: not part of the text",
     ]
-    half = write("half.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "weight": 0.5}]}])
-    with pytest.raises(InputError, match=r"messages\[1\]\.weight: must be true or false, 1 or 0"):
+    half = write("half.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "train": 0.5}]}])
+    with pytest.raises(InputError, match=r"messages\[1\]\.train: must be true or false, 1 or 0"):
         load_rows(None, files=[half])
 
 

@@ -49,7 +49,7 @@ class Turn:
         if self.role == "tool":
             message |= {"name": "add", "tool_call_id": "c0"}
         if not self.train:
-            message["train"] = False
+            message["weight"] = 0.0
         return message
 
     def as_read(self, name: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ PLAIN = {"prompt": "Say hello", "completion": "hello there"}
 def responses(tokenizer: Any, row: Any) -> str:
     """The text on which the loss falls."""
     encoded = encode_row(tokenizer, row, None)
-    return text_of(tokenizer, [i for i, on in zip(encoded.input_ids, encoded.completion_mask, strict=True) if on])
+    return text_of(tokenizer, [label for label in encoded.labels if label != -100])
 
 
 # Any text, except characters that the tokenizer treats as special tokens.
@@ -54,18 +54,16 @@ def test_the_mask_covers_only_the_answer_and_its_end_token(
         *tokenizer(answer, add_special_tokens=False)["input_ids"],
         tokenizer.convert_tokens_to_ids("<|im_end|>"),
     ]
-    assert whole.completion_mask == [0] * len(prompt) + [1] * (len(whole.input_ids) - len(prompt))
     assert whole.labels == [-100] * len(prompt) + whole.input_ids[len(prompt) :]
 
     limit = data.draw(st.integers(1, len(whole.input_ids) + 2))
     cut = encode_row(tokenizer, row, limit)
     assert cut.input_ids == whole.input_ids[:limit]
-    assert cut.completion_mask == whole.completion_mask[:limit]
     assert cut.labels == whole.labels[:limit]
     assert (cut.length, cut.completion_length) == (whole.length, whole.completion_length)
     expected = "kept" if limit >= len(whole.input_ids) else "truncated" if limit > len(prompt) else "fully_masked"
     assert cut.status == expected
-    assert any(cut.completion_mask) == (cut.status != "fully_masked")
+    assert any(label != -100 for label in cut.labels) == (cut.status != "fully_masked")
 
 
 @settings(deadline=None)

@@ -37,7 +37,7 @@ def trained_prompt(tokenizer: Any, instruction: str, template: Any) -> list[int]
     )
     assert row is not None
     encoded = encode_row(tokenizer, row, None)
-    return [token for token, on in zip(encoded.input_ids, encoded.completion_mask, strict=True) if not on]
+    return [token for token, label in zip(encoded.input_ids, encoded.labels, strict=True) if label == -100]
 
 
 @pytest.fixture(scope="session")

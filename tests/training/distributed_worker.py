@@ -24,6 +24,7 @@ from tiny import VOCABULARY, tiny_model, tiny_tokenizer
 from transformers import TrainerCallback
 
 from instruct import EMOConfig, EMOTrainer
+from instruct.data.token_weights import weighted_labels
 from instruct.training.processes import save_whole
 
 BATCH = 8  # rows of an optimizer step, over all processes and micro-batches
@@ -40,6 +41,7 @@ class Case:
     micro_batches: int = 1
     resumed: bool = False  # stopped after the first step, and taken up again by another trainer
     streamed: bool = False
+    weighted: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -57,6 +59,12 @@ CASES = {
     "accumulated": Case(masked=True, micro_batches=2),
     "streamed": Case(streamed=True),
     "checkpointing": Case(arguments={"gradient_checkpointing": True}),
+    "weighted": Case(weighted=True),
+    "weighted_accumulated": Case(weighted=True, masked=True, micro_batches=2),
+    "weighted_streamed": Case(weighted=True, streamed=True),
+    "weighted_packed": Case(
+        weighted=True, micro_batches=2, arguments={"objective": "mle", "padding_free": True, "max_length": None}
+    ),
     "resumed": Case(resumed=True, arguments={"optim": "adamw_torch", "adam_epsilon": 1e-3}),
 }
 
@@ -106,7 +114,7 @@ def save_models(folder: Path) -> None:
         model.save_pretrained(folder / ("tied" if tied else "untied"))
 
 
-def rows(count: int, masked: bool = False) -> Dataset:
+def rows(count: int, masked: bool = False, weighted: bool = False) -> Dataset:
     """Token ids and labels. A masked row's only label is on its first token, which no state predicts."""
     generator = torch.Generator().manual_seed(1)
     found = []
@@ -116,6 +124,8 @@ def rows(count: int, masked: bool = False) -> Dataset:
         labels = [-100] * prompt + ids[prompt:]
         if masked and row % BATCH >= BATCH // 2:
             labels = [ids[0]] + [-100] * (len(ids) - 1)
+        elif weighted:
+            labels = weighted_labels(ids, [(0, prompt, 0.1), (prompt, len(ids), 0.5 + row % 4)])
         found.append({"input_ids": ids, "labels": labels})
     return Dataset.from_list(found)
 
@@ -158,12 +168,13 @@ def make_trainer(case: Case, mode: str, folder: Path, processes: int, **argument
     named = {
         key: value.format(folder=folder) if isinstance(value, str) else value for key, value in case.arguments.items()
     }
-    dataset = rows(BATCH * STEPS, case.masked)
+    dataset = rows(BATCH * STEPS, case.masked, case.weighted)
     return EMOTrainer(
         str(folder / ("tied" if case.tied else "untied")),
         EMOConfig(str(folder / "checkpoints" / mode), **{**defaults, **named, **arguments}),
         train_dataset=dataset.to_iterable_dataset() if case.streamed else dataset,
-        eval_dataset=rows(BATCH + 3),
+        # Rows that are repeated to fill the last batch cannot be told apart in one that has no padding.
+        eval_dataset=rows(BATCH if case.arguments.get("padding_free") else BATCH + 3),
         processing_class=tiny_tokenizer(),
         peft_config=LoraConfig(**case.lora) if case.lora else None,
     )

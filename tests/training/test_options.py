@@ -26,7 +26,7 @@ OBEYED = """
     max_steps metric_for_best_model model_init_kwargs neftune_noise_alpha num_train_epochs objective
     objective_args on_bad_row optim optim_args optim_target_modules output_dir packing packing_strategy
     pad_to_multiple_of pad_token padding_free parallelism_config patience per_device_eval_batch_size
-    per_device_train_batch_size remove_unused_columns restore_callback_states_from_checkpoint
+    per_device_train_batch_size prompt_loss_weight remove_unused_columns restore_callback_states_from_checkpoint
     router_aux_loss_coef save_only_model save_steps save_strategy seed shuffle_dataset tailr_variant tf32
     torch_compile torch_compile_backend torch_compile_mode train_on train_sampling_strategy transport_cost
     trust_remote_code use_cpu use_liger_kernel warmup_steps weight_decay
