@@ -295,7 +295,8 @@ def test_more_than_2_to_the_31_logits_are_supported():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, monkeypatch):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, weighted, monkeypatch):
     """linear_objective_loss as on a GPU, in chunks of several cost rows and tokens, with a head that trains."""
     as_on_a_gpu(monkeypatch)
     generator = torch.Generator().manual_seed(1)
@@ -305,13 +306,17 @@ def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, mo
     )
     _, labels = example()
     head = {"bias": bias, "logit_scale": 0.7, "softcap": 4.0}
-    loss, statistics = linear.linear_objective_loss(hidden, weight, labels, objective, chunk_rows=4, **head)
-    expected = reference_token_loss(hidden, weight, labels, objective, **head).mean()
+    weights = torch.logspace(-2, 1, TOKENS, device=DEVICE) if weighted else None
+    loss, statistics = linear.linear_objective_loss(
+        hidden, weight, labels, objective, chunk_rows=4, token_weights=weights, **head
+    )
+    of_tokens = torch.ones(TOKENS, device=DEVICE) if weights is None else weights
+    expected = (of_tokens * reference_token_loss(hidden, weight, labels, objective, **head)).sum() / of_tokens.sum()
     assert relative_error(loss.detach(), expected.detach()) <= 1e-5
     inputs = [hidden, weight, bias]
     for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
         assert relative_error(found, wanted) <= 1e-5
-    assert statistics.tokens == TOKENS
+    assert statistics.tokens.item() == pytest.approx(of_tokens.sum().item())
 
 
 @pytest.mark.slow
