@@ -39,7 +39,7 @@ PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
 # Rows that take seconds to tokenize, which is shown.
 _MANY = 5000
-_FACTS = ("ends", "cut", "twice", "chats", "rows", "repeated")
+_FACTS = ("ends", "cut", "twice", "chats", "rows", "repeated", "weightless")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class EncodedRows:
         counts: the number of rows of the RowSet by status, and of those `rejected`; `empty` includes those that the
             RowSet left out. Only `kept` and `truncated` rows are trained on.
         facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, and of those `cut` off; of `chats`
-            that became several rows, these `rows`, and their `repeated` tokens.
+            that became several rows, these `rows`, and their `repeated` tokens; of the fully masked rows those that
+            are `weightless`.
         bad: rows that were left out, with what is wrong, as far as they are listed.
         weights: of the rows that are trained on, the number of tokens by weight.
     """
@@ -133,6 +134,8 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
     """What the user has to know about the text that is trained on, one line each, from `EncodedRows.facts`."""
     facts = Counter(counts)
     notes = []
+    if facts["weightless"]:
+        notes.append(f"{counted(facts['weightless'], 'row')} of weight 0: fully masked, not trained on")
     if facts["twice"]:
         notes.append(
             f"warning: {counted(facts['twice'], 'row')} with the token that begins a text twice, because the text "
@@ -314,6 +317,7 @@ class RowEncoder:
             counts["twice"] += any(begins_twice(self.tokenizer, part.input_ids) for part in parts)
             counts["ends"] += sum(len(part.trained) for part in parts)
             counts["cut"] += sum(part.cut_answers for part in parts)
+            counts["weightless"] += any(part.status == "fully_masked" and not part.length for part in parts)
             for part in parts:
                 if part.status in TRAINED:
                     counts["tokens"] += part.tokens

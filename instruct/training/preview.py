@@ -248,7 +248,10 @@ def _escaped(text: str) -> str:
 
 def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int) -> None:
     """Print how packed texts fill their blocks, and the first `shown` blocks with where each text begins."""
-    arguments, blocks = trainer.args, packed_blocks(trainer.train_dataset, data.tokenizer.eos_token_id)
+    import torch
+
+    arguments, end = trainer.args, data.tokenizer.eos_token_id
+    blocks, labels = (packed_blocks(trainer.train_dataset, end, column) for column in ("input_ids", "labels"))
     tokens, length = sum(len(text) for block in blocks for text in block), arguments.max_length
     split = int((numbers(data.encoded.encoded, "tokens") > length).sum())
     console.print(
@@ -261,18 +264,20 @@ def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int)
     if arguments.packing_strategy == "wrapped":
         seen = "a token attends to all earlier tokens of its block, also to those of other texts"
     console.print(seen, highlight=False)
-    for number, texts in enumerate(blocks[:shown], start=1):
+    for number, texts in enumerate(zip(blocks[:shown], labels, strict=False), start=1):
         console.rule(Text(f"block {number}"), align="left")
-        for ids in texts:
-            size = Text(f"[{len(ids)} tokens] ", style="dim")
+        for ids, of_ids in zip(*texts, strict=True):
+            weight = split_labels(torch.tensor(of_ids[-1:]))[1].item()
+            own = "" if weight == 1 else f" ×{weight:.4g}"
+            size = Text(f"[{len(ids)} tokens{own}] ", style="dim")
             console.print(size + Text(_escaped(data.tokenizer.decode(ids)), style="green"))
     if shown:
         console.rule()
         console.print("every token is trained on; each line with a number in brackets begins a text or a part of one")
 
 
-def packed_blocks(dataset: Any, end: int) -> list[list[list[int]]]:
-    """The texts, or parts of texts, in each block of a training set that TRL has packed, as token ids.
+def packed_blocks(dataset: Any, end: int, column: str = "input_ids") -> list[list[list[int]]]:
+    """The texts, or parts of texts, in each block of a training set that TRL has packed, as token ids or labels.
 
     TRL's `wrapped` strategy records no boundaries; then a part ends at an end token, whose id is `end`.
     """
@@ -282,7 +287,8 @@ def packed_blocks(dataset: Any, end: int) -> list[list[list[int]]]:
     else:
         ends = ([index + 1 for index, token in enumerate(ids) if token == end] for ids in blocks)
         bounds = [sorted({0, *own, len(ids)}) for own, ids in zip(ends, blocks, strict=True)]
-    return [[ids[begin:end] for begin, end in itertools.pairwise(own)] for ids, own in zip(blocks, bounds, strict=True)]
+    cut = zip(dataset[column], bounds, strict=True)
+    return [[values[begin:end] for begin, end in itertools.pairwise(own)] for values, own in cut]
 
 
 def one_step(trainer: Any, tokens_name: str) -> Step:

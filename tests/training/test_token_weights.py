@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,11 +25,13 @@ from tiny import (
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
-from instruct.data.token_weights import weights_line
+from instruct.data.token_weights import split_labels, weights_line
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.training.batches import sum_of_weights
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows
+from instruct.training.train import make_trainer as trainer_of
+from instruct.training.train import trainer_arguments
 
 PROMPT = 0.3
 TURNS = [1.0, 0.25, 0.0, 3.0, 1.5]
@@ -216,6 +220,7 @@ def test_a_run_shows_and_records_its_weights(tmp_path, tiny_model_folder, capsys
     found = print_preview(config)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"weights: {weights_line(found.weights)}" in shown
+    assert "note: 4 rows of weight 0: fully masked, not trained on" in shown
     assert "⟦It is 1.<|end|>⟧×2" in shown
     parts = [part for row in found.rows for part in row["parts"]]
     assert [part.get("weight", 1.0) for part in parts] == [0.25, 1.0, 0.5, 2.0, 0.125, 0.5]
@@ -229,6 +234,25 @@ def test_a_run_shows_and_records_its_weights(tmp_path, tiny_model_folder, capsys
     card = (run.adapters / "emo" / "README.md").read_text()
     assert f"The loss is a weighted mean: {weights_line(found.weights)}." in card
     assert "- prompt_loss_weight: 0.25" in card
+    assert "and 4 without a response token within the maximum length. Of the latter, 4 have weight 0." in card
+
+
+@pytest.mark.parametrize("strategy", ["bfd_split", "wrapped"])
+def test_packed_texts_keep_their_weights(tmp_path, tiny_model_folder, capsys, strategy):
+    file = tmp_path / "texts.jsonl"
+    rows = [{"text": f"Text {n} " + "and on " * (n % 5) * 9, "weight": [1, 2, 0.5, 0][n % 4]} for n in range(24)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"max_length": 64, "packing_strategy": strategy, "max_steps": 1}
+    config = tiny_config(tiny_model_folder, str(file), data={"files": [str(file)]}, train=options)
+    found = print_preview(config, shown=50)
+    assert re.search(r"\[\d+ tokens ×2\] ", capsys.readouterr().out)
+    data = load_training_rows(config)
+    arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out", plain_text=True)
+    trainer = trainer_of(config, arguments, data.tokenizer, data.encoded.dataset())
+    counts: Counter[float] = Counter()
+    for labels in trainer.train_dataset["labels"]:
+        counts.update(split_labels(torch.tensor(labels))[1].tolist())
+    assert found.weights["by_weight"] == {f"{weight:.6g}": counts[weight] for weight in (0.5, 1.0, 2.0)}
 
 
 @pytest.mark.parametrize(
