@@ -5,6 +5,7 @@ from instruct.objectives.built_in import (
     DFT,
     EAFT,
     EMO,
+    IDFT,
     MLE,
     PSFT,
     Energy,
@@ -19,7 +20,7 @@ from instruct.objectives.built_in import (
     TaiLr,
 )
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
-from instruct.objectives.logit_losses import ASFT, GEM, GIFT, Brier, Distillation, Spherical, TopEAFT
+from instruct.objectives.logit_losses import ASFT, GEM, GIFT, TOFU, Brier, Distillation, Spherical, TargetSFT, TopEAFT
 from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.transport import (
     CosineCost,

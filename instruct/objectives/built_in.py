@@ -15,7 +15,18 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.arguments import require, require_at_least_0, require_choice, require_share
-from instruct.objectives.logit_losses import ASFT, GEM, GIFT, Brier, Distillation, Spherical, TopEAFT
+from instruct.objectives.logit_losses import (
+    ASFT,
+    GEM,
+    GIFT,
+    TOFU,
+    Brier,
+    Distillation,
+    Spherical,
+    TargetSFT,
+    TopEAFT,
+    focal_slope,
+)
 from instruct.objectives.objective import BASE, SNAPSHOT, Objective, TokenStatistics, Weighting
 
 # Goldfish: the size and the seed of the table of random numbers.
@@ -300,11 +311,8 @@ class Focal:
         require_at_least_0("gamma", self.gamma)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        q, others = token.q_target, -torch.expm1(-token.ce)  # 1 - q_y, which would be rounded for a confident token
-        # At others 0 and gamma below 1, the second part is 0 * infinity; its limit is 0.
-        slope = others.clamp(min=torch.finfo(q.dtype).tiny) ** (self.gamma - 1) * q * token.ce
-        weight = others**self.gamma
-        return Weighting(a=weight + self.gamma * slope, value=weight * token.ce)
+        value = (-torch.expm1(-token.ce)) ** self.gamma * token.ce
+        return Weighting(a=focal_slope(token.ce, self.gamma), value=value)
 
 
 @dataclass(frozen=True)
@@ -386,6 +394,34 @@ class EAFT:
 
 
 @dataclass(frozen=True)
+class IDFT:
+    """a = q_y^g, g = exp(-(log q_y + entropy)), at least `least` and at most `most`: In-Distribution Finetuning.
+
+    Zhang et al., 2026 (arXiv 2602.12222), as in the authors' code and its run, which has no warm-up
+    (github.com/zhangmiaosen2000/Towards-On-Policy-SFT, IDFT/verl/trainer/fsdp_polylog_trainer.py). log q_y + entropy
+    is 0 on average for tokens that the model draws itself, and then a = q_y, as in DFT; a token less likely than that
+    counts less, one that is likelier more. g is detached, as every weight is.
+
+    Raises:
+        ValueError: `least` is negative or above `most`, or `most` is not finite.
+    """
+
+    least: float = 0.1
+    most: float = 2.0
+
+    needs = ("entropy",)
+
+    def __post_init__(self) -> None:
+        inside = 0 <= self.least <= self.most < math.inf
+        require(inside, f"least is {self.least} and most {self.most}; they must be numbers, 0 <= least <= most")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.entropy is not None
+        power = torch.exp(token.ce - token.entropy).clamp(self.least, self.most)
+        return weighted_cross_entropy(token, token.q_target**power)
+
+
+@dataclass(frozen=True)
 class LabelSmoothing:
     """(1 - epsilon) ce + epsilon * uniform: cross-entropy to a target mixed with the uniform distribution.
 
@@ -450,7 +486,7 @@ class Frozen:
         return Weighting(a=weighting.a, value=weighting.a * token.ce, clamped=weighting.clamped)
 
 
-_WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT)
+_WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT, IDFT)
 
 
 @dataclass(frozen=True)
@@ -503,6 +539,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "deft": DEFT,
     "eaft": EAFT,
     "eaft_top": TopEAFT,
+    "idft": IDFT,
     "label_smoothing": LabelSmoothing,
     "gem": GEM,
     "asft": ASFT,
@@ -511,6 +548,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "prift": PriFT,
     "psft": PSFT,
     "gift": GIFT,
+    "target_sft": TargetSFT,
+    "tofu": TOFU,
     "brier": Brier,
     "spherical": Spherical,
 }

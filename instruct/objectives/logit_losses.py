@@ -15,6 +15,14 @@ from instruct.objectives.objective import BASE, LogitLoss
 Factor = Literal["linear", "logsigmoid"]
 
 
+def focal_slope(ce: Tensor, gamma: float) -> Tensor:
+    """(1 - q_y)^gamma + gamma q_y (1 - q_y)^(gamma - 1) ce: the derivative of (1 - q_y)^gamma * ce by ce."""
+    others = -torch.expm1(-ce)  # 1 - q_y, which would be rounded for a confident token
+    # At others 0 and gamma below 1, the second part is 0 * infinity; its limit is 0.
+    part = others.clamp(min=torch.finfo(ce.dtype).tiny) ** (gamma - 1) * torch.exp(-ce) * ce
+    return others**gamma + gamma * part
+
+
 @dataclass(frozen=True)
 class TopEAFT(LogitLoss):
     """EAFT as published: a = (entropy of the k likeliest tokens, renormalized, / 3)^alpha (arXiv 2601.02151).
@@ -143,6 +151,62 @@ class GIFT(LogitLoss):
         raised = torch.full((len(labels), 1), self.beta, dtype=logits.dtype, device=logits.device)
         target = reference[0].log_softmax(dim=-1).scatter_add(1, labels[:, None], raised).softmax(dim=-1)
         return -(target * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class TargetSFT(LogitLoss):
+    """Cross-entropy to q_y onehot(y) + (1 - q_y) r, detached, with r proportional to q^(1 - eta) p_ref^eta.
+
+    Target-SFT (Xie et al., 2026, arXiv 2606.11189; the equations of txie1.github.io/Target-SFT): a label is imitated as
+    far as the model trusts it, and the rest of the mass goes where the model and a teacher agree. With eta 0, and where
+    the teacher is the model itself, this is DFT. The page gives no value for `eta`; 0.5 is ours.
+
+    Args:
+        eta: the teacher's share in r, from 0 to 1.
+        reference: the teacher, see LogitLoss.
+
+    Raises:
+        ValueError: `eta` is outside [0, 1].
+    """
+
+    eta: float = 0.5
+    reference: str = BASE
+
+    def __post_init__(self) -> None:
+        require_share("eta", self.eta)
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        logs = logits.log_softmax(dim=-1)
+        known, taught = logs.detach(), reference[0].log_softmax(dim=-1)
+        trust = known.gather(1, labels[:, None]).exp()
+        target = (1 - trust) * ((1 - self.eta) * known + self.eta * taught).softmax(dim=-1)
+        return -(target.scatter_add(1, labels[:, None], trust) * logs).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class TOFU(LogitLoss):
+    """beta * f * cross-entropy of softmax(z / beta), f = (1 - q_y)^gamma - gamma q_y (1 - q_y)^(gamma - 1) log q_y.
+
+    Tempered focal loss (Klypa and Cherednichenko, 2026, arXiv 2605.00195; github.com/rsklypa/TOFU, train/tofu_loss.py,
+    with its defaults). f, detached, is `Focal`'s weight: likely tokens count less. The gradient to the logits is
+    f (softmax(z / beta) - e_y), so that with gamma 0 the optimum is the data's distribution at temperature 1 / beta.
+
+    Raises:
+        ValueError: a negative `gamma`, or `beta` is not positive.
+    """
+
+    gamma: float = 3.0
+    beta: float = 0.8
+
+    def __post_init__(self) -> None:
+        require_at_least_0("gamma", self.gamma)
+        require(0 < self.beta < math.inf, f"beta is {self.beta}; it must be positive")
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        ce, tempered = (
+            torch.nn.functional.cross_entropy(z, labels, reduction="none") for z in (logits, logits / self.beta)
+        )
+        return self.beta * focal_slope(ce.detach(), self.gamma) * tempered
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     "deft": {},
     "eaft": {},
     "eaft_top": {},
+    "idft": {},
     "label_smoothing": {},
     "gem": {},
     "asft": {},
@@ -28,6 +29,8 @@ OPTIONS: dict[str, dict[str, str]] = {
     "prift": {},
     "psft": {},
     "gift": {},
+    "target_sft": {},
+    "tofu": {},
     "brier": {},
     "spherical": {},
 }

@@ -16,8 +16,10 @@ from instruct.objectives.built_in import (
     EMO,
     GEM,
     GIFT,
+    IDFT,
     MLE,
     OBJECTIVES,
+    TOFU,
     Brier,
     Distillation,
     Energy,
@@ -29,6 +31,7 @@ from instruct.objectives.built_in import (
     ProbabilityPower,
     Spherical,
     TaiLr,
+    TargetSFT,
     TopEAFT,
 )
 from instruct.objectives.objective import Objective
@@ -94,6 +97,9 @@ def reference_token_loss(
     if isinstance(objective, EAFT):
         entropy = -(log_q.exp() * log_q).sum(dim=-1).detach()
         return (entropy / 3) ** objective.alpha * ce
+    if isinstance(objective, IDFT):  # phi_t, gamma_raw and the loss of fsdp_polylog_trainer.py
+        phi = -ce - (log_q.exp() * log_q).sum(dim=-1)
+        return (q_target ** torch.exp(-phi).clamp(objective.least, objective.most)).detach() * ce
     if isinstance(objective, TopEAFT):
         likeliest = logits.detach().sort(dim=-1, descending=True).values[:, : objective.k]
         top = torch.softmax(likeliest, dim=-1)
@@ -114,6 +120,14 @@ def reference_token_loss(
     if isinstance(objective, GIFT):
         tilted = log_q.detach().exp() * torch.exp(objective.beta * onehot)
         return -(tilted / tilted.sum(dim=-1, keepdim=True) * log_q).sum(dim=-1)
+    if isinstance(objective, TargetSFT):
+        return q_target * ce - (1 - q_target) * (log_q.detach().exp() * log_q).sum(dim=-1)
+    if isinstance(objective, TOFU):  # tofu_loss.py
+        p, gamma = q_target, objective.gamma
+        term = (1 - p) ** gamma - gamma * p * (1 - p) ** (gamma - 1) * torch.log(p)
+        return (
+            -term * torch.log_softmax(logits / objective.beta, dim=-1).gather(1, labels[:, None])[:, 0] * objective.beta
+        )
     if isinstance(objective, Brier):
         return (log_q.exp() - onehot).square().sum(dim=-1)
     if isinstance(objective, Spherical):

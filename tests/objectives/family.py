@@ -13,7 +13,9 @@ from instruct.objectives import (
     EMO,
     GEM,
     GIFT,
+    IDFT,
     MLE,
+    TOFU,
     Brier,
     Distillation,
     Energy,
@@ -27,6 +29,7 @@ from instruct.objectives import (
     ProbabilityPower,
     Spherical,
     TaiLr,
+    TargetSFT,
     TopEAFT,
 )
 from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics, Weighting
@@ -49,6 +52,8 @@ FAMILY: list[Objective] = [
     ProbabilityPower(1.0, threshold=0.3),
     DEFT(),
     EAFT(0.7),
+    IDFT(),
+    IDFT(0.5, 4.0),
     LabelSmoothing(0.2),
 ]
 # Functions of a chunk's logits: they have no weights.
@@ -60,6 +65,9 @@ LOGIT_LOSSES: list[Objective] = [
     ASFT(0.3),
     Distillation(),
     GIFT(2.0),
+    TargetSFT(0.3),
+    TOFU(),
+    TOFU(0.5, 1.5),
     Brier(),
     Spherical(),
 ]

@@ -78,10 +78,11 @@ def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
 
 
 @pytest.mark.slow
-def test_gem_ends_at_the_temperature_1_over_beta():
-    found = behavior(GEM(0.7))
+@pytest.mark.parametrize(("objective", "beta"), [(GEM(0.7), 0.7), (OBJECTIVES["tofu"](0.0, 0.8), 0.8)], ids=str)
+def test_gem_and_tofu_without_focus_end_at_the_temperature_1_over_beta(objective, beta):
+    found = behavior(objective)
     assert found.kind == "not calibrated"
-    assert found.imitates == pytest.approx(1 / 0.7, abs=1e-4)
+    assert found.imitates == pytest.approx(1 / beta, abs=1e-4)
     assert max(found.residual) < 1e-8
 
 

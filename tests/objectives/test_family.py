@@ -30,6 +30,7 @@ from instruct.objectives import (
     MixCE,
     Objective,
     TaiLr,
+    TargetSFT,
     TopEAFT,
     linear_objective_loss,
 )
@@ -335,12 +336,19 @@ def dense_loss(objective, log_q, log_base, labels):
             return p / (gamma + (1 - gamma) * p) * ce
         case PSFT():
             return -torch.exp(base_ce - ce).clamp(max=1 + objective.epsilon)
+        case TargetSFT():
+            guided = log_q.detach().exp() ** (1 - objective.eta) * log_base.exp() ** objective.eta
+            trust = torch.exp(-ce).detach()[:, None]
+            target = trust * onehot + (1 - trust) * guided / guided.sum(-1, keepdim=True)
+            return -(target * log_q).sum(-1)
         case GIFT():
             tilted = log_base.exp() * torch.exp(objective.beta * onehot)
             return -(tilted / tilted.sum(-1, keepdim=True) * log_q).sum(-1)
 
 
-@pytest.mark.parametrize("objective", [ASFT(0.1), *FROZEN, PSFT(), GIFT(2.0), GIFT()], ids=str)
+@pytest.mark.parametrize(
+    "objective", [ASFT(0.1), *FROZEN, PSFT(), GIFT(2.0), GIFT(), TargetSFT(), TargetSFT(1.0)], ids=str
+)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("chunk_rows", [None, 8])
 def test_an_objective_with_a_reference_model_equals_the_dense_one(objective, dtype, chunk_rows):
@@ -375,7 +383,7 @@ def test_little_of_the_reference_is_left_with_gifts_published_beta():
 
 @pytest.mark.parametrize(
     ("rule", "message"),
-    [("emo", "unknown rule 'emo'; use one of mixce, tailr, dft, focal, power, eaft"), ("eaft", "alpha is -1")],
+    [("emo", "unknown rule 'emo'; use one of mixce, tailr, dft, focal, power, eaft, idft"), ("eaft", "alpha is -1")],
 )
 def test_a_frozen_rule_weighs_cross_entropy_alone(rule, message):
     with pytest.raises(ValueError, match=re.escape(message)):
