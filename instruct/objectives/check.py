@@ -6,6 +6,7 @@ said of every objective is where its descent ends on an exact truth, with infini
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -19,8 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from instruct.base.errors import one_line
 from instruct.base.machine import one_thread
-from instruct.base.output import progress
-from instruct.objectives.built_in import MLE, Energy
+from instruct.objectives.built_in import MLE, Energy, frozen_form
 from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
@@ -39,8 +39,19 @@ VERTEX = 1e-3
 # A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
 VANISHES = 0.01
-# What a reference model may think of the label, while the model itself has it at PROBABILITIES.
+# What a frozen model may think of the label.
 REFERENCES = (0.0001, 0.5)
+# What a model may think of a label and of one other token, the rival; all others share the rest evenly, and so does the
+# rival where it is None. A model that is wrong and a label that is noise look alike.
+SITUATIONS: dict[str, tuple[float, float | None]] = {
+    "confident": (0.9, None),
+    "unsure": (0.1, None),
+    "wrong, or a noisy label": (0.001, 0.9),
+    "a rare token": (0.0001, None),
+    "an end token, the text goes on": (0.3, 0.6),
+}
+# Tokens of a lower probability are rare. The probability with which a text may end at each of its tokens.
+RARE, END = 1e-3, 0.05
 # The label's probability where its pull is followed over the other tokens' entropy and cost.
 AT = 0.1
 
@@ -62,6 +73,8 @@ class Behavior:
         temperature, residual: of the truth that is nearest, and the divergence that is left.
         matched_temperature: at which the truth has the same entropy.
         noise: the divergence from the truth after training with 10 % of the labels drawn uniformly, mean of contexts.
+        rare: what is left of the probability of RARE tokens, relative to the truth's.
+        end: the probability where training ends of a token that has END in truth.
     """
 
     kind: Kind
@@ -74,12 +87,42 @@ class Behavior:
     residual: list[float]
     matched_temperature: list[float]
     noise: float
+    rare: float
+    end: float
 
     @property
     def imitates(self) -> float | None:
         """The temperature of the truth that training ends at, if it is the same for all contexts."""
         same = max(self.temperature) - min(self.temperature) < 0.01 and max(self.residual) < IMITATES
         return sum(self.temperature) / len(self.temperature) if same and self.kind == "not calibrated" else None
+
+    @property
+    def length(self) -> str:
+        """How long texts become whose end has the probability `end` at each token."""
+        longer = "hardly end" if self.end < END / 1000 else f"are {1 / self.end:.0f} tokens long on average"
+        return f"texts of {1 / END:.0f} tokens {longer}"
+
+    @property
+    def words(self) -> str:
+        """The class in words, and where training ends if that is not the truth."""
+        near, residual = self.temperature, max(self.residual)
+        if self.kind == "proper":
+            stuck = (
+                "" if self.one_end else ", but a model that is sure of other tokens hardly moves: its gradient vanishes"
+            )
+            return f"proper: the truth is the optimum of a loss{stuck}"
+        if self.kind == "calibrated":
+            return "calibrated: training ends at the truth from every start; no loss is known to have it as its optimum"
+        if self.kind == "no interior optimum":
+            return "no interior optimum: training ends with all probability on one token, or where the start leads it"
+        if self.imitates:
+            return f"not calibrated: training ends at the truth's temperature {self.imitates:.3f}"
+        below = [ours < truth for ours, truth in zip(self.entropy, self.truth_entropy, strict=True)]
+        sharper = "sharper" if all(below) else "flatter" if not any(below) else "sharper or flatter, by context"
+        return (
+            f"not calibrated: {sharper}, not a temperature (nearest: {min(near):.2f} to {max(near):.2f}, median "
+            f"{statistics.median(near):.2f}; JS up to {residual:.0e} nats remain)"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,18 +133,11 @@ class Pull:
         probability: of the label, see PROBABILITIES.
         spread: the rest is spread over all other tokens.
         conflict: the rest is on one other token, of which the model is sure.
-        by_reference: `spread`, by the probability that a reference model gives the label; empty without one.
     """
 
     probability: list[float]
     spread: list[float]
     conflict: list[float]
-    by_reference: dict[float, list[float]]
-
-    def target(self, pulls: Sequence[float]) -> list[float]:
-        """The label's share of the distribution that the gradient to the logits leads to, q - d loss / d z: 1 for
-        cross-entropy, more or less for a gradient that is steeper or flatter."""
-        return [p + pull * (1 - p) for p, pull in zip(self.probability, pulls, strict=True)]
 
     @property
     def largest(self) -> float:
@@ -115,12 +151,33 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class Target:
+    """The induced target q - d loss / d z: the distribution to which cross-entropy would have the same gradient.
+
+    It need not be a distribution: a gradient steeper than cross-entropy's leads beyond.
+
+    Attributes:
+        model, target: of the label, the rival, the other tokens nearest to and farthest from the label (by the cost of
+            their embeddings), and all others together.
+        pull: on the label, relative to cross-entropy.
+        by_reference: the target of the label, by what a frozen model gives it: the reference, or, of a rule for
+            `frozen`, the model that its weight is read from. Empty without one.
+    """
+
+    model: list[float]
+    target: list[float]
+    pull: float
+    by_reference: dict[float, float]
+
+
+@dataclass(frozen=True)
 class Checked:
     """All that `check` finds.
 
     Attributes:
         needs: the statistics beside cross-entropy's, computed in the same pass.
         reference: the frozen model whose logits the objective takes; here it has the model's own.
+        targets: by situation.
         gradient: see `gradient_errors`.
         cost: see `cost`.
     """
@@ -129,6 +186,7 @@ class Checked:
     reference: str | None
     behavior: Behavior
     pull: Pull
+    targets: dict[str, Target]
     gradient: dict[str, float]
     cost: dict[str, float]
     cross_entropy_noise: float
@@ -136,11 +194,11 @@ class Checked:
     def words(self) -> list[str]:
         """For people, a line a finding."""
         behavior, pull = self.behavior, self.pull
-        lines = [f"class       {_class(behavior)}"]
+        lines = [f"class       {behavior.words}"]
         if self.reference:
             lines = [
                 f"class       no claim: it depends on the reference model ({one_line(self.reference, 60)})",
-                f"without it  {_class(behavior)}; the findings below are without it, too, as when training begins",
+                f"without it  {behavior.words}; the findings below are without it, too, as when training begins",
             ]
         lines.append(
             f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
@@ -150,16 +208,18 @@ class Checked:
             f"10 % noise  {behavior.noise:.4f} nats from the truth with a tenth of the labels drawn at random; "
             f"cross-entropy: {self.cross_entropy_noise:.4f}"
         )
+        lines.append(f"rare tokens {behavior.rare:.2g} of their probability is left (tokens below {RARE:g} in truth)")
+        lines.append(f"end token   {behavior.end:.2g} where training ends, {END:g} in truth: {behavior.length}")
         lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
         for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
             lines.append(_row(name, values))
-        for probability, values in pull.by_reference.items():
-            lines.append(_row(f"ref. {probability:g}", values))
-        lines.append("label's share of what the gradient leads to, q - d loss / d z (1: all, as for cross-entropy):")
-        for name, values in (("rest spread", pull.spread), ("conflict", pull.conflict)):
-            lines.append(_row(name, pull.target(values)))
         if pull.vanishes:
             lines.append("  vanishes for labels that the model finds all but impossible: rare words are hardly learned")
+        lines.append("where the gradient leads, q - d loss / d z: the label, and another token, its rival")
+        for name, found in self.targets.items():
+            label, rival = (f"{p:.3g} -> {q:.3g}" for p, q in zip(found.model[:2], found.target[:2], strict=True))
+            frozen = [f", {q:.3g} if p_ref = {p:g}" for p, q in found.by_reference.items()]
+            lines.append(f"  {name:<31}  label {label}{''.join(frozen)}; rival {rival}")
         errors = ", ".join(f"{error:.0e} ({dtype})" for dtype, error in self.gradient.items())
         lines.append(f"gradient    relative error against float64: {errors}")
         lines.append(f"computes    {', '.join(('cross-entropy', *self.needs))}")
@@ -174,43 +234,18 @@ def _row(name: str, values: Sequence[float]) -> str:
     return f"  {name:<12}" + "".join(f" {value:>9.3g}" for value in values)
 
 
-def _class(behavior: Behavior) -> str:
-    """The class in words, and where training ends if that is not the truth."""
-    near, residual = behavior.temperature, max(behavior.residual)
-    if behavior.kind == "proper":
-        stuck = (
-            "" if behavior.one_end else ", but a model that is sure of other tokens hardly moves: its gradient vanishes"
-        )
-        return f"proper: the truth is the optimum of a loss{stuck}"
-    if behavior.kind == "calibrated":
-        return "calibrated: training ends at the truth from every start; no loss is known to have it as its optimum"
-    if behavior.kind == "no interior optimum":
-        return "no interior optimum: training ends with all probability on one token, or where the start leads it"
-    if behavior.imitates:
-        return f"not calibrated: training ends at the truth's temperature {behavior.imitates:.3f} (JS {residual:.0e})"
-    below = [ours < truth for ours, truth in zip(behavior.entropy, behavior.truth_entropy, strict=True)]
-    sharper = "sharper" if all(below) else "flatter" if not any(below) else "sharper or flatter, by context"
-    return (
-        f"not calibrated: {sharper}, not a temperature (nearest: {min(near):.2f} to {max(near):.2f}, median "
-        f"{statistics.median(near):.2f}; JS up to {residual:.0e} nats remain)"
-    )
-
-
 def check(objective: Objective) -> Checked:
     """Where training ends on the built-in truth, what single tokens weigh, and how exact the gradient is.
 
-    A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some ten seconds.
+    A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some five seconds.
     """
     needs, reference = tuple(objective.needs), getattr(objective, "reference", None)
     if isinstance(objective, LogitLoss):
         needs = ("each row of logits again, by autograd",)
     with one_thread():  # the tables are small: threads would wait for each other
-        with progress("descents of cross-entropy and of the objective", total=2) as done:
-            noise = behavior(MLE()).noise
-            done(1)
-            behaves = behavior(objective)
-            done(1)
-        return Checked(needs, reference, behaves, pull(objective), gradient_errors(objective), cost(objective), noise)
+        pulls, found = pull(objective), targets(objective)
+        errors, costs = gradient_errors(objective), cost(objective)
+        return Checked(needs, reference, behavior(objective), pulls, found, errors, costs, _noise_of_cross_entropy())
 
 
 def built_in_truth() -> tuple[Tensor, Tensor]:
@@ -233,13 +268,17 @@ def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
 
 
 def behavior(objective: Objective) -> Behavior:
-    """Where training with `objective` ends. Takes some five seconds of one thread."""
+    """Where training with `objective` ends. Takes some two seconds of one thread."""
     truth, vectors = built_in_truth()
     expectation, log_truth = Expectation(objective, vectors), truth.log()
     force = _force(expectation, log_truth, truth) / _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
     permuted = log_truth[:, torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(1))]
-    ends = [descend(expectation, truth, start) for start in (torch.zeros_like(truth), log_truth, permuted)]
-    end = ends[0]
+    noisy, ending = 0.9 * truth + 0.1 / VOCABULARY, _end_token()
+    # One descent: each context takes its own steps.
+    starts = [torch.zeros_like(truth), log_truth, permuted, torch.zeros_like(truth), torch.zeros_like(ending)]
+    ended = descend(expectation, torch.cat([truth, truth, truth, noisy, ending]), torch.cat(starts))
+    *ends, noise, stop = ended.split([len(start) for start in starts])
+    end, rare = ends[0], truth < RARE
     one_end = all(float(jensen_shannon(end, other).max()) < SAME for other in ends)
     vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
     kind: Kind = "not calibrated"
@@ -258,7 +297,6 @@ def behavior(objective: Objective) -> Behavior:
     temperature = _least(lambda tempered: jensen_shannon(tempered, end), log_truth)
     matched = _least(lambda tempered: ((tempered.exp() * tempered).sum(dim=-1) + entropy).abs(), log_truth)
     residual = jensen_shannon((log_truth / temperature[:, None]).log_softmax(dim=-1), end)
-    noisy = descend(expectation, 0.9 * truth + 0.1 / VOCABULARY, torch.zeros_like(truth))
     return Behavior(
         kind=kind,
         one_end=one_end,
@@ -269,8 +307,21 @@ def behavior(objective: Objective) -> Behavior:
         temperature=temperature.tolist(),
         residual=residual.clamp(min=0).tolist(),
         matched_temperature=matched.tolist(),
-        noise=float(jensen_shannon(noisy, log_truth).mean()),
+        noise=float(jensen_shannon(noise, log_truth).mean()),
+        rare=float(end.exp()[rare].sum() / truth[rare].sum()),
+        end=float(stop[0, 0].exp()),
     )
+
+
+def _end_token() -> Tensor:
+    """A context, (1, vocabulary), in which the first token has END, and the others share the rest by their rank."""
+    ranks = torch.arange(1, VOCABULARY, dtype=torch.float64)
+    return torch.cat([torch.tensor([END]), (1 - END) / ranks / (1 / ranks).sum()])[None]
+
+
+@functools.cache
+def _noise_of_cross_entropy() -> float:
+    return behavior(MLE()).noise
 
 
 def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor]) -> bool:
@@ -301,13 +352,8 @@ def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -
     spread = torch.ones(len(p), VOCABULARY - 1, dtype=torch.float64)
     conflict = torch.full_like(spread, 1e-12)
     conflict[:, -1] = 1
-    by_reference = {}
-    if getattr(objective, "reference", None):
-        for probability in REFERENCES:
-            reference = _with_label(torch.full_like(p, probability), spread)
-            by_reference[probability] = _relative_pull(objective, p, spread, reference)
     pulls = [_relative_pull(objective, p, rest) for rest in (spread, conflict)]
-    return Pull(list(probabilities), pulls[0], pulls[1], by_reference)
+    return Pull(list(probabilities), pulls[0], pulls[1])
 
 
 def _with_label(p: Tensor, rest: Tensor) -> Tensor:
@@ -316,14 +362,44 @@ def _with_label(p: Tensor, rest: Tensor) -> Tensor:
     return torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log()
 
 
-def _relative_pull(objective: Objective, p: Tensor, rest: Tensor, reference: Tensor | None = None) -> list[float]:
+def _relative_pull(objective: Objective, p: Tensor, rest: Tensor) -> list[float]:
     """By row, for a label of probability `p`, (rows,); `rest`: (rows, others), what the other tokens share."""
+    return (-_gradient(objective, _with_label(p, rest))[:, 0] / (1 - p)).tolist()
+
+
+def _gradient(objective: Objective, logits: Tensor, reference: Tensor | None = None) -> Tensor:
+    """Of the loss to the logits, (rows, tokens), where the first token is the label."""
     _, vectors = built_in_truth()
-    logits = _with_label(p, rest).requires_grad_()
-    label = torch.zeros_like(logits)
+    point = logits.clone().requires_grad_()
+    label = torch.zeros_like(point)
     label[:, 0] = 1
-    (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label, reference), logits)
-    return (-gradient[:, 0] / (1 - p)).tolist()
+    return torch.autograd.grad(Expectation(objective, vectors).loss(point, label, reference), point)[0]
+
+
+def targets(objective: Objective) -> dict[str, Target]:
+    """What the gradient leads to in each of SITUATIONS."""
+    _, vectors = built_in_truth()
+    near, *others, far = (1 + CosineCost(vectors).rows(torch.tensor([0]))[0, 1:].argsort()).tolist()
+    rival = others[len(others) // 2]
+    frozen: Objective | None = objective if getattr(objective, "reference", None) else frozen_form(objective)
+    found = {}
+    for name, (p, share) in SITUATIONS.items():
+        rest = torch.ones(1, VOCABULARY - 1, dtype=torch.float64)
+        if share is not None:
+            rest[0, rival - 1] = share / (1 - p - share) * (VOCABULARY - 2)
+        logits = _with_label(torch.tensor([p], dtype=torch.float64), rest)
+        after = logits.exp() - _gradient(objective, logits)
+        by_reference = {}
+        if frozen:
+            for probability in REFERENCES:
+                reference = _with_label(torch.tensor([probability], dtype=torch.float64), rest)
+                by_reference[probability] = p - float(_gradient(frozen, logits, reference)[0, 0])
+        model, target = (
+            [*row[[0, rival, near, far]].tolist(), float(row[others].sum() - row[rival])]
+            for row in (logits.exp()[0], after[0])
+        )
+        found[name] = Target(model, target, (target[0] - p) / (1 - p), by_reference)
+    return found
 
 
 def pull_curves(objective: Objective) -> dict[str, list[list[float]]]:

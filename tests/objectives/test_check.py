@@ -11,9 +11,20 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.built_in import OBJECTIVES
+from instruct.objectives.built_in import OBJECTIVES, frozen_form
 from instruct.objectives.check import Expectation as Expected
-from instruct.objectives.check import behavior, built_in_truth, check, cost, descend, gradient_errors, pull, pull_curves
+from instruct.objectives.check import (
+    behavior,
+    built_in_truth,
+    check,
+    cost,
+    descend,
+    gradient_errors,
+    pull,
+    pull_curves,
+    targets,
+)
+from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.own import make_own_objective
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"
@@ -33,21 +44,7 @@ def test_proper_scores_end_at_the_truth(objective):
     found = behavior(objective)
     assert found.kind == "proper"
     assert max(found.distance) < 1e-9
-
-
-def test_the_target_of_cross_entropy_is_the_label_and_of_a_frozen_rule_follows_the_reference():
-    mle, dft = pull(MLE()), pull(DFT())
-    assert mle.target(mle.spread) == pytest.approx([1.0] * len(mle.probability))
-    assert dft.target(dft.conflict) == pytest.approx([p + p * (1 - p) for p in dft.probability])
-    assert mle.by_reference == {}
-    frozen = pull(OBJECTIVES["prift"]())
-    assert frozen.by_reference == {
-        p: pytest.approx([p] * len(frozen.probability)) for p in (0.0001, 0.5)
-    }  # whatever the model itself thinks
-    gift = pull(OBJECTIVES["gift"](20.0))
-    q = gift.probability[3]
-    target = math.exp(20) / (math.exp(20) + 1)  # of a reference that is undecided
-    assert gift.by_reference[0.5][3] == pytest.approx((target - q) / (1 - q))
+    assert (found.rare, found.end) == pytest.approx((1, 0.05), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -75,6 +72,12 @@ def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
     assert found.kind == "not calibrated"
     assert found.imitates == pytest.approx(1 - k, abs=1e-4)
     assert found.matched_temperature == pytest.approx([1 - k] * 6, abs=1e-3)
+    truth = built_in_truth()[0]
+    sharp = truth ** (1 / (1 - k)) / (truth ** (1 / (1 - k))).sum(dim=-1, keepdim=True)
+    assert found.rare == pytest.approx(float(sharp[truth < 1e-3].sum() / truth[truth < 1e-3].sum()), rel=1e-3)
+    ranks = torch.arange(1, 40) ** -1.0
+    others = (0.95 * ranks / ranks.sum()) ** (1 / (1 - k))
+    assert found.end == pytest.approx(float(0.05 ** (1 / (1 - k)) / (0.05 ** (1 / (1 - k)) + others.sum())), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -174,6 +177,9 @@ def test_the_documented_objective_is_checked_from_its_file(tmp_path, instruct):
         (["mixce", "--args", '{"gama": 1}'], "unexpected keyword argument 'gama'"),
         (["mixce", "--args", "gamma"], "--args: 'gamma' is not a JSON object; write it as '{\"gamma\": 0.8}'"),
         (["none.py:Loss"], "none.py: no such file"),
+        ([], "no objective; name one, or give --all --out FOLDER"),
+        (["--all"], "--all: requires --out FOLDER"),
+        (["mle", "--all", "--out", "cards"], "takes neither an objective nor --args"),
     ],
 )
 def test_what_cannot_be_checked_is_refused_in_one_line(arguments, message, instruct):
@@ -195,24 +201,54 @@ def test_pulls_are_followed_over_probability_entropy_and_cost():
     assert [pull for _, pull in flat["entropy"] + flat["cost"]] == pytest.approx([math.sqrt(0.1)] * 79)
 
 
-@pytest.mark.slow
-def test_the_page_of_a_check_shows_its_words_and_its_figure(tmp_path, instruct):
-    code, out, err = instruct("check", "power", "--args", '{"k": 0.5}', "--out", str(tmp_path / "checked"))
-    assert code == 0, err
-    page = (tmp_path / "checked" / "check.html").read_text(encoding="utf-8")
-    assert "temperature 0.500" in out
-    assert "temperature 0.500" in page
-    assert "data:image/svg+xml;base64," in page
-    assert {path.name for path in (tmp_path / "checked").iterdir()} == {"check.html", "pull.png", "pull.svg"}
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_induced_target_moves_probability_and_neither_makes_nor_loses_any(name):
+    for p, found in zip((0.9, 0.1, 0.001, 0.0001, 0.3), targets(OBJECTIVES[name]()).values(), strict=True):
+        assert sum(found.model) == pytest.approx(1)
+        assert sum(found.target) == pytest.approx(1)
+        assert (found.model[0], found.target[0]) == pytest.approx((p, p + found.pull * (1 - p)))
+
+
+def test_the_induced_target_of_a_rule_is_also_that_of_a_frozen_model():
+    noisy = "wrong, or a noisy label"
+    mle, dft = (targets(objective)[noisy] for objective in (MLE(), DFT()))
+    assert mle.target == pytest.approx([1, 0, 0, 0, 0])
+    assert mle.by_reference == {}
+    assert dft.target[:2] == pytest.approx([0.001 + 0.001 * 0.999, 0.9 - 0.001 * 0.9])
+    assert dft.by_reference == pytest.approx({p: 0.001 + p * 0.999 for p in (0.0001, 0.5)})
+    assert targets(OBJECTIVES["prift"]())[noisy].by_reference == pytest.approx(dft.by_reference)
+    gift = [found.by_reference[0.5] for found in targets(OBJECTIVES["gift"](20.0)).values()]
+    assert gift == pytest.approx([math.exp(20) / (math.exp(20) + 1)] * 5)  # whatever the model itself thinks
+    near, far = targets(EMO())[noisy].target[2:4]
+    assert near > 0.0026 > far
+
+
+@pytest.mark.parametrize("rule", ["mixce", "tailr", "dft", "focal", "power", "eaft", "idft"])
+def test_the_optimum_of_a_frozen_rule_is_the_truth_times_its_weight(rule):
+    truth, vectors = built_in_truth()
+    reference = truth.flip(-1).log()
+    seen = {"ref_ce": -reference, "ref_q_target": reference.exp()}
+    entropy = torch.special.entr(reference.exp()).sum(dim=-1, keepdim=True).expand_as(truth)
+    frozen = frozen_form(OBJECTIVES[rule]())
+    weight = frozen.weigh(TokenStatistics(seen["ref_ce"], seen["ref_q_target"], **seen, ref_entropy=entropy)).a
+    logits = (truth * weight).log().requires_grad_()
+    (gradient,) = torch.autograd.grad(Expected(frozen, vectors).loss(logits, truth, reference), logits)
+    assert gradient.abs().max() < 1e-12
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_command_says(instruct):
-    page = PAGE.read_text(encoding="utf-8").split("## Check an objective")[1].split("\n## ")[0]
-    (block,) = re.findall(r"```text\n(mixce: .*?)```", page, re.DOTALL)
-    code, out, err = instruct("check", "mixce")
+def test_the_card_of_an_own_objective_has_its_docstring_and_its_findings(tmp_path, instruct):
+    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "my_loss.py").write_text(code)
+    folder, name = tmp_path / "checked", f"{tmp_path / 'my_loss.py'}:EntropyBonus"
+    code, out, err = instruct("check", name, "--args", '{"strength": 0.2}', "--out", str(folder))
     assert code == 0, err
-    assert out == block
+    page = (folder / "EntropyBonus.md").read_text(encoding="utf-8")
+    assert "# `EntropyBonus`\n\n-log p - strength * entropy" in page
+    assert "| `strength` | `0.2` |" in page
+    assert "**Not calibrated**: flatter" in page
+    assert "class       not calibrated: flatter" in out
+    assert {path.name for path in folder.iterdir()} == {"EntropyBonus.md", "EntropyBonus.png"}
 
 
 @pytest.mark.full
