@@ -22,7 +22,7 @@ from instruct.base.errors import one_line
 from instruct.base.machine import one_thread
 from instruct.objectives.built_in import MLE, Energy, frozen_form
 from instruct.objectives.linear import linear_objective_loss
-from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
+from instruct.objectives.objective import SNAPSHOT, TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
 from instruct.objectives.torch_kernels import losses_of
 from instruct.objectives.transport import CosineCost, EnergyTable
@@ -176,7 +176,8 @@ class Checked:
 
     Attributes:
         needs: the statistics beside cross-entropy's, computed in the same pass.
-        reference: the frozen model whose logits the objective takes; here it has the model's own.
+        reference: the frozen model that the objective reads. Here it is the model itself, as when training begins; in
+            `behavior` it is the truth, unless it follows the model.
         targets: by situation.
         gradient: see `gradient_errors`.
         cost: see `cost`.
@@ -191,6 +192,11 @@ class Checked:
     cost: dict[str, float]
     cross_entropy_noise: float
 
+    @property
+    def stand_in(self) -> str:
+        """What is the reference model where training ends."""
+        return "the model itself as reference" if self.reference == SNAPSHOT else "the truth as reference"
+
     def words(self) -> list[str]:
         """For people, a line a finding."""
         behavior, pull = self.behavior, self.pull
@@ -198,7 +204,7 @@ class Checked:
         if self.reference:
             lines = [
                 f"class       no claim: it depends on the reference model ({one_line(self.reference, 60)})",
-                f"without it  {behavior.words}; the findings below are without it, too, as when training begins",
+                f"with {self.stand_in}, as in the four lines below: {behavior.words}",
             ]
         lines.append(
             f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
@@ -271,18 +277,22 @@ def behavior(objective: Objective) -> Behavior:
     """Where training with `objective` ends. Takes some two seconds of one thread."""
     truth, vectors = built_in_truth()
     expectation, log_truth = Expectation(objective, vectors), truth.log()
-    force = _force(expectation, log_truth, truth) / _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
+    frozen = getattr(objective, "reference", None) not in (None, SNAPSHOT)
+    reference = log_truth if frozen else None
+    unit = _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
+    force = _force(expectation, log_truth, truth, reference) / unit
     permuted = log_truth[:, torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(1))]
     noisy, ending = 0.9 * truth + 0.1 / VOCABULARY, _end_token()
     # One descent: each context takes its own steps.
     starts = [torch.zeros_like(truth), log_truth, permuted, torch.zeros_like(truth), torch.zeros_like(ending)]
-    ended = descend(expectation, torch.cat([truth, truth, truth, noisy, ending]), torch.cat(starts))
+    references = torch.cat([*[log_truth] * 4, ending.log()]) if frozen else None
+    ended = descend(expectation, torch.cat([truth, truth, truth, noisy, ending]), torch.cat(starts), references)
     *ends, noise, stop = ended.split([len(start) for start in starts])
     end, rare = ends[0], truth < RARE
     one_end = all(float(jensen_shannon(end, other).max()) < SAME for other in ends)
     vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
     kind: Kind = "not calibrated"
-    if isinstance(objective, LogitLoss) and force < SAME and _is_score(expectation, truth, ends):
+    if isinstance(objective, LogitLoss) and force < SAME and _is_score(expectation, truth, ends, reference):
         kind = "proper"
     elif one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
         kind = "calibrated"
@@ -324,16 +334,16 @@ def _noise_of_cross_entropy() -> float:
     return behavior(MLE()).noise
 
 
-def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor]) -> bool:
+def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor], reference: Tensor | None) -> bool:
     """Whether a function of the logits is the loss of its own gradient, and least in expectation at the truth.
 
     Tried are where training ends, and mixtures of the truth with drawn distributions, from near to far.
     """
     generator = torch.Generator().manual_seed(3)
     logits, step = (torch.randn(truth.shape, generator=generator, dtype=torch.float64) for _ in range(2))
-    (gradient,) = torch.autograd.grad(expectation.loss(logits.requires_grad_(), truth), logits)
+    (gradient,) = torch.autograd.grad(expectation.loss(logits.requires_grad_(), truth, reference), logits)
     with torch.no_grad():
-        ahead, behind = (expectation.loss(logits + side * 1e-5 * step, truth) for side in (1, -1))
+        ahead, behind = (expectation.loss(logits + side * 1e-5 * step, truth, reference) for side in (1, -1))
         slope = float((gradient * step).sum())
         if abs(float(ahead - behind) / 2e-5 - slope) > 1e-6 * max(1.0, abs(slope)):
             return False  # weights are detached: no loss has this gradient
@@ -342,8 +352,8 @@ def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor]) -
         ]
         mixed = [(1 - share) * truth + share * other for other in drawn for share in (0.01, 0.1, 0.5, 1.0)]
         tried = [*ends, *(distribution.log() for distribution in mixed)]
-        least = float(expectation.loss(truth.log(), truth))
-        return all(float(expectation.loss(log_q, truth)) >= least - SAME**2 for log_q in tried)
+        least = float(expectation.loss(truth.log(), truth, reference))
+        return all(float(expectation.loss(log_q, truth, reference)) >= least - SAME**2 for log_q in tried)
 
 
 def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -> Pull:
@@ -463,9 +473,9 @@ def _least(distance: Callable[[Tensor], Tensor], log_truth: Tensor) -> Tensor:
     return ((low + high) / 2).exp()
 
 
-def _force(expectation: Expectation, logits: Tensor, truth: Tensor) -> float:
+def _force(expectation: Expectation, logits: Tensor, truth: Tensor, reference: Tensor | None = None) -> float:
     point = logits.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(expectation.loss(point, truth), point)
+    (gradient,) = torch.autograd.grad(expectation.loss(point, truth, reference), point)
     return float(gradient.abs().max())
 
 
@@ -531,7 +541,7 @@ class Expectation:
     def loss(self, logits: Tensor, shares: Tensor, reference: Tensor | None = None) -> Tensor:
         """The loss summed over all (context, token), with their `shares`; all (contexts, vocabulary).
 
-        `reference`: logits of a reference model; None: the model's own, as when training begins.
+        `reference`: logits of a reference model; None: the model's own.
         """
         if isinstance(self.objective, LogitLoss):
             count = logits.shape[1]
@@ -566,14 +576,14 @@ class Expectation:
         return distances.square() / 2
 
 
-def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
+def descend(expectation: Expectation, shares: Tensor, start: Tensor, reference: Tensor | None = None) -> Tensor:
     """The log-probabilities at which Adam ends from the logits `start`."""
     logits = start.clone().requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=RATE, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        expectation.loss(logits, shares).backward()
+        expectation.loss(logits, shares, reference).backward()
         optimizer.step()
         schedule.step()
     return torch.log_softmax(logits.detach(), dim=-1)

@@ -55,10 +55,8 @@ class Card:
         behavior, pull = self.checked.behavior, self.checked.pull
         said = [f"**{behavior.kind.capitalize()}**{behavior.words.removeprefix(behavior.kind)}."]
         if self.checked.reference:
-            said = [
-                f"**No claim**: it depends on the reference model (`{self.checked.reference}`). Where that is the "
-                f"model itself, as when training begins: {behavior.words}."
-            ]
+            model = f"the reference model (`{self.checked.reference}`)"
+            said = [f"**No claim**: it depends on {model}. With {self.checked.stand_in}: {behavior.words}."]
         if pull.vanishes:
             said.append("A label that the model finds all but impossible is hardly learned.")
         if isinstance(self.objective, Frozen):
@@ -128,7 +126,7 @@ def overview(cards: Mapping[str, Card]) -> str:
     rows = []
     for name, card in cards.items():
         behavior, noisy = card.checked.behavior, card.checked.targets["wrong, or a noisy label"]
-        kind = f"no claim; at first {behavior.kind}" if card.checked.reference else behavior.kind
+        kind = f"no claim; with {card.checked.stand_in}: {behavior.kind}" if card.checked.reference else behavior.kind
         length = "" if behavior.end < END / 1000 else f"{1 / behavior.end:.0f}"
         numbers = [f"{behavior.rare:.2f}", length, f"{behavior.noise:.4f}", _number(card.checked.pull.spread[0])]
         rows.append([f"[`{name}`]({name}.md)", kind, *numbers, _number(noisy.target[0])])

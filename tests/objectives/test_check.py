@@ -74,7 +74,7 @@ def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
     assert found.matched_temperature == pytest.approx([1 - k] * 6, abs=1e-3)
     truth = built_in_truth()[0]
     sharp = truth ** (1 / (1 - k)) / (truth ** (1 / (1 - k))).sum(dim=-1, keepdim=True)
-    assert found.rare == pytest.approx(float(sharp[truth < 1e-3].sum() / truth[truth < 1e-3].sum()), rel=1e-3)
+    assert found.rare == pytest.approx(float(sharp[truth < 1e-3].sum() / truth[truth < 1e-3].sum()), rel=1e-2)
     ranks = torch.arange(1, 40) ** -1.0
     others = (0.95 * ranks / ranks.sum()) ** (1 / (1 - k))
     assert found.end == pytest.approx(float(0.05 ** (1 / (1 - k)) / (0.05 ** (1 / (1 - k)) + others.sum())), rel=1e-3)
@@ -251,9 +251,18 @@ def test_the_card_of_an_own_objective_has_its_docstring_and_its_findings(tmp_pat
     assert {path.name for path in folder.iterdir()} == {"EntropyBonus.md", "EntropyBonus.png"}
 
 
+@pytest.mark.slow
+def test_a_frozen_rule_ends_at_a_temperature_where_the_reference_is_the_truth():
+    found = behavior(OBJECTIVES["prift"]())
+    assert found.imitates == pytest.approx(0.5, abs=1e-4)  # q is proportional to p times p
+
+
 @pytest.mark.full
-def test_an_objective_with_a_reference_model_gets_no_claim():
-    for name, without in (("asft", "no interior optimum"), ("distillation", "proper|calibrated")):
-        lines = check(OBJECTIVES[name]()).words()
-        assert lines[0] == "class       no claim: it depends on the reference model (base)"
-        assert re.match(rf"without it  ({without}):", lines[1])
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [("asft", "the truth .*: not calibrated"), ("distillation", "the truth .*: proper"), ("psft", "the model .*: cal")],
+)
+def test_an_objective_with_a_reference_model_gets_no_claim(name, ends):
+    lines = check(OBJECTIVES[name]()).words()
+    assert lines[0].startswith("class       no claim: it depends on the reference model (")
+    assert re.match(f"with {ends}", lines[1])
