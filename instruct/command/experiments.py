@@ -70,7 +70,7 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
     flags.add_option_flags(sub, "BenchOptions")
     sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
 
-    sub = verb(check, "what an objective does to a distribution that is known, in a minute on a CPU")
+    sub = verb(check, "test an objective on a known distribution, in a minute on a CPU")
     sub.add_argument("objective", nargs="?", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
     text = "its arguments: '{\"gamma\": 0.8}'"
     sub.add_argument("--args", metavar="JSON", help=text)

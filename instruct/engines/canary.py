@@ -95,7 +95,7 @@ def check_weights_that_answer(engine: Engine, canary: Canary, adapter: str | Non
         system: as a message names it.
 
     Raises:
-        InputError: what answers is not what was trained.
+        InputError: the engine does not answer with the trained weights.
     """
     tolerance = max(TOLERANCES[canary.dtype], TOLERANCES.get(dtype, TOLERANCES["bfloat16"]))
     moved = _largest(canary.trained, canary.base)
@@ -110,10 +110,10 @@ def check_weights_that_answer(engine: Engine, canary: Canary, adapter: str | Non
     from_trained, from_base = _largest(scores, canary.trained), _largest(scores, canary.base)
     if from_trained > tolerance or from_trained >= from_base:
         raise InputError(
-            f"{system}: what answers is not what was trained: a log-probability of a text that training kept differs "
-            f"by {from_trained:.3g} from the trained weights ({tolerance:g} is allowed), and by {from_base:.3g} from "
-            "those that training began with; give the trained adapter with its own base, and check what the server or "
-            "the engine loads"
+            f"{system} does not answer with the trained weights: a log-probability of a text that training kept "
+            f"differs by {from_trained:.3g} from theirs ({tolerance:g} is allowed), and by {from_base:.3g} from those "
+            "that training began with; give the trained adapter with its own base, and check what the server or the "
+            "engine loads"
         )
     return "checked"
 

@@ -1,4 +1,4 @@
-"""What an objective does to a distribution that is known: where its training ends, and what it does to single tokens.
+"""What an objective does to a known distribution: where its training ends, and what it does to single tokens.
 
 With weights that are held constant, as in training, an objective need not be the gradient of any loss. What can be
 said of every objective is where its descent ends on an exact truth, with infinite data and a model that can express it.

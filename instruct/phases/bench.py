@@ -52,11 +52,11 @@ class BenchOptions(Options):
     choosing: int | None = Field(default=None, ge=1)
     """Rows for choosing learning rates, not scored (default: a tenth, at most 300)."""
     testing: int | None = Field(default=None, ge=2)
-    """So many rows are scored (default: a fifth, at most 500)."""
+    """Rows to score (default: a fifth, at most 500)."""
     tasks: list[str] = []
     """Tasks to ask each system and the untrained base, as in `instruct evaluate --tasks`."""
     judge: str | None = None
-    """A judge that compares the answers with those of mle (default: none)."""
+    """The judge that compares the answers with those of mle (default: none)."""
 
 
 def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:

@@ -68,7 +68,7 @@ def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
             yield Finding("adapters", "error", f"{folder}: {step} is done, and it is not there", remedy)
         elif changed := changed_file(folder, record["results"]["sha256"]):
             remedy = f"restore it, or delete {folder} to train again"
-            yield Finding("adapters", "error", f"{folder / changed}: is not what was trained", remedy)
+            yield Finding("adapters", "error", f"{folder / changed}: was modified after training", remedy)
         else:
             yield Finding("adapters", "ok", f"{folder}: as trained")
 

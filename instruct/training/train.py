@@ -359,7 +359,7 @@ def check_weights(run: RunDirectory, name: str) -> None:
     hashes = record.get("results", {}).get("sha256", {})
     if changed := changed_file(folder, {file: digest for file, digest in hashes.items() if file != LOG}):
         raise InputError(
-            f"{folder / changed}: is not what was trained (its hash differs from manifest.json's); restore it, or "
+            f"{folder / changed}: was modified after training (its hash differs from manifest.json's); restore it, or "
             f"delete {folder} to train again"
         )
 

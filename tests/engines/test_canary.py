@@ -49,7 +49,7 @@ def test_scores_of_the_trained_weights_pass_and_those_of_the_base_or_of_others_d
     assert check_weights_that_answer(engine, CANARY, "a", "float32", "system emo") == "checked"
     assert engine.asked[1:] == [((5, 6, 7), 2, "a"), ((5, 6, 7, 8), 3, "a")]
     for scores in ((-3.0, -2.0), (-1.2, -2.0), (-1.0, -7.0)):
-        with pytest.raises(InputError, match=r"^system emo: what answers is not what was trained: .*; give the"):
+        with pytest.raises(InputError, match=r"^system emo does not answer with the trained weights: .*; give the"):
             check_weights_that_answer(Scores(*scores), CANARY, None, "float32", "system emo")
 
 
@@ -123,7 +123,7 @@ def check_each_kind_of_wrong_weights(
     engine = engine_of(kind, model, adapters["emo"], *filter(None, wrong.values()))
     try:
         for adapter in wrong.values():
-            with pytest.raises(InputError, match="what answers is not what was trained"):
+            with pytest.raises(InputError, match="does not answer with the trained weights"):
                 check_weights_that_answer(engine, canary, adapter and str(adapter), "float32", "system emo")
         outcome = check_weights_that_answer(engine, canary, str(adapters["emo"]), "float32", "system emo")
         assert outcome == "checked"
@@ -131,7 +131,7 @@ def check_each_kind_of_wrong_weights(
         monkeypatch.setattr(batches, "make_engine", lambda *_, **__: engine)  # which runs already
         options, config = ModelOptions(name=str(model), dtype="float32"), GenerationConfig(engine=kind)
         prompts, answers = [EvalPrompt("Say hello.", "tiny")], folder / "answers"
-        with pytest.raises(InputError, match=r"^system emo: what answers is not what was trained"):
+        with pytest.raises(InputError, match=r"^system emo does not answer with the trained weights"):
             generate_answers(options, {"emo": wrong["zeros"]}, prompts, "chat", config, answers)
         assert stored.finished(answers, "emo") == 0
         assert not (answers / "emo.json").exists()

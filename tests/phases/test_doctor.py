@@ -56,7 +56,7 @@ def test_a_whole_run_is_told_to_be_whole(run, instruct):
         (lambda run: (run.folder / "metrics.json").write_text("{"), "metrics.json: (top level): Invalid JSON"),
         (
             lambda run: next((run.adapters / "emo").glob("*.safetensors")).write_bytes(b"x"),
-            "safetensors: is not what was trained",
+            "safetensors: was modified after training",
         ),
         (lambda run: shutil.rmtree(run.adapters / "emo"), "adapters/emo: train/emo is done, and it is not there"),
         (

@@ -87,7 +87,7 @@ def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instru
     (run / "manifest.json").write_text(json.dumps(manifest))
     code, _, error = instruct("generate", run)
     assert code == 2
-    assert error.strip().splitlines()[-1].startswith("instruct: system emo: what answers is not what was trained: ")
+    assert error.strip().splitlines()[-1].startswith("instruct: system emo does not answer with the trained weights: ")
     assert not (run / "outputs" / "emo.json").exists()
 
     (run / "adapters" / "emo" / "canary.json").unlink()

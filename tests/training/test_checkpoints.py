@@ -125,18 +125,18 @@ def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_chang
     trained, text = weights.read_bytes(), settings.read_text()
     for damage in (truncate, overwrite, Path.unlink):
         damage(weights)
-        refusal = r"emo/adapter_model\.safetensors: is not what was trained .* delete .*/emo "
+        refusal = r"emo/adapter_model\.safetensors: was modified after training .* delete .*/emo "
         with pytest.raises(InputError, match=refusal):
             check_weights(run, "emo")
         weights.write_bytes(trained)
     overwrite(weights)
     for refused in (train, partial(generate, config, run), partial(merge_adapter, config, run)):
-        with pytest.raises(InputError, match=r"adapter_model\.safetensors: is not what was"):
+        with pytest.raises(InputError, match=r"adapter_model\.safetensors: was modified"):
             refused(tmp_path / "run", config) if refused is train else refused()
     weights.write_bytes(trained)
     settings.write_text(text.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
     assert settings.read_text() != text
-    with pytest.raises(InputError, match=r"emo/adapter_config\.json: is not what was trained"):
+    with pytest.raises(InputError, match=r"emo/adapter_config\.json: was modified after training"):
         check_weights(run, "emo")
     settings.write_text(text)
     (adapter / "README.md").write_text("Mine.")

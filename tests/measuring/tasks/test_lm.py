@@ -239,7 +239,7 @@ def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make
             pass
         Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1], "float32").save(tmp_path / "emo")
         with (
-            pytest.raises(InputError, match="system emo: what answers is not what was trained"),
+            pytest.raises(InputError, match="system emo does not answer with the trained weights"),
             models.asked("emo", "sum", tmp_path / "replies"),
         ):
             pass
