@@ -234,6 +234,10 @@ class _LinearObjective(torch.autograd.Function):
             scales = [whole[tokens] for whole in (weigher.unit, work.weights) if whole is not None]
             return math.prod(scales[1:], start=scales[0]) if scales else None
 
+        # What the states are multiplied by as they take the scale: it leaves them within float16's range.
+        sized_by: float | Tensor = FLOAT16_SIZE
+        if work.weights is not None and len(work.weights):
+            sized_by = FLOAT16_SIZE / work.weights.max()
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -251,7 +255,7 @@ class _LinearObjective(torch.autograd.Function):
                     # The states take the scale; in float16, below 1e-7 or so, a token's share gets rough.
                     sized = own
                     if unit is not None:
-                        sized = _padded((states[chunk] * unit[:, None] * FLOAT16_SIZE).to(own.dtype))
+                        sized = _padded((states[chunk] * unit[:, None] * sized_by).to(own.dtype))
                     _add_product_(grad_weight, product, sized)
                 if grad_bias is not None:
                     summands = product if unit is None else product[:count] * unit[:, None]
@@ -262,7 +266,7 @@ class _LinearObjective(torch.autograd.Function):
                     torch.mm(product, head.weight, out=grad_states[chunk])
         scale = scale_of(slice(None))
         if grad_weight is not None and scale is not None:
-            grad_weight /= FLOAT16_SIZE
+            grad_weight /= sized_by
         columns = _columns(objective, weigher)
         sums = (columns if work.weights is None else columns * work.weights).sum(dim=1, dtype=torch.float64)
         ctx.save_for_backward(plan.order, grad_states, scale, grad_weight, grad_bias)

@@ -106,6 +106,27 @@ def test_a_token_of_weight_n_is_n_tokens(objective, counts):
         assert torch.allclose(other, wanted, atol=1e-9)
 
 
+@pytest.mark.parametrize("objective", ENGINES, ids=str)
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_only_ratios_count_also_in_float16(objective, size):
+    hidden, weight, labels = example(dtype=torch.float16)
+    plain = gradients_of(objective, [hidden, weight], labels, token_weights=weights_of(labels))
+    sized = gradients_of(objective, [hidden, weight], labels, token_weights=size * weights_of(labels))
+    for one, other in zip((plain[0], *plain[1]), (sized[0], *sized[1]), strict=True):
+        assert relative_error(other, one) <= 1e-3
+
+
+@pytest.mark.parametrize("objective", ENGINES, ids=str)
+def test_no_token_with_a_weight_is_a_loss_of_0(objective):
+    hidden, weight, labels = example()
+    masked = torch.full_like(labels, -100)
+    loss, gradients, statistics = gradients_of(
+        objective, [hidden, weight], masked, token_weights=torch.ones(len(labels))
+    )
+    assert (loss, statistics.tokens) == (0, 0)
+    assert all(not gradient.any() for gradient in gradients)
+
+
 def test_weights_of_another_shape_are_refused():
     hidden, weight, labels = example()
     with pytest.raises(ValueError, match="token_weights"):
