@@ -8,7 +8,7 @@ import fnmatch
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,42 +122,38 @@ class ExperimentConfig(TrainingOptions):
 
     @model_validator(mode="after")
     def _seeds_are_systems(self) -> ExperimentConfig:
-        own = [name for name, system in self.systems.items() if system.seed is not None]
+        own = [name for name, system in self.trained.items() if system.seed is not None]
         if (own or self.seeds) and "seed" in self.train:
             raise ValueError("train.seed: the systems have seeds of their own; remove train.seed")
-        if not self.seeds:
-            return self
-        if own:
+        if self.seeds and own:
             raise ValueError(f"seeds: system {own[0]} has a seed of its own; remove one of the two")
-        if len(set(self.seeds)) < len(self.seeds):
+        if self.seeds and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds: a seed is given twice; remove one")
+        trainings = {name: self._trainings(name) for name in self.systems}
+        self.seeds = None
+        if list(trainings) == [name for systems in trainings.values() for name in systems]:
+            return self
         comparisons = [*self.comparisons, *(pair for judge in self.judges for pair in judge.comparisons or [])]
         for pair in comparisons:
             self._check_names(pair)
-        self.comparisons = self._of_each_seed(self.comparisons)
+        self.comparisons = _of_each_training(self.comparisons, trainings)
         for judge in self.judges:
-            judge.comparisons = judge.comparisons and self._of_each_seed(judge.comparisons)
-        systems: dict[str, SystemOptions] = {}
-        for name, system in self.systems.items():
-            if name not in self.trained:
-                systems[name] = system
-                continue
-            for seed in self.seeds:
-                content = {**system.model_dump(), "seed": seed}
-                systems[seed_name(name, seed)] = SystemOptions.model_validate(content)
-        self.systems, self.seeds = systems, None
+            judge.comparisons = judge.comparisons and _of_each_training(judge.comparisons, trainings)
+        self.systems = {name: system for systems in trainings.values() for name, system in systems.items()}
         return self
 
-    def _of_each_seed(self, comparisons: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Each comparison once per seed: seed with seed, or with an untrained system or a file."""
-        pairs: list[tuple[str, str]] = []
-        for first, second in comparisons:
-            names = [
-                [seed_name(name, seed) if name in self.trained else name for seed in self.seeds or []]
-                for name in (first, second)
-            ]
-            pairs += dict.fromkeys(zip(*names, strict=True))
-        return pairs
+    def _trainings(self, name: str) -> dict[str, SystemOptions]:
+        """A system once for each seed, or for each of several adapters; else itself."""
+        system = self.systems[name]
+        content = system.model_dump()
+        adapters = system.adapter or []
+        if len(adapters) > 1:
+            each = [{**content, "seed": seed, "adapter": [path]} for seed, path in enumerate(adapters, 1)]
+        elif self.seeds and name in self.trained:
+            each = [{**content, "seed": seed} for seed in self.seeds]
+        else:
+            return {name: system}
+        return {seed_name(name, one["seed"]): SystemOptions.model_validate(one) for one in each}
 
     def _check_names(self, pair: tuple[str, str]) -> None:
         known = {*self.systems, "baseline"}
@@ -174,6 +170,20 @@ class ExperimentConfig(TrainingOptions):
         for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):
             self._check_names(pair)
         return self
+
+
+def _of_each_training(
+    comparisons: Sequence[tuple[str, str]], trainings: Mapping[str, Mapping[str, SystemOptions]]
+) -> list[tuple[str, str]]:
+    """Each comparison once per training: first with first, or with a system that is one, or a file."""
+    pairs: list[tuple[str, str]] = []
+    for pair in comparisons:
+        first, second = ([*trainings.get(name, [name])] for name in pair)
+        if 1 in (len(first), len(second)):
+            pairs += itertools.product(first, second)
+        else:
+            pairs += zip(first, second, strict=False)
+    return pairs
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:

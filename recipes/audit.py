@@ -30,10 +30,9 @@ from instruct.base.files import write_atomically
 from instruct.command.flags import split_overrides
 from instruct.config import load_config
 from instruct.phases.bench import BenchOptions, bench
-from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, Scores, bench_scores
-from instruct.reporting.read import read_run, seeds_of
+from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, Scores, measured_in
+from instruct.reporting.read import read_run
 from instruct.reporting.text import difference, finding
-from instruct.training.options import without_seed
 
 FOLDER = Path("runs/audit-rows")
 CHOOSING, TESTING, DATES = 150, 300, 834
@@ -112,11 +111,8 @@ def thirds_table(finished: Mapping[str, Path]) -> list[str]:
 
 def thirds(folder: Path) -> list[Claim]:
     """The claims of a cell by third of the untrained model's cross-entropy and by measure."""
-    contents = read_run(folder)
-    scores, _ = bench_scores(contents)
-    names: dict[str, list[str]] = {}
-    for name, seed in seeds_of(contents.config).items():
-        names.setdefault(without_seed(name, seed), []).append(name)
+    measured = measured_in(read_run(folder))
+    scores, names = measured.scores, measured.names
     by_likelihood = sorted(scores[ENTROPY]["base"], key=lambda key: scores[ENTROPY]["base"][key] or 0.0)
     claims = []
     for place, third in enumerate(THIRDS):

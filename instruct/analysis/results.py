@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 # first is the mean of the grades, the second counts who is preferred. The third is corrected by people's labels.
 WIN_RATE, PREFERRED, WITH_LABELS = "win rate", "preferred on more prompts", "win rate with labels"
 OVER_TASKS = "mean over tasks"
+# In the params of claims on what was trained elsewhere.
+ELSEWHERE = "elsewhere"
 # The test of a judge that stopped early.
 EARLY = "confidence sequence"
 # `reversible`: what holds among the complete cases, and the missing verdicts could reverse.

@@ -68,6 +68,11 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
     _config_arguments(sub)
     sub.add_argument("--name", help="the run's name: results go to runs/NAME (default: bench)")
     flags.add_option_flags(sub, "BenchOptions")
+    text = (
+        "an adapter or a whole model trained elsewhere, beside the objectives: a folder, or a hub id (ID@REVISION); "
+        "repeatable; several of one name are its seeds (a key of a file: systems.NAME.adapter)"
+    )
+    sub.add_argument("--arm", action="append", default=[], metavar="NAME=ADAPTER", help=text)
     sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
 
     sub = verb(check, "test an objective on a known distribution, in a minute on a CPU")
@@ -179,16 +184,22 @@ def bench(arguments: argparse.Namespace) -> Result:
 
 def bench_config(arguments: argparse.Namespace, objectives: list[str]) -> ExperimentConfig:
     """The config of a call of `bench`, whose `objectives` are its systems."""
-    from instruct.config import load_config
-    from instruct.phases.bench import objectives_as_systems
+    from instruct.config import ExperimentConfig, load_config
+    from instruct.phases.bench import arms_as_systems, objectives_as_systems
 
     arguments.objective = None
     arguments.name = arguments.name or (None if arguments.config else "bench")
-    overrides = list(arguments.overrides)
-    if objectives:
-        systems = load_config(arguments.config).model_dump(mode="json")["systems"] if arguments.config else {}
+    overrides, arms = list(arguments.overrides), arms_as_systems(arguments.arm)
+    if objectives or arms:
+        config = load_config(arguments.config) if arguments.config else ExperimentConfig(name="train")
+        systems = config.model_dump(mode="json")["systems"]
+        elsewhere = {name: systems[name] for name in config.elsewhere}
+        if objectives:
+            systems = objectives_as_systems(objectives, systems if arguments.config else {}) | elsewhere
+        if twice := [name for name in arms if name in systems]:
+            raise InputError(f"--arm {twice[0]}: is another system's name; choose one that no objective has")
         # A flag may change one of them.
-        overrides = ["--systems", json.dumps(objectives_as_systems(objectives, systems)), *overrides]
+        overrides = ["--systems", json.dumps(systems | arms), *overrides]
     return _config(arguments, overrides)
 
 

@@ -118,5 +118,16 @@ def check_weights_that_answer(engine: Engine, canary: Canary, adapter: str | Non
     return "checked"
 
 
+def moved_by(engine: Engine, ids: list[int], adapter: str) -> float | None:
+    """The most that an adapter moves a log-probability of a text's tokens; None: the engine scores no given text.
+
+    Raises:
+        InputError: as `Canary.scores`.
+    """
+    text = Canary(ids, list(range(1, len(ids))), [], [], "float32")
+    without, with_adapter = text.scores(engine, None), text.scores(engine, adapter)
+    return _largest(without, with_adapter) if without and with_adapter else None
+
+
 def _largest(some: Sequence[float], others: Sequence[float]) -> float:
     return max(abs(one - other) for one, other in zip(some, others, strict=True))

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from instruct.asking.ask import FixedBatches, ask_engine, progress_of
 from instruct.asking.kept import KeptReplies
@@ -21,7 +21,7 @@ from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
-from instruct.engines.canary import FILE, check_weights_that_answer, read_canary
+from instruct.engines.canary import FILE, check_weights_that_answer, moved_by, read_canary
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
@@ -84,6 +84,7 @@ class AskedPrompts:
 
 # Token ids as an array take a tenth of the memory.
 _Asked: TypeAlias = "Prompt | array[int]"
+_TOKENS_CHECKED = 48  # of a prompt, with an adapter from elsewhere and without
 _Prompts: TypeAlias = "Mapping[int, Sequence[_Asked]]"  # by the id of their work, which systems may share
 
 
@@ -191,9 +192,10 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
         try:
             version = engine.start()
             unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
-            checked = {  # the first to answer last: its adapter is then in its place
-                kept: _check_weights(plan, engine, version, model.dtype) for kept, plan in reversed(unfinished.items())
-            }
+            checked: dict[KeptReplies, str | None] = {}
+            for kept, plan in reversed(unfinished.items()):  # the adapter of the first is then in its place
+                ids = () if room is None else prompts[id(plan.work)][0][:_TOKENS_CHECKED]
+                checked[kept] = _check_weights(plan, engine, version, model.dtype, cast(Sequence[int], ids))
             for kept in unfinished:
                 kept.workers = engine.workers
                 kept.start(version, checked[kept])
@@ -229,10 +231,13 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
             engine.close()
 
 
-def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str) -> str | None:
+def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str, ids: Sequence[int]) -> str | None:
     """What came of comparing the weights that answer with those that were trained; None: nothing was trained.
 
     With the same engine, it is not done again.
+
+    Args:
+        ids: the tokens of a prompt; none if a server has the tokenizer.
 
     Raises:
         InputError: they are not.
@@ -242,8 +247,29 @@ def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str) -> 
     if plan.kept.engine == version and plan.kept.weights:
         return plan.kept.weights
     if (canary := read_canary(plan.system.source)) is None:
-        return f"not checked: no {FILE} is beside the weights"
+        return _check_effect(plan, engine, ids)
     return check_weights_that_answer(engine, canary, plan.adapter, dtype, f"system {plan.system.name}")
+
+
+def _check_effect(plan: _Planned, engine: Engine, ids: Sequence[int]) -> str:
+    """What came of comparing an adapter from elsewhere with its base on a text's tokens.
+
+    Raises:
+        InputError: it changes nothing in the engine that is to answer with it.
+    """
+    unknown = f"not checked: no {FILE} is beside the weights"
+    if plan.adapter is None or len(ids) < 2:
+        return unknown
+    try:
+        moved = moved_by(engine, list(ids), plan.adapter)
+    except InputError as error:
+        return f"{unknown}; {error}"
+    if moved == 0:
+        raise InputError(
+            f"system {plan.system.name}: its adapter changes no log-probability of a prompt, so that it is ignored or "
+            "0; see `instruct doctor ADAPTER`"
+        )
+    return unknown if moved is None else f"{unknown}; the adapter moves a log-probability by {moved:.2g}"
 
 
 def _check_answered(kept: KeptReplies, subject: str, budget: int | None) -> None:

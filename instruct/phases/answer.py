@@ -25,7 +25,7 @@ from instruct.generation.answers import asked_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.steps import Step
-from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
+from instruct.phases.systems import check_elsewhere, system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
 
@@ -57,6 +57,9 @@ class Answering(Step):
         if now:
             with problems.collected():
                 _check_engine(config)
+        if {"answer", "evaluate"} & {*phases}:
+            with problems.collected():
+                check_elsewhere(config)
         if config.answers and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.answers.files else contextlib.suppress(InputError):
                 prompts = asked_set(config.answers)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from instruct.base.errors import InputError, InstructError, Problems, counted
+from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.options import Options
@@ -29,6 +29,7 @@ from instruct.phases.experiment import run_experiment, run_folder, run_phases
 from instruct.phases.plan import plan
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import time_words
+from instruct.training.options import without_seed
 
 if TYPE_CHECKING:
     from instruct.reporting.report import Report
@@ -129,10 +130,30 @@ def _print_plan(
     else:
         say(f"rates     {rates} for every objective, not chosen: give several `rates` to choose")
     say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
+    for name, paths in _arms(final).items():
+        say(f"elsewhere {name}: {counted(len(paths), 'training')}, on rows that are not known: {', '.join(paths)}")
     here = this_machine(compute_dtype(final.model))
     hours = trainings * sum(phase.hours or 0 for phase in plan(candidate, here))
     whole = hours + sum(phase.hours or 0 for phase in plan(final, here))
     say(f"estimate  {time_words(whole)} in all, {time_words(hours)} of it for rates; arithmetic, not measured")
+
+
+def arms_as_systems(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The systems that `NAME=ADAPTER` name; several adapters of a name, also after commas, are its trainings.
+
+    Raises:
+        InputError: there is no name or no adapter, or it is the same twice.
+    """
+    sources: dict[str, list[str]] = {}
+    for arm in arms:
+        name, _, paths = arm.partition("=")
+        if not name or not all(paths.split(",")):
+            raise InputError(f"`arm` {one_line(arm, 100)}: write NAME=ADAPTER, or NAME=ADAPTER,ADAPTER for seeds")
+        sources.setdefault(name, []).extend(paths.split(","))
+    for name, given in sources.items():
+        if twice := [path for path, times in Counter(given).items() if times > 1]:
+            raise InputError(f"`arm` {name}: {one_line(twice[0], 200)} is given twice; one training is one seed")
+    return {name: {"adapter": given} for name, given in sources.items()}
 
 
 def objectives_as_systems(
@@ -156,8 +177,8 @@ def _check(config: ExperimentConfig) -> None:
     problems = Problems()
     say_so = problems.found.append
     trained = config.trained
-    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) < 2:
-        say_so("bench: compares objectives with mle; name it and another in `objectives`")
+    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(config.elsewhere) < 2:
+        say_so("bench: compares objectives with mle; name it and another in `objectives`, or adapters in `arm`")
     if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
         say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
     if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
@@ -289,7 +310,9 @@ def _final(
     systems = {
         key: {**system.model_dump(mode="json"), **({"learning_rate": rates[key]} if key in rates else {})}
         for key, system in config.systems.items()
+        if not system.adapter
     }
+    arms = _arms(config)
     evaluation = dict(content["evaluation"] or {})
     texts = evaluation.get("texts") or {}
     evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
@@ -300,19 +323,27 @@ def _final(
         if len(systems) == len(config.trained):
             systems["base"] = {"objective": "none"}
     content |= {
-        "systems": systems,
+        "systems": systems | {name: {"adapter": sources} for name, sources in arms.items()},
         "seeds": list(range(1, options.seeds + 1)),
         "answers": answers | {"files": [f"{folder}/test_prompts.json"], "limit": None},
         "continuations": {"files": [f"{folder}/test_prefixes.jsonl"], "limit": tested, "generation": sampling},
         "evaluation": evaluation,
         "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
-        "comparisons": [(key, "mle") for key in config.trained if key != "mle"],
+        "comparisons": [(key, "mle") for key in (*config.trained, *arms) if key != "mle"],
     }
     final = make_config(content, [], "bench")
     final._further_outcomes = [outcome_name(measure) for measure in (GREEDY, SAMPLED, ENTROPY, EXACT)]
     if final.primary is None:
         final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else final._further_outcomes[0]
     return final
+
+
+def _arms(config: ExperimentConfig) -> dict[str, list[str]]:
+    """What was trained elsewhere: by name the weights of each training."""
+    arms: dict[str, list[str]] = {}
+    for name, source in config.elsewhere.items():
+        arms.setdefault(without_seed(name, config.systems[name].seed), []).append(source)
+    return arms
 
 
 def _tried_rates(config: ExperimentConfig, folder: Path, key: str, rates: Sequence[float]) -> dict[float, float]:

@@ -13,7 +13,7 @@ from instruct.base.networks import check_adapter
 from instruct.base.output import Finding
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions
-from instruct.engines.canary import Canary, check_weights_that_answer, read_canary
+from instruct.engines.canary import check_weights_that_answer, moved_by, read_canary
 from instruct.engines.local import load_tokenizer
 from instruct.engines.start import make_engine
 from instruct.engines.weights import adapter_settings, check_model, is_adapter
@@ -85,7 +85,6 @@ def _effect(adapter: Path, model: ModelOptions, kind: str | None, base_url: str 
     path = model_path(model.name)
     tokenizer = load_tokenizer(f"model {model.name}", path, model.revision)
     (ids,) = text_token_ids(tokenizer, [TEXT])
-    places = list(range(1, len(ids)))
     canary = read_canary(adapter)
     dtype, name = compute_dtype(model), adapter.resolve().name if base_url else str(adapter)
     options = EngineOptions(
@@ -102,11 +101,9 @@ def _effect(adapter: Path, model: ModelOptions, kind: str | None, base_url: str 
     engine = _engine(model, options, kind, base_url)
     try:
         version = engine.start()
-        text = Canary(ids, places, [], [], dtype)
-        without, with_adapter = text.scores(engine, None), text.scores(engine, name)
-        if not without or not with_adapter:
+        moved = moved_by(engine, ids, name)
+        if moved is None:
             raise InputError("the engine does not score given text")
-        moved = max(abs(one - other) for one, other in zip(with_adapter, without, strict=True))
         what = f"{version}: moves a log-probability of a text of {len(ids)} tokens by up to {moved:.3g}"
         if moved <= LEAST[dtype]:
             remedy = "its weights may be 0, its names may match nothing there, or the engine ignores it"

@@ -277,7 +277,7 @@ def controls_of(config: ExperimentConfig) -> dict[str, str]:
 
 
 def _compared(config: ExperimentConfig) -> list[str]:
-    return [name for name, system in config.trained.items() if system.objective != "mle"]
+    return [name for name, system in config.trained.items() if system.objective != "mle"] + [*config.elsewhere]
 
 
 def with_controls(config: ExperimentConfig, run: RunDirectory) -> dict[str, tuple[Path | None, float]]:

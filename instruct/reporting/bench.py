@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
-from instruct.analysis.results import Claim, outcome_name
+from instruct.analysis.results import ELSEWHERE, Claim, outcome_name
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import counted
 from instruct.data.prompts import identity
@@ -17,7 +17,7 @@ from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
 from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
-from instruct.reporting.read import RunContents, seeds_of
+from instruct.reporting.read import RunContents, elsewhere_of, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding
@@ -30,19 +30,20 @@ Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
 # Measured where it is the primary outcome: of free text it says nothing.
 EXACT = "exact match of greedy answers"
+MLE = "mle"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """What was measured of each training: `names` by objective and seed, `scores` by measure and system; by measure
-    `clusters` of rows."""
+class Measured:
+    """What was measured of each training: `names` by objective, `scores` by measure and system; by measure `clusters`
+    of rows; the names of trainings `elsewhere`."""
 
-    contents: RunContents
-    names: Mapping[str, Mapping[int, str]]
+    names: Mapping[str, Sequence[str]]
     scores: Mapping[str, Mapping[str, Scores]]
     clusters: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
 
     def of(self, measure: str, names: Sequence[str]) -> list[Scores]:
         """The scores of some systems; [] if one has none."""
@@ -75,32 +76,40 @@ def bench_results(contents: RunContents) -> BenchResults | None:
         key: {float(rate): math.inf if score is None else score for rate, score in tried.items()}
         for key, tried in record["inputs"]["rates"].items()
     }
-    names: dict[str, dict[int, str]] = {}
-    for name, seed in seeds_of(contents.config).items():
-        names.setdefault(without_seed(name, seed), {})[seed] = name
-    measured = _Measured(contents, names, *bench_scores(contents))
+    measured = measured_in(contents)
     measurements: list[Measurement] = []
-    for key, by_seed in names.items():
-        figures, about = _figures(measured, key, list(by_seed.values()), rates.get(key, {}))
+    for key, systems in measured.names.items():
+        figures, about = _figures(contents, measured, key, systems, rates.get(key, {}))
         measurements += [*figures, *about]
-    others = {control_name(key): [control_name(name) for name in by_seed.values()] for key, by_seed in names.items()}
-    others |= {name: [name] for name, system in contents.config["systems"].items() if system["objective"] == "none"}
+    others = {control_name(key): [*map(control_name, systems)] for key, systems in measured.names.items()}
+    others |= {
+        name: [name]
+        for name, system in contents.config["systems"].items()
+        if system["objective"] == "none" and name not in measured.elsewhere
+    }
     for name, systems in others.items():
-        figures, about = _figures(measured, name, systems, {})
+        figures, about = _figures(contents, measured, name, systems, {})
         if figures:
             measurements += [*figures, *about]
-    bench = Bench(rows=rows, notes=_notes(measured, rates, rows))
-    return BenchResults(measurements, _claims(measured), bench)
+    bench = Bench(rows=rows, notes=_notes(contents, measured, rates, rows))
+    return BenchResults(measurements, objective_claims(measured), bench)
+
+
+def measured_in(contents: RunContents) -> Measured:
+    """What was measured of each training of a run."""
+    names: dict[str, list[str]] = {}
+    seeds, elsewhere = seeds_of(contents.config), elsewhere_of(contents.config)
+    for name in dict.fromkeys((*seeds, *elsewhere)):
+        names.setdefault(without_seed(name, seeds.get(name)), []).append(name)
+    return Measured(names, *_scores(contents), frozenset(elsewhere))
 
 
 def _at_entropy(key: str) -> str:
     return f"MLE at the entropy of {key}"
 
 
-def bench_scores(
-    contents: RunContents,
-) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
-    """Scores by measure and system, and clusters by measure: of tasks alone, because prompts are different."""
+def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
+    """Scores and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
     values, clusters = contents.values, {}
     likelihoods = {
         name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
@@ -138,10 +147,9 @@ def _answers(contents: RunContents, score: Callable[[str, str], float]) -> dict[
 
 
 def _figures(
-    measured: _Measured, system: str, names: Sequence[str], rates: Mapping[float, float]
+    contents: RunContents, measured: Measured, system: str, names: Sequence[str], rates: Mapping[float, float]
 ) -> tuple[list[Measurement], list[Measurement]]:
     """A system's figures, and what its trainings took."""
-    contents = measured.contents
     figures: dict[str, list[float]] = {}
     for measure in measured.scores:
         for scores in measured.of(measure, names):
@@ -178,35 +186,62 @@ def _figures(
     return means, about
 
 
-def _claims(measured: _Measured) -> list[Claim]:
+def objective_claims(measured: Measured) -> list[Claim]:
     """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
-    mle, claims = measured.names["mle"], []
-    for key, systems in measured.names.items():
-        if key == "mle":
+    claims = []
+    for key, ours in measured.names.items():
+        if key == MLE:
             continue
-        ours, standard = list(systems.values()), {"mle": [mle[seed] for seed in systems]}
+        standard = {MLE: measured.names[MLE]}
         for measure in measured.scores:
             controls = {_at_entropy(key): list(map(control_name, ours))} if measure == SAMPLED else {}
             for baseline, theirs in (standard | controls).items():
                 scores = measured.of(measure, ours), measured.of(measure, theirs)
                 if all(scores):
-                    difference = score_difference(*scores, measured.clusters.get(measure))
-                    claims.append(
-                        make_claim(
-                            difference.estimate,
-                            measure=measure,
-                            candidate=key,
-                            baseline=baseline,
-                            family=OBJECTIVES,
-                            test="two-way",
-                            n=difference.n,
-                            trainings=len(ours),
-                            value=difference.difference,
-                            better=_better(measure),
-                            enough=len(ours) >= LEAST_SEEDS,
-                        )
-                    )
+                    params = {ELSEWHERE: True} if measured.elsewhere.intersection(ours) else {}
+                    about: dict[str, Any] = {
+                        "candidate": key,
+                        "baseline": baseline,
+                        "family": OBJECTIVES,
+                        "params": params,
+                    }
+                    claims.append(claim_between(measure, *scores, measured.clusters.get(measure), **about))
     return claims
+
+
+def claim_between(
+    measure: str, ours: Sequence[Scores], theirs: Sequence[Scores], clusters: Mapping[Any, str] | None, **about: Any
+) -> Claim:
+    """The claim that the trainings of two systems make by a measure; `about`: its further fields."""
+    number = min(len(ours), len(theirs))
+    difference = score_difference(averaged(ours, number), averaged(theirs, number), clusters)
+    return make_claim(
+        difference.estimate,
+        measure=measure,
+        test="two-way",
+        n=difference.n,
+        trainings=number,
+        value=difference.difference,
+        better=_better(measure),
+        enough=number >= LEAST_SEEDS,
+        **about,
+    )
+
+
+def averaged(trainings: Sequence[Scores], number: int) -> list[Scores]:
+    """Trainings in so many groups, each as its mean: one side of a comparison may have more of them than the other."""
+    means: list[Scores] = []
+    for first in range(number):
+        group = trainings[first::number]
+        values = {row: [one.get(row) for one in group] for row in group[0]}
+        means.append({row: _mean_of(every) for row, every in values.items()})
+    return means
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """None if one is missing."""
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if len(numbers) == len(values) else None
 
 
 def _better(measure: str) -> Literal["higher", "lower", ""]:
@@ -216,8 +251,9 @@ def _better(measure: str) -> Literal["higher", "lower", ""]:
     return "higher" if measure in (GREEDY, SAMPLED, EXACT) or measure.endswith("(accuracy)") else ""
 
 
-def _notes(measured: _Measured, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]) -> list[str]:
-    contents = measured.contents
+def _notes(
+    contents: RunContents, measured: Measured, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
+) -> list[str]:
     chosen = "learning rates: one was given for all, and none was chosen; another may suit each objective"
     if rates:
         chosen = (

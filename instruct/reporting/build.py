@@ -12,7 +12,13 @@ from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.options import GENERAL_JUDGES
 from instruct.reporting import model, provenance
 from instruct.reporting.bench import bench_results
-from instruct.reporting.cautions import baseline_warnings, comparison_warnings, seed_warnings, task_warnings
+from instruct.reporting.cautions import (
+    baseline_warnings,
+    comparison_warnings,
+    elsewhere_warnings,
+    seed_warnings,
+    task_warnings,
+)
 from instruct.reporting.comparison import comparison_figures, paired, panels_of, put_into_families, seed_claims
 from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
@@ -20,7 +26,7 @@ from instruct.reporting.judge_errors import corrected_rates
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.rankings import rank_judged
-from instruct.reporting.read import Judged, RunContents, seeds_of
+from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.stated import apply_stated, stated, stated_words
 from instruct.reporting.tasks import forgetting, task_claims, task_measurements
 from instruct.reporting.text import leads
@@ -56,14 +62,14 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         panels=panels_of(contents.judged),
         measurements=[*texts.measurements, *tasks, *kept, *(objectives.measurements if objectives else ())],
         claims=[
-            *seed_claims(compared, seeds),
+            *seed_claims(compared, seeds, elsewhere_of(config)),
             *paired(contents.judged, seeds),
             *texts.claims,
             *task_claims(contents.values),
             *lost,
             *(objectives.claims if objectives else ()),
         ],
-        cautions=[*map(claim_warning, texts.warnings), *task_warnings(tasks)],
+        cautions=[*map(claim_warning, texts.warnings), *task_warnings(tasks), *elsewhere_warnings(config)],
         bench=objectives and objectives.bench,
         not_judged=_not_judged(contents),
         systems=list(systems.values()),

@@ -31,11 +31,12 @@ from instruct.reporting.model import (
     compared_by,
     note_warning,
 )
-from instruct.reporting.read import Judged, RunContents
+from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.tasks import accuracies
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement
+from instruct.training.options import without_seed
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
@@ -360,6 +361,19 @@ def seed_warnings(report: ReportData) -> Iterator[ReportWarning]:
                     f"others {low:.1f} to {high:.1f}; look whether that training failed, because no test over "
                     f"{claim.trainings} seeds allows for trainings that sometimes fail"
                 )
+
+
+def elsewhere_warnings(config: Mapping[str, Any]) -> Iterator[ReportWarning]:
+    """What nobody here knows about systems that were trained elsewhere."""
+    seeds, trainings = seeds_of(config), dict[str, list[str]]()
+    for name, source in elsewhere_of(config).items():
+        trainings.setdefault(without_seed(name, seeds.get(name)), []).append(one_line(source, 200))
+    for name, sources in trainings.items():
+        few = "one training supports no claim on how it was trained; " if len(sources) == 1 else ""
+        yield claim_warning(
+            f"{one_line(name, 60)} was trained elsewhere ({', '.join(sources)}): {few}its rows are not known, and may "
+            "contain those of the test"
+        )
 
 
 def overlap_warnings(

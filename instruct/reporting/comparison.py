@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -199,7 +199,9 @@ def _reasons(judgments: Iterable[Judgment]) -> list[model.ReasonCount]:
     ]
 
 
-def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int]) -> list[results.Claim]:
+def seed_claims(
+    compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapping[str, int], elsewhere: Collection[str] = ()
+) -> list[results.Claim]:
     """For every comparison that a judge made with several seeds, the mean of the win rates over the prompts that have a
     verdict for every seed; interval and p hold for all prompts, whatever the missing verdicts would have been.
 
@@ -208,7 +210,9 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
 
     Args:
         seeds: by system, see `seeds_of`.
+        elsewhere: systems that were trained elsewhere; one without a seed is one training beside every seed.
     """
+    arms = {without_seed(name, seeds.get(name)) for name in elsewhere}
     groups: dict[tuple[str, ...], dict[int, tuple[Judged, Mapping[str, float | None], Samples]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
@@ -225,7 +229,8 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
             continue
-        ordered = sorted(by_seed)
+        ordered, about = sorted(by_seed), {candidate, baseline} & arms
+        number = 1 if about & {*elsewhere} else len(ordered)
         made, scores, samples_of_seeds = zip(*(by_seed[seed] for seed in ordered), strict=True)
         spread = seed_spread(scores)
         prompts = set().union(*scores)
@@ -250,13 +255,14 @@ def seed_claims(compared: Iterable[tuple[Judged, ComparisonReport]], seeds: Mapp
                 policy=policy,
                 test="two-way",
                 n=spread.n,
-                trainings=len(ordered),
+                trainings=number,
                 value=results.rounded(spread.mean),
                 interval=results.rounded(estimate.interval),
                 missing=missing,
                 complete_case=complete if missing else None,
-                enough=len(ordered) >= LEAST_SEEDS,
+                enough=number >= LEAST_SEEDS,
                 params={
+                    **({results.ELSEWHERE: True} if about else {}),
                     "seeds": ordered,
                     "win_rates": results.rounded(spread.win_rates),
                     "left_out": spread.left_out,

@@ -192,6 +192,12 @@ def seeds_of(config: Mapping[str, Any]) -> dict[str, int]:
     return {name: system["seed"] for name, system in systems if system.get("seed") is not None}
 
 
+def elsewhere_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The systems that were trained elsewhere, with where their weights are."""
+    systems = (config.get("systems") or {}).items()
+    return {name: system["adapter"][0] for name, system in systems if system.get("adapter")}
+
+
 def read_run(folder: str | Path) -> RunContents:
     """Read a run directory.
 

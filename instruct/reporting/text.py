@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
-from instruct.analysis.results import EARLY, Claim
+from instruct.analysis.results import EARLY, ELSEWHERE, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
@@ -167,7 +167,8 @@ def seeds_headline(claim: Claim) -> str:
         return f"{name(claim.judge)}: {said}"
     among = "among the prompts judged for all of them"
     said = _verdict(claim, "training seeds", f" over {seeds} training seeds", among)
-    said += f" ({seeds}, not {LEAST_SEEDS})" * (claim.finding == "too few")
+    if claim.finding == "too few":
+        said += f" ({few_trainings(claim)})" if claim.params.get(ELSEWHERE) else f" ({seeds}, not {LEAST_SEEDS})"
     text = f"{rank(claim)}{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
     corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
     return ". ".join(filter(None, [text, corrected, within_margin(claim)]))
@@ -238,8 +239,15 @@ def finding(claim: Claim) -> str:
     words = (
         {"candidate": "better", "baseline": "worse"} if claim.better else {"candidate": "higher", "baseline": "lower"}
     )
-    words |= {"no difference": "no difference shown", "too few": f"fewer than {LEAST_SEEDS} seeds"}
+    words |= {"no difference": "no difference shown", "too few": few_trainings(claim)}
     return words[str(claim.finding)]
+
+
+def few_trainings(claim: Claim) -> str:
+    """Why the trainings of a claim are too few for one."""
+    if not claim.params.get(ELSEWHERE):
+        return f"fewer than {LEAST_SEEDS} seeds"
+    return "one training, elsewhere" if claim.trainings == 1 else f"{claim.trainings} trainings, elsewhere"
 
 
 def seeds_cost(claim: Claim) -> list[str]:

@@ -15,7 +15,7 @@ from instruct.analysis.claims import make_claim, of_family
 from instruct.analysis.clusters import cluster_of, numbered
 from instruct.analysis.inference import Estimate, paired_difference
 from instruct.analysis.jackknife import Sample, difference, estimate, kept
-from instruct.analysis.results import Claim
+from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
 from instruct.reporting.digits import number, span
@@ -151,7 +151,9 @@ def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list
         of_system = control.details.system if control else None
         seed = seeds.get(of_system or name)
         base, of = without_seed(name, seed), without_seed(of_system, seed) if of_system else None
-        group = groups.setdefault(base, _Group(base, of, systems.get(name, {}).get("objective")))
+        system = systems.get(name, {})
+        objective = ELSEWHERE if system.get("adapter") else system.get("objective")
+        group = groups.setdefault(base, _Group(base, of, objective))
         group.rows[name] = rows
         for metric in METRICS:
             row = rows.get(metric)
@@ -292,6 +294,7 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     estimate, test = compared
     texts, clusters = pairs[0][0].by_text or (), pairs[0][0].clusters
     units = len({cluster_of(text, clusters) for text in texts})
+    one = any(group.objective == ELSEWHERE and len(group.samples[metric]) == 1 for group in (first, second))
     return make_claim(
         estimate,
         measure=metric,
@@ -301,7 +304,7 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
         test=test,
         better=METRICS[metric].better,
         n=len(texts),
-        trainings=len(pairs),
+        trainings=1 if one else len(pairs),
         params={"clusters": units} if units < len(texts) else {},
     )
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_va
 
 from instruct.base.cards import nearest
 from instruct.base.models import ModelOptions
-from instruct.base.options import FreeKeys, Options
+from instruct.base.options import FreeKeys, Options, Texts
 from instruct.data.options import DataOptions
 from instruct.training.objective_names import OBJECTIVES, OWN, is_own
 
@@ -134,6 +134,19 @@ class SystemOptions(Options):
     """Draws the order of the rows, first weights that are random, and dropout (default: train.seed)."""
     learning_rate: float | None = Field(default=None, gt=0)
     """The learning rate of this system (default: train.learning_rate)."""
+    adapter: Texts | None = Field(default=None, min_length=1)
+    """Trained elsewhere, with the objective none: the folder of an adapter or a whole model, or a hub id (ID@REVISION);
+    several are trainings of this system that differ in their seeds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _adapter_is_trained(cls, content: Any) -> Any:
+        """What was trained elsewhere has no objective here, which need not be written."""
+        if isinstance(content, dict) and content.get("adapter"):
+            if content.get("objective", "none") != "none":
+                raise ValueError(f"adapter: is not trained here with {content['objective']}; leave the objective out")
+            return {**content, "objective": "none"}
+        return content
 
     def unused(self) -> frozenset[str]:
         return frozenset(() if self.objective == "energy" else ("energy_weight", "energy_dim"))
@@ -142,7 +155,8 @@ class SystemOptions(Options):
         """The arguments of EMOConfig that this section sets."""
         names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
         return {
-            names.get(name, name): value for name, value in self.model_dump(exclude={"seed", "learning_rate"}).items()
+            names.get(name, name): value
+            for name, value in self.model_dump(exclude={"seed", "learning_rate", "adapter"}).items()
         }
 
 
@@ -211,5 +225,10 @@ class TrainingOptions(Options):
 
     @property
     def trained(self) -> dict[str, SystemOptions]:
-        """The systems that are trained: all but the untrained base (`objective: none`)."""
+        """The systems that are trained here: all but the untrained base (`objective: none`) and adapters."""
         return {name: system for name, system in self.systems.items() if system.objective != "none"}
+
+    @property
+    def elsewhere(self) -> dict[str, str]:
+        """The systems that were trained elsewhere, with where their weights are."""
+        return {name: system.adapter[0] for name, system in self.systems.items() if system.adapter}

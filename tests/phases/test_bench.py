@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from instruct import Report
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InputErrors
 from instruct.base.models import ModelOptions
 from instruct.command.experiments import bench_config
 from instruct.command.main import make_parser, parse_arguments
@@ -27,8 +28,10 @@ from instruct.measuring.texts.options import TextMetricOptions
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
 from instruct.phases.experiment import outcomes
-from instruct.reporting.bench import GIB, OBJECTIVES
+from instruct.phases.systems import check_elsewhere
+from instruct.reporting.bench import GIB, GREEDY, OBJECTIVES
 from instruct.reporting.stated import check_primary
+from instruct.reporting.text import finding
 from instruct.training.options import SystemOptions
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +123,7 @@ VALUES = {
     "train": {"max_steps": 7, "per_device_train_batch_size": 3, "weight_decay": 0.5, "seed": 5, "learning_rate": 0.1},
     "lora": {"r": 3, "alpha": 5, "dropout": 0.25, "use_dora": True, "target_modules": ["q_proj"]},
     "systems.dft.objective": "gem",
+    "systems.dft.adapter": ["elsewhere/dft"],
     "judges.0.stop_when": "decided",
     "data.card": "starter",
     "answers.template": "chat",
@@ -244,6 +248,100 @@ def test_rows_are_read_as_the_config_says(tmp_path):
 def test_an_option_of_the_command_alone_is_refused_in_a_file(key):
     with pytest.raises(InputError, match=key):
         config_of("d.jsonl", **{key: 1})
+
+
+def test_arms_are_systems_and_several_are_their_seeds(tmp_path):
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"name": "b", "systems": {"sdft": {"adapter": ["x", "y"]}}}))
+    call = ["bench", str(tmp_path / "b.yaml"), "--objectives", "mle,dft", "--arm", "gold=a,b", "--arm", "gold=c"]
+    config = bench_config(parse_arguments(PARSER, [*call, "--arm", "ssd=user/ssd@v1"]), ["mle", "dft"])
+    sources = {"sdft-seed1": "x", "sdft-seed2": "y", "gold-seed1": "a", "gold-seed2": "b", "gold-seed3": "c"}
+    assert config.elsewhere == sources | {"ssd": "user/ssd@v1"}
+    final = benches._final(config, BenchOptions(seeds=2, tasks=["sst2"]), Path("rows"), 9, {"mle": 1.0, "dft": 1.0})
+    assert final.elsewhere == config.elsewhere
+    assert {"base", "mle-seed2"} <= {*final.systems}
+    pairs = [("gold-seed1", "mle-seed1"), ("gold-seed2", "mle-seed2"), ("ssd", "mle-seed1"), ("ssd", "mle-seed2")]
+    assert [pair for pair in final.comparisons if pair[0].startswith(("gold", "ssd"))] == pairs
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        (["gold"], "write NAME=ADAPTER"),
+        (["=a"], "write NAME=ADAPTER"),
+        (["gold=a,"], "write NAME=ADAPTER"),
+        (["gold=a", "gold=b,a"], "a is given twice"),
+        (["mle=a"], "is another system's name"),
+    ],
+)
+def test_an_arm_that_is_none_is_refused(tmp_path, arms, message):
+    flags = [word for arm in arms for word in ("--arm", arm)]
+    with pytest.raises(InputError, match=message):
+        bench_config(parse_arguments(PARSER, ["bench", "--objectives", "mle", *flags]), ["mle"])
+
+
+def test_what_was_trained_elsewhere_is_not_trained_here():
+    with pytest.raises(InputError, match="is not trained here with dft"):
+        config_of("d.jsonl", systems={"gold": {"objective": "dft", "adapter": "a"}})
+
+
+def renamed(adapter: Path, base: str) -> None:
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": base}))
+
+
+def test_weights_of_another_model_are_refused_before_anything_is_trained(
+    tmp_path, monkeypatch, tiny_model, tiny_adapters, make_model, make_adapter, printed
+):
+    monkeypatch.chdir(tmp_path)
+    other = make_model(tmp_path / "other", seed=1)
+    shutil.copytree(tiny_adapters["emo"], "hub")
+    renamed(Path("hub"), "someone/model")
+    shutil.copytree(tiny_adapters["emo"], "far")
+    renamed(Path("far"), "/not/here")
+    tokens = json.loads((tiny_model / "tokenizer.json").read_text())
+    vocabulary = tokens["model"]["vocab"]
+    for folder, changed in (("words", vocabulary | {"zz": len(vocabulary) + 9}), ("damaged", {})):
+        shutil.copytree(tiny_model, folder)
+        tokens["model"]["vocab"] = changed
+        Path(folder, "tokenizer.json").write_text(json.dumps(tokens))
+    wrong = {
+        "none": ("nowhere/at/all", "no such folder"),
+        "base": (str(make_adapter(other, tmp_path / "of_other", 1, 0.5)), "was trained on .*other, and `model` is"),
+        "named": ("hub", "was trained on someone/model, and `model` is"),
+        "tokens": ("words", "has other tokens than"),
+        "damaged": ("damaged", "cannot be loaded on"),
+    }
+    systems = {"mle": {"objective": "mle"}} | {name: {"adapter": path} for name, (path, _) in wrong.items()}
+    with pytest.raises(InputErrors) as refused:
+        check_elsewhere(config_of("d.jsonl", systems=systems, model={"name": str(tiny_model)}))
+    for problem, (name, (_, message)) in zip(refused.value.problems, wrong.items(), strict=True):
+        assert problem.startswith(f"system {name}: ")
+        assert re.search(message, problem)
+    right = {"a": {"adapter": str(tiny_adapters["emo"])}, "far": {"adapter": "far"}, "b": {"adapter": str(tiny_model)}}
+    check_elsewhere(config_of("d.jsonl", systems=right, model={"name": str(tiny_model)}))
+    assert "trained on rows that are not known, which may be among the prompts" in printed.readouterr().out
+
+
+@pytest.mark.slow
+def test_arms_are_measured_beside_objectives(tmp_path, monkeypatch, instruct, tiny_model, make_adapter):
+    monkeypatch.chdir(tmp_path)
+    rows_file(tmp_path, 60)
+    arms = [f"{name}={make_adapter(tiny_model, tmp_path / name, seed, 0.3)}" for seed, name in enumerate("xyzv", 1)]
+    gold = f"gold={','.join(arm.partition('=')[2] for arm in arms[:3])}"
+    call = ["bench", "--model", tiny_model, "--data", "rows.jsonl", "--objectives", "mle", "--seeds", 3]
+    call += ["--arm", gold, "--arm", arms[3], "--rates", "1e-3", "--train.max_steps", 2, "--train.report_to", "none"]
+    call += ["--answers.generation.max_new_tokens", 8, "--answers.generation.engine", "transformers"]
+    code, _, error = instruct(*call, "-q")
+    assert code == 0, error
+    report = Report.read("runs/bench")
+    greedy = [claim for claim in report.claims if claim.measure == GREEDY]
+    assert [(claim.candidate, claim.trainings, claim.n) for claim in greedy] == [("gold", 3, 12), ("v", 1, 12)]
+    assert [finding(claim) for claim in greedy][1] == "one training, elsewhere"
+    warnings = [warning.text for warning in report.cautions if "trained elsewhere" in warning.text]
+    assert ["one training supports no claim" in text for text in warnings] == [False, True]
+    assert all("its rows are not known" in text for text in warnings)
+    systems = {row.system for row in report.measurements if row.part == OBJECTIVES}
+    assert systems >= {"mle", "gold", "v", "mle-matched-gold"}
 
 
 def test_objectives_are_named_like_their_class():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ from instruct.reporting.text import finding
 from instruct.run.measurements import Details, Measurement
 
 
-def measured_of(seeds: int, gain: float) -> bench._Measured:
+def measured_of(seeds: int, gain: float, elsewhere: int = 0) -> bench.Measured:
     """ROUGE-L, cross-entropy and samples of two objectives and their controls, on 40 prompts."""
     rng = np.random.default_rng(0)
     base = rng.uniform(0.2, 0.5, 40)
@@ -26,12 +24,13 @@ def measured_of(seeds: int, gain: float) -> bench._Measured:
     def scores(shift: float) -> dict[str, float]:
         return {str(place): float(score) for place, score in enumerate(base + shift + rng.normal(0, 0.01, 40))}
 
-    names = {key: {seed: f"{key}-seed{seed}" for seed in range(1, seeds + 1)} for key in ("mle", "dft")}
-    systems = [name for own in names.values() for name in own.values()]
+    numbers = {"mle": seeds, "dft": elsewhere or seeds}
+    names = {key: [f"{key}-seed{seed}" for seed in range(1, number + 1)] for key, number in numbers.items()}
+    systems = [name for own in names.values() for name in own]
     own = {name: scores(gain * name.startswith("dft")) for name in systems}
-    controls = {f"mle-matched-{name}": scores(0) for name in names["dft"].values()}
+    controls = {f"mle-matched-{name}": scores(0) for name in names["dft"]}
     measures = {bench.ENTROPY: own, bench.GREEDY: own, bench.SAMPLED: own | controls}
-    return bench._Measured(SimpleNamespace(), names, measures)
+    return bench.Measured(names, measures, elsewhere=frozenset(names["dft"] if elsewhere else ()))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def measured_of(seeds: int, gain: float) -> bench._Measured:
     ],
 )
 def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greedy, entropy):
-    claims = bench._claims(measured_of(seeds, gain))
+    claims = bench.objective_claims(measured_of(seeds, gain))
     settle(claims)
     findings = {(claim.measure, claim.baseline): finding(claim) for claim in claims}
     control = "MLE at the entropy of dft"
@@ -59,13 +58,28 @@ def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greed
 
 
 @pytest.mark.parametrize(
+    ("trainings", "said"),
+    [(1, "one training, elsewhere"), (2, "2 trainings, elsewhere"), (3, "better"), (5, "better")],
+)
+def test_what_was_trained_elsewhere_claims_as_many_trainings_as_there_are(trainings, said):
+    measured = measured_of(3, 0.1, elsewhere=trainings)
+    claims = bench.objective_claims(measured)
+    settle(claims)
+    (greedy,) = [claim for claim in claims if claim.measure == bench.GREEDY]
+    assert (finding(greedy), greedy.trainings, greedy.n) == (said, min(3, trainings), 40)
+    means = [np.mean([list(one.values()) for one in measured.of(bench.GREEDY, measured.names[key])]) for key in
+             ("dft", "mle")]  # fmt: skip
+    assert trainings not in (1, 3) or greedy.value == pytest.approx(means[0] - means[1])
+
+
+@pytest.mark.parametrize(
     ("measure", "said"),
     [("sst2 (accuracy)", "better"), ("wikitext (word_perplexity)", "higher")],
 )
 def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, said):
     measured = measured_of(3, 0.1)
     measured.scores[measure] = measured.scores.pop(bench.GREEDY)
-    claims = bench._claims(measured)
+    claims = bench.objective_claims(measured)
     settle(claims)
     assert [finding(claim) for claim in claims if claim.measure == measure] == [said]
 
@@ -77,7 +91,7 @@ def test_exact_match_is_measured_where_it_is_the_primary_outcome(primary, measur
         "mle": [{"instruction": "a", "output": " 4\n"}, {"instruction": "b", "output": "5 apples"}],
     }
     answers = {name: SimpleNamespace(rows=own) for name, own in rows.items()}
-    scores, _ = bench.bench_scores(SimpleNamespace(config={"primary": primary}, answers=answers, values={}))
+    scores, _ = bench._scores(SimpleNamespace(config={"primary": primary}, answers=answers, values={}))
     assert (bench.EXACT in scores) == measured
     if measured:
         assert list(scores[bench.EXACT]["mle"].values()) == [1.0, 0.0]
@@ -86,7 +100,7 @@ def test_exact_match_is_measured_where_it_is_the_primary_outcome(primary, measur
 def test_a_measure_that_a_training_lacks_is_not_compared():
     measured = measured_of(3, 0.1)
     del measured.scores[bench.GREEDY]["dft-seed2"]
-    assert bench.GREEDY not in {claim.measure for claim in bench._claims(measured)}
+    assert bench.GREEDY not in {claim.measure for claim in bench.objective_claims(measured)}
 
 
 def about(metric: str, value: float | None, **details: object) -> Measurement:

@@ -81,6 +81,7 @@ def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instru
     assert instruct("train", experiment())[0] == 0
     run = Path("runs/mine")
     path = run / "adapters" / "emo" / "adapter_model.safetensors"
+    weights, trained = path.read_bytes(), sha256_of(path)
     save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(path).items()}, path)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["steps"]["train/emo"]["results"]["sha256"][path.name] = sha256_of(path)
@@ -93,7 +94,14 @@ def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instru
     (run / "adapters" / "emo" / "canary.json").unlink()
     del manifest["steps"]["train/emo"]["results"]["sha256"]["canary.json"]
     (run / "manifest.json").write_text(json.dumps(manifest))
+    code, _, error = instruct("generate", run)
+    assert (code, "its adapter changes no log-probability" in error) == (2, True)
+    assert not (run / "outputs" / "emo.json").exists()
+
+    manifest["steps"]["train/emo"]["results"]["sha256"][path.name] = trained
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    path.write_bytes(weights)
     assert instruct("generate", run)[0] == 0
     answers = json.loads((run / "manifest.json").read_text())["steps"]["answers"]["results"]["emo"]
-    assert answers["weights"] == "not checked: no canary.json is beside the weights"
+    assert answers["weights"].startswith("not checked: no canary.json is beside the weights; the adapter moves")
     shutil.rmtree(run)
