@@ -29,8 +29,11 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
     sub = verb(list_found, "list the available data sets, judges, tasks or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
-    sub = verb(doctor, "check the installation (packages, GPU, memory, disk, network, keys), a run, or an adapter")
-    sub.add_argument("run", nargs="?", metavar="PATH", help="a run directory, or the folder of a PEFT adapter")
+    sub = verb(
+        doctor, "check the installation (packages, GPU, memory, disk, network, keys), a run, an adapter, or a bundle"
+    )
+    text = "a run directory, the folder of a PEFT adapter, or a bundle of `instruct bench`"
+    sub.add_argument("run", nargs="?", metavar="PATH", help=text)
     sub.add_argument("--model", metavar="BASE", help="of an adapter: its base (default: the one that it names)")
     sub.add_argument("--engine", choices=["vllm", "transformers"], help="of an adapter: where it has to act")
     sub.add_argument("--base-url", metavar="URL", help="of an adapter: a server that has it by its folder's name")
@@ -83,6 +86,10 @@ def doctor(arguments: argparse.Namespace) -> Result:
         from instruct.phases.doctor_adapter import check_adapter_acts
 
         findings = said(check_adapter_acts(named, arguments.model, arguments.engine, arguments.base_url))
+    elif arguments.run and named.suffix.lower() == ".zip" and not named.is_dir():
+        from instruct.reporting.bundle import check_bundle
+
+        findings = said(check_bundle(named))
     elif arguments.run:
         from instruct.phases.doctor import check_run
         from instruct.run.directory import RunDirectory

@@ -19,7 +19,7 @@ from instruct.base.models import compute_dtype, model_path
 from instruct.base.options import Options
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, make_config
-from instruct.data.options import DataOptions, template_of
+from instruct.data.options import DataOptions, data_label, template_of
 from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
@@ -60,7 +60,9 @@ class BenchOptions(Options):
     """The judge that compares the answers with those of mle (default: none)."""
 
 
-def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:
+def bench(
+    config: ExperimentConfig, options: BenchOptions, dry_run: bool = False, bundle: str | None = None
+) -> Report | None:
     """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
 
     The primary outcome is the first judge's win rate, else ROUGE-L, if the config names none. Rows are split into three
@@ -72,14 +74,19 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     Args:
         config: the model, the data, the training; its systems are the objectives.
         dry_run: print what would be done, and how long it takes, and stop.
+        bundle: a ZIP file to write for others; of a finished bench nothing else is done.
 
     Raises:
         InputError: the config sets what the bench sets itself, or there are too few rows.
     """
     from instruct.reporting.bench import STEP
+    from instruct.reporting.bundle import check_ending, write_bundle
+    from instruct.reporting.read import read_run
     from instruct.reporting.report import print_written, written_report
 
     _check(config)
+    if bundle:
+        check_ending(bundle)
     first = dict.fromkeys(config.trained, options.rates[0])
     if dry_run:
         with tempfile.TemporaryDirectory() as rows:
@@ -98,12 +105,14 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
         key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in by_rate.items()}
         for key, by_rate in scores.items()
     }
-    with run.step(STEP, {"rows": sizes, "rates": tried}):
+    with run.step(STEP, {"rows": sizes, "rates": tried, "data": data_label(config.data.model_dump())}):
         pass  # the report makes the table of it
     report = written_report(run.folder, failure=failure)
     print_written(report, run.folder)
     if failure:
         raise failure
+    if bundle:
+        say(f"bundle    {bundle}: sha256 {write_bundle(bundle, read_run(run.folder), report)}")
     return report
 
 

@@ -46,6 +46,8 @@ from instruct.reporting.text import difference, difference_headline, name
 if TYPE_CHECKING:
     import pandas as pd
 
+    from instruct.reporting.compare_bundles import BundleComparison
+
 TITLE = "Evaluations side by side"
 ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison can be written to
 _DIFFERENCES = (
@@ -189,18 +191,8 @@ class LogComparison:
         return tables_page(TITLE, cautions, tables, figure, about, self.headlines())
 
     def write(self, path: str | Path) -> None:
-        """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
-
-        Raises:
-            InputError: another extension, or a place that cannot be written.
-        """
-        renderers: dict[str, Callable[[], str]] = {
-            ".md": lambda: render_markdown(self.document()),
-            ".csv": lambda: csv_text(self.rows()),
-            ".json": lambda: json.dumps(self.content(), indent=2, ensure_ascii=False) + "\n",
-            ".html": self.to_html,
-        }
-        write_atomically(Path(path), renderers[ending_of(path, ENDINGS)]())
+        """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html; see `write_compared`."""
+        write_compared(self, path)
 
     def content(self) -> dict[str, Any]:
         """All figures, for programs."""
@@ -252,6 +244,21 @@ class LogComparison:
 
     def __str__(self) -> str:
         return "\n".join(self.headlines())
+
+
+def write_compared(compared: LogComparison | BundleComparison, path: str | Path) -> None:
+    """Write a comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
+
+    Raises:
+        InputError: another extension, or a place that cannot be written.
+    """
+    renderers: dict[str, Callable[[], str]] = {
+        ".md": lambda: render_markdown(compared.document()),
+        ".csv": lambda: csv_text(compared.rows()),
+        ".json": lambda: json.dumps(compared.content(), indent=2, ensure_ascii=False) + "\n",
+        ".html": compared.to_html,
+    }
+    write_atomically(Path(path), renderers[ending_of(path, ENDINGS)]())
 
 
 # A file, a folder that is searched, a run directory, a log that was read, an EvalLog of Inspect, or a data frame.

@@ -1,0 +1,198 @@
+"""Bundles of benches: what they hold and never hold, what is refused, what a check finds, and what is compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bench_runs import bench_run
+
+from instruct.base.errors import InputError
+from instruct.reporting.bench import ENTROPY, GREEDY
+from instruct.reporting.bundle import check_bundle, pack, read_bundle, write_bundle
+from instruct.reporting.compare_bundles import compare_bundles
+from instruct.reporting.read import read_run
+from instruct.reporting.report import build_report
+
+
+def bundle_of(folder: Path, name: str, objectives: dict[str, int], **more: object) -> Path:
+    run = bench_run(folder / "runs" / name, objectives, **more)
+    path = folder / f"{name}.zip"
+    write_bundle(path, read_run(run.folder), build_report(run.folder))
+    return path
+
+
+def members_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def findings_of(path: Path) -> dict[str, str]:
+    return {finding.what: finding.state for finding in check_bundle(path)}
+
+
+def test_a_bundle_is_the_same_bytes_and_gives_its_claims_again(tmp_path):
+    path = bundle_of(tmp_path, "b", {"mle": 3, "dft": 3})
+    before = path.read_bytes()
+    write_bundle(path, read_run(tmp_path / "runs" / "b"), build_report(tmp_path / "runs" / "b"))
+    assert path.read_bytes() == before
+    assert findings_of(path) == {"hashes": "ok", "claims": "ok", "logs": "ok", "unknown": "warning"}
+    bundle = read_bundle(path)
+    stated = {(claim.measure, claim.finding): claim.trainings for claim in bundle.claims.objectives}
+    assert stated == {(ENTROPY, "no difference"): 3, (GREEDY, "candidate"): 3}
+    assert b"secret prompt" not in before  # rows are hashes
+
+
+HOME = str(Path.home())
+PRIVATE = {
+    "an address": {"answers": {"generation": {"base_url": "http://user:pw-12345678@host.example/v1"}}},
+    "a file": {"data": {"files": [f"{HOME}/mine/d.jsonl"]}},
+    "a file's URL": {"data": {"files": [f"file://{HOME}/mine/d.jsonl"]}},
+    "a path in a text": {"train": {"run_name": f"of {HOME}/mine"}},
+    "an adapter": {"systems": {"gold": {"objective": "none", "adapter": [f"{HOME}/mine/gold"]}}},
+    "a key": {f"{HOME}/mine": {"x": 1}},
+}
+
+
+@pytest.mark.parametrize("what", PRIVATE)
+def test_no_place_of_this_machine_and_no_address_leaves_it(tmp_path, what):
+    own = dict(PRIVATE[what])
+    systems = own.pop("systems", {})
+    run = bench_run(tmp_path / "runs" / "b", {"mle": 1, "dft": 1}, **own)
+    contents = read_run(run.folder)
+    contents.config["systems"].update(systems)
+    write_bundle(tmp_path / "b.zip", contents, build_report(run.folder))
+    packed = (tmp_path / "b.zip").read_bytes()
+    for private in (HOME + "/", "/mine", "pw-12345678", "host.example"):
+        assert private.encode() not in packed
+
+
+def test_a_secret_of_the_environment_stops_the_bundle(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-abcdef123456")
+    with pytest.raises(InputError, match="bundle: holds SOME_API_KEY"):
+        bundle_of(tmp_path, "b", {"mle": 1, "dft": 1}, notes="sk-abcdef123456")
+    assert not (tmp_path / "b.zip").exists()
+
+
+def repacked(change: Callable[[dict[str, bytes]], None]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        members = members_of(path)
+        change(members)
+        path.write_bytes(pack(members))
+
+    return write
+
+
+def compressed(path: Path) -> None:
+    members = members_of(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def overlapping(path: Path) -> None:
+    """Every entry of the directory leads to the largest member: a bomb without compression."""
+    with zipfile.ZipFile(path, "a") as archive:
+        largest = max(archive.infolist(), key=lambda info: info.file_size)
+        for number in range(50):
+            info = zipfile.ZipInfo(f"logs/{number}.json")
+            info.CRC, info.header_offset, info.file_size, info.compress_size = 0, largest.header_offset, 10**7, 10**7
+            archive.filelist.append(info)
+            archive.NameToInfo[info.filename] = info
+        archive._didModify = True  # type: ignore[attr-defined]
+
+
+CHANGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a score": (repacked(lambda them: them.update({"scores.json": b"{}"})), "scores.json was changed"),
+    "a further member": (repacked(lambda them: them.update({"x": b""})), "do not agree about x"),
+    "a missing member": (repacked(lambda them: them.pop("claims.json")), "do not agree about claims.json"),
+    "a path upward": (repacked(lambda them: them.update({"../x": b""})), r"outside of it: \.\./x"),
+    "an absolute path": (repacked(lambda them: them.update({"/x": b""})), "outside of it: /x"),
+    "no index": (repacked(lambda them: them.pop("bundle.json")), "is no bundle"),
+    "another format": (repacked(lambda them: them.update({"bundle.json": b'{"format": 2, "files": {}}'})), "format 2"),
+    "nested JSON": (repacked(lambda them: them.update({"bundle.json": b"[" * 100000})), "is no bundle"),
+    "compressed": (compressed, "is compressed"),
+    "a bomb": (overlapping, "larger than it"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "is no bundle"),
+    "a text": (lambda path: path.write_text("PK"), "is no bundle"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir())[0], "is no bundle"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CHANGED)
+def test_what_is_no_bundle_is_refused_in_a_line(tmp_path, how):
+    path = bundle_of(tmp_path, "b", {"mle": 2, "dft": 2})
+    change, message = CHANGED[how]
+    change(path)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(InputError, match=message) as error:
+        read_bundle(path)
+    assert "\n" not in str(error.value)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def with_claim(path: Path, **fields: object) -> None:
+    """The bundle with another first claim, and hashes that agree with it."""
+    import hashlib
+
+    members = members_of(path)
+    claims = json.loads(members["claims.json"])
+    claims["objectives"][0] |= fields
+    members["claims.json"] = json.dumps(claims).encode()
+    index = json.loads(members["bundle.json"])
+    index["files"]["claims.json"] = hashlib.sha256(members["claims.json"]).hexdigest()
+    members["bundle.json"] = json.dumps(index).encode()
+    path.write_bytes(pack(members))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"value": -0.5}, {"p": 1e-6}, {"adjusted_p": 1e-6}, {"finding": "candidate"}, {"n": 31}, {"trainings": 5}],
+)
+def test_a_claim_that_the_scores_do_not_give_is_found(tmp_path, fields):
+    path = bundle_of(tmp_path, "b", {"mle": 3, "dft": 3})
+    with_claim(path, **fields)
+    assert findings_of(path)["claims"] == "error"
+
+
+def test_the_commands_check_and_compare_bundles(tmp_path, instruct):
+    one = bundle_of(tmp_path, "one", {"mle": 3, "dft": 3})
+    other = bundle_of(tmp_path, "other", {"mle": 3, "emo": 2})
+    apart = bundle_of(tmp_path, "apart", {"mle": 3, "dft": 3}, first=10, model="large")
+    code, text, _ = instruct("doctor", one)
+    assert (code, "computed again from the scores" in text) == (0, True)
+    page = tmp_path / "page.html"
+    code, text, _ = instruct("compare", one, other, apart, "--output", page)
+    assert code == 0
+    assert "other rows, or asked otherwise: 30 and 30, 20 in both" in page.read_text()
+    assert "Between bundles" in page.read_text()
+    found = compare_bundles([one, other, apart])
+    pairs = {(claim.candidate, claim.baseline): claim.finding for claim in found.between if claim.measure == GREEDY}
+    assert pairs == {("mle (one)", "mle (other)"): "no difference", ("dft (one)", "emo (other)"): "too few"}
+    assert {row.bundles for row in found.apart} == {"one, apart", "other, apart"}
+    assert [row.bundle.name for row in found.within if row.claim.measure == GREEDY] == ["one", "other", "apart"]
+    assert len(found.rows()) == len(found.within) + len(found.between)
+
+
+def test_another_model_is_not_compared_by_its_own_tokens(tmp_path):
+    paths = [bundle_of(tmp_path, name, {"mle": 3, "dft": 3}, model=name) for name in ("large", "tiny")]
+    found = compare_bundles(paths)
+    assert [(row.measure, row.why.partition(":")[0]) for row in found.apart] == [(ENTROPY, "another model")]
+    assert {claim.params["differs"] for claim in found.between} == {"model"}
+
+
+@pytest.mark.parametrize(("more", "message"), [(["--seeds", "x"], "requires logs"), (["x.json"], "is no bundle")])
+def test_bundles_are_compared_with_bundles_alone(tmp_path, instruct, more, message):
+    path = bundle_of(tmp_path, "one", {"mle": 3, "dft": 3})
+    code, _, error = instruct("compare", path, *more)
+    assert (code, message in error) == (2, True)
+
+
+def test_a_bundle_twice_is_refused(tmp_path):
+    path = bundle_of(tmp_path, "one", {"mle": 3, "dft": 3})
+    with pytest.raises(InputError, match="again"):
+        compare_bundles([path, path])
