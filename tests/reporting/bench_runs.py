@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.bench import STEP
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Number, write_numbers, write_values
@@ -53,6 +54,19 @@ def bench_run(
         write_values(run, "perplexity", name, {"id": ids, "nats": nats, "tokens": [4] * rows})
         write_numbers(run, "perplexity", name, [Number(metric="perplexity", value=4.0, n=rows)])
     return run
+
+
+def judge_seeds(run: RunDirectory, seeds: int, rows: int = 30) -> None:
+    """Verdicts of a judge on dft against mle, seed by seed, of which every seventh is missing."""
+    with JudgmentStore(run.store) as store:
+        store.add_judgments(
+            Judgment(
+                "j", f"dft-seed{seed}", f"mle-seed{seed}", row, f"secret prompt {row}", "d", "first", "k",
+                "unparsed" if (row + seed) % 7 == 0 else "first" if (row * seed) % 3 else "second",
+            )
+            for seed in range(1, seeds + 1)
+            for row in range(rows)
+        )  # fmt: skip
 
 
 def write_outputs(run: RunDirectory, name: str, ids: list[str], outputs: list[str]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from bench_runs import bench_run
+from bench_runs import bench_run, judge_seeds
 
 from instruct.base.errors import InputError
 from instruct.reporting.bench import ENTROPY, GREEDY
@@ -135,16 +137,14 @@ def test_what_is_no_bundle_is_refused_in_a_line(tmp_path, how):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def with_claim(path: Path, **fields: object) -> None:
-    """The bundle with another first claim, and hashes that agree with it."""
-    import hashlib
-
+def with_content(path: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """The bundle with a member that was changed, and hashes that agree with it."""
     members = members_of(path)
-    claims = json.loads(members["claims.json"])
-    claims["objectives"][0] |= fields
-    members["claims.json"] = json.dumps(claims).encode()
+    content = json.loads(members[name])
+    change(content)
+    members[name] = json.dumps(content).encode()
     index = json.loads(members["bundle.json"])
-    index["files"]["claims.json"] = hashlib.sha256(members["claims.json"]).hexdigest()
+    index["files"][name] = hashlib.sha256(members[name]).hexdigest()
     members["bundle.json"] = json.dumps(index).encode()
     path.write_bytes(pack(members))
 
@@ -155,8 +155,25 @@ def with_claim(path: Path, **fields: object) -> None:
 )
 def test_a_claim_that_the_scores_do_not_give_is_found(tmp_path, fields):
     path = bundle_of(tmp_path, "b", {"mle": 3, "dft": 3})
-    with_claim(path, **fields)
+    with_content(path, "claims.json", lambda claims: claims["objectives"][0].update(fields))
     assert findings_of(path)["claims"] == "error"
+
+
+@pytest.mark.parametrize("change", [None, "verdict", "value"])
+def test_the_claims_of_judges_are_computed_again_from_their_verdicts(tmp_path, change):
+    run = bench_run(tmp_path / "runs" / "b", {"mle": 3, "dft": 3})
+    judge_seeds(run, 3)
+    path = tmp_path / "b.zip"
+    write_bundle(path, read_run(run.folder), build_report(run.folder))
+    (stated,) = read_bundle(path).claims.judges
+    assert (stated.judge, stated.trainings) == ("j", 3)
+    if change == "value":
+        with_content(path, "claims.json", lambda claims: claims["judges"][0].update(value=99.0))
+    if change == "verdict":
+        with_content(path, "scores.json", lambda scores: scores["verdicts"].pop())
+    findings = {finding.what: finding for finding in check_bundle(path)}
+    assert findings["claims"].state == ("error" if change else "ok")
+    assert "that the verdicts are the judge's" in findings["unknown"].text
 
 
 def test_the_commands_check_and_compare_bundles(tmp_path, instruct):
