@@ -69,7 +69,8 @@ class BundleComparison:
         return self.document()
 
     def _tables(self) -> Iterator[Table]:
-        about = [Column(key, f"bundle.{key}", text=True) for key in ("name", "model", "data")]
+        named = {"bundle": "name", "model": "model", "data": "data"}
+        about = [Column(header, f"bundle.{key}", text=True) for header, key in named.items()]
         columns = [*about, *(column.within(lambda row: row.claim) for column in _CLAIM)]
         yield columns_table("Objectives beside MLE", self.within, columns, _WITHIN)
         yield columns_table("Between bundles", self.between, [*_CLAIM, _DIFFERS], _PAIRED)
@@ -147,9 +148,9 @@ def _why_apart(one: Bundle, other: Bundle, measure: str) -> str:
     rows = [set(next(iter(bundle.measured.scores[measure].values()))) for bundle in (one, other)]
     if rows[0] != rows[1]:
         shared = len(rows[0] & rows[1])
-        return f"other rows, or asked otherwise: {len(rows[0])} and {len(rows[1])}, {shared} in both"
+        return f"other rows: {len(rows[0])} and {len(rows[1])}, {shared} in both"
     if measure == ENTROPY and one.model != other.model:
-        return "another model: nats per token of other tokens"
+        return "another model, and perhaps other tokens"
     return ""
 
 
@@ -195,7 +196,8 @@ _CLAIM = [
 ]
 _DIFFERS = Column("also differs", "params.differs")
 _BUNDLES = [
-    *text_columns("name", "model", "data"),
+    Column("bundle", "name", text=True),
+    *text_columns("model", "data"),
     Column("rows to train", "claims.bench.rows.train"),
     Column("rows to test", "claims.bench.rows.test"),
     Column("trainings", lambda bundle: sum(map(len, bundle.measured.names.values()))),
