@@ -23,6 +23,7 @@ _ONE = 0x3F800000
 _IDS = 0xFFFFFFFF
 # Weights that are listed one by one.
 _LISTED = 6
+_SHOWN = ("least", "most", "mean")
 
 
 def check_prompt_weight(weight: Any, train_on: str) -> None:
@@ -81,7 +82,11 @@ def weights_record(counts: Mapping[float, int]) -> dict[str, Any]:
         return {}
     tokens = sum(counts.values())
     mean = sum(weight * count for weight, count in counts.items()) / tokens
-    record: dict[str, Any] = {"tokens": tokens, "least": min(counts), "most": max(counts), "mean": mean}
+    record: dict[str, Any] = {"tokens": tokens}
+    # Six digits: those of a float32 would look odd.
+    record |= {
+        name: float(f"{value:.6g}") for name, value in zip(_SHOWN, (min(counts), max(counts), mean), strict=True)
+    }
     if len(counts) <= _LISTED:
         record["by_weight"] = {f"{weight:.6g}": counts[weight] for weight in sorted(counts)}
     return record
@@ -91,5 +96,5 @@ def weights_line(record: Mapping[str, Any]) -> str:
     """`weights_record` in words."""
     if "by_weight" in record:
         return ", ".join(f"{count:,} tokens of weight {weight}" for weight, count in record["by_weight"].items())
-    least, most, mean = (f"{record[name]:.6g}" for name in ("least", "most", "mean"))
+    least, most, mean = (f"{record[name]:.6g}" for name in _SHOWN)
     return f"{record['tokens']:,} tokens of weights from {least} to {most}, on average {mean}"

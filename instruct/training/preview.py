@@ -164,6 +164,8 @@ def _print_data(
     names = {"prompt": "prompt", "completion": "completion", "total": "total"}
     if rows.plain_text:
         names = {"total": "total"}
+    elif config.train.get("prompt_loss_weight"):
+        names |= {"prompt": "before answers", "completion": "answers"}
     elif rows.turns:  # several answers of a chat are trained on
         names |= {"prompt": "not trained on", "completion": "trained on"}
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
@@ -217,7 +219,8 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
             ends = range(1, len(messages) + 1) if "prompt" not in chat else [len(messages)]
             prompts = [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
             sent = [decode(ids) for ids in data.tokenizer(prompts, add_special_tokens=False)["input_ids"]]
-            before, said = decode(row["input_ids"][:begin]), f"the text before {BEGIN}"
+            before = decode(row["input_ids"][:begin])
+            said = f"the text before {'the answer' if begin and labels[begin - 1] != -100 else BEGIN}"
             if begin and before not in sent:
                 other = max(sent, key=lambda prompt: shared_length(prompt, before))
                 record["server"] = other
@@ -237,7 +240,9 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
         printed.append(record)
     if shown:
         console.rule()
-        console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
+        weight = "×weight" if data.encoded.weights.keys() - {1.0} else ""
+        legend = f"{BEGIN}trained on{END}{weight}; the rest is seen, not trained on"
+        console.print(legend, style="dim", highlight=False)
     return printed
 
 

@@ -221,7 +221,13 @@ def test_a_run_shows_and_records_its_weights(tmp_path, tiny_model_folder, capsys
     shown = " ".join(capsys.readouterr().out.split())
     assert f"weights: {weights_line(found.weights)}" in shown
     assert "note: 4 rows of weight 0: fully masked, not trained on" in shown
-    assert "⟦It is 1.<|end|>⟧×2" in shown
+    for text in (
+        "⟦It is 1.<|end|>⟧×2",
+        "a server sends: the text before the answer",
+        "│ before answers │",
+        "⟦trained on⟧×weight",
+    ):
+        assert text in shown
     parts = [part for row in found.rows for part in row["parts"]]
     assert [part.get("weight", 1.0) for part in parts] == [0.25, 1.0, 0.5, 2.0, 0.125, 0.5]
     assert all(part["trained_on"] for part in parts)
