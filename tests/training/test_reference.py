@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from instruct import EMOConfig, EMOTrainer
 from instruct.base.errors import InputError
-from instruct.objectives.built_in import ASFT, Distillation
+from instruct.objectives.built_in import ASFT, Distillation, TargetSFT
 from instruct.objectives.torch_kernels import losses_of
 from instruct.training import frozen
 from instruct.training.frozen import frozen_model
@@ -74,6 +74,7 @@ def evaluated(trained, batch=None) -> tuple[float, dict]:
     ("name", "arguments", "kind"),
     [
         ("asft", {"weight": 0.3}, ASFT),
+        ("target_sft", {"eta": 0.7}, TargetSFT),
         ("distillation", {"temperature": 2.0}, Distillation),
         ("distillation", {"temperature": 2.0, "top_k": 5}, TopDistillation),
     ],
