@@ -5,8 +5,9 @@
 
 Runs `instruct bench` once for each cell: ten objectives with LoRA and five seeds, on dates in a made-up notation that
 the recipe writes (runs/audit_dates) and on Alpaca-GPT4 (runs/audit_alpaca); four of them with all weights and two seeds
-(runs/audit_dates_full, runs/audit_alpaca_full). Then compares each objective with MLE in the thirds of the test rows by
-the untrained model's own cross-entropy (runs/audit.md), of the cells that are done.
+(runs/audit_dates_full, runs/audit_alpaca_full). MLE with other numbers of steps is a control. Then compares
+each objective with MLE in the thirds of the test rows by the untrained model's cross-entropy (runs/audit.md), of the
+cells that are done.
 
 What is tested and what would be concluded is in docs/results/audit_smollm2/plan.md, written before the first training.
 """
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+import yaml
 from study import RecipeParser, markdown, run_recipe, write_table
 
 from instruct.analysis.claims import make_claim, settle
@@ -28,16 +30,19 @@ from instruct.analysis.seeds import score_difference
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.command.flags import split_overrides
-from instruct.config import load_config
+from instruct.config import load_config, make_config
 from instruct.phases.bench import BenchOptions, bench
+from instruct.phases.experiment import run_experiment, run_folder
 from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, Scores, measured_in
 from instruct.reporting.read import read_run
 from instruct.reporting.text import difference, finding
+from instruct.training.options import SystemOptions, without_seed
 
 FOLDER = Path("runs/audit-rows")
 CHOOSING, TESTING, DATES = 150, 300, 834
 THIRDS = ("likeliest", "middle", "unlikeliest")
 FULL, FULL_RATES = ("mle", "emo", "dft", "power"), [1e-5, 3e-5, 1e-4]
+CONTROLS = {"mle_tenth": 0.1, "mle_half": 0.5, "mle_double": 2.0}
 MONTHS = ("vor", "ith", "quel", "dam", "ush", "pel", "gon", "zir", "bask", "nool", "fenn", "tark")
 LETTERS = "kymosbaltu"
 # The model's own template without the system prompt that it puts before every chat.
@@ -76,11 +81,35 @@ def main() -> None:
             options.rates = FULL_RATES
         experiment = load_config(config, [*overrides, *flags])
         if full:
-            experiment.systems = {key: experiment.systems[key] for key in FULL}
+            experiment.systems = {key: system for key, system in experiment.systems.items() if key in ("base", *FULL)}
         bench(experiment, options, arguments.dry_run)
-        finished[cell] = Path("runs") / experiment.name
+        finished[cell] = run_folder(experiment)
+        if not (full or arguments.dry_run):
+            experiment.systems |= trained_controls(finished[cell])
+            bench(experiment, options)
     if not arguments.dry_run:
         write_table(Path("runs/audit.md"), thirds_table(finished))
+
+
+def trained_controls(cell: Path) -> dict[str, SystemOptions]:
+    """MLE with a tenth, half and twice of a finished cell's steps, with its learning rate and seeds, as arms."""
+    done = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
+    mle = {key: system for key, system in done["systems"].items() if without_seed(key, system["seed"]) == "mle"}
+    arms = {}
+    for name, share in CONTROLS.items():
+        steps = round(share * done["train"]["max_steps"])
+        content = done | {
+            "name": f"{done['name']}-{name}",
+            "systems": mle,
+            "train": done["train"] | {"max_steps": steps, "eval_steps": steps, "save_steps": steps},
+            **dict.fromkeys(("answers", "continuations", "evaluation", "primary")),
+            "comparisons": [],
+        }
+        control = make_config(content, [], name)
+        run_experiment(control, last="train")
+        folders = [str(run_folder(control) / "adapters" / key) for key in control.trained]
+        arms[name] = SystemOptions(objective="none", adapter=folders)
+    return arms
 
 
 def velth_dates(count: int, seed: int) -> Iterator[dict[str, str]]:
