@@ -20,6 +20,7 @@ _TEMPLATE_BYTES = 512 * 2**20
 _TEMPLATE_SECONDS = 5.0
 _TEMPLATE_BITS = 4096  # of a whole number
 _POLL = 0.25
+_LIMITS = (MemoryError, RecursionError, OverflowError, SyntaxError, TimeoutError)
 
 
 @contextlib.contextmanager
@@ -111,13 +112,15 @@ def apply_template(tokenizer: Any, chats: Any, remedy: str = "use another model"
     name = one_line(getattr(tokenizer, "name_or_path", ""), 200) or "the tokenizer"
     try:
         return tokenizer.apply_chat_template(chats, tokenize=False, **more)
-    except (MemoryError, RecursionError, OverflowError, SyntaxError, TimeoutError) as error:
+    except (*_LIMITS, jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        # Jinja makes a TypeError of a TimeoutError whose place has no line.
+        limit = next((each for each in (error, error.__context__) if isinstance(each, _LIMITS)), None)
+        if limit is None:
+            raise RejectedChatError(name, error, remedy) from None
         raise TemplateError(
             f"{name}: its chat template needs more than {_TEMPLATE_BYTES >> 20} MiB or {_TEMPLATE_SECONDS:g} s for a "
-            f"chat, or is nested too deep ({type(error).__name__}); {remedy}"
+            f"chat, or is nested too deep ({type(limit).__name__}); {remedy}"
         ) from None
-    except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-        raise RejectedChatError(name, error, remedy) from None
 
 
 @functools.cache

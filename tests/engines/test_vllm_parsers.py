@@ -70,10 +70,11 @@ def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(m
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     first, answer = ids.index(end) + 1, len(tokenizer(" two", add_special_tokens=False)["input_ids"]) + 1
     labels = [-100] * 4 + ids[4:first] + [-100] * (len(ids) - first - answer) + ids[-answer:]
-    row = {"place": "row 1", "input_ids": ids, "labels": labels}
+    answers = [4, first, len(ids) - answer, len(ids)]
+    row = {"place": "row 1", "input_ids": ids, "labels": labels, "tokens": len(ids), "answers": answers}
     rows = [row | {"status": status} for status in ("kept", "truncated")]
     data = SimpleNamespace(
-        tokenizer=tokenizer, encoded=SimpleNamespace(encoded=rows), rows=SimpleNamespace(parts=["a text"])
+        tokenizer=tokenizer, encoded=SimpleNamespace(encoded=rows, weights={}), rows=SimpleNamespace(parts=["a text"])
     )
     preview._print_rows(Console(file=io.StringIO()), data, None, 2)
     assert asked == [("ask one<|im_end|>again", " two")]  # not of the row that was cut off
