@@ -287,6 +287,18 @@ def _notes(
     return [*notes, f"minutes and {peaks}"]
 
 
+CLAIM_COLUMNS = [
+    Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
+    Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.is_rate else claim.measure, text=True),
+    Column("seeds", "trainings"),
+    Column("n"),
+    Column("mean", "value", error="interval", sign=True),
+    Column("95 % CI", "interval", sign=True),
+    Column("p (Holm)", "adjusted_p", form=".3g"),
+    Column("finding", finding),
+]
+
+
 def bench_tables(report: ReportData) -> list[Table]:
     """Every objective's figures, and its claims beside MLE, those of judges among them; of other runs none."""
     if report.bench is None:
@@ -302,22 +314,12 @@ def bench_tables(report: ReportData) -> list[Table]:
         Column("trainings", "details.trainings").within(rates.get),
         *(Column(metric, _figure).within(rows.get) for metric, rows in (*by_metric.items(), *took)),
     ]
-    tests = [
-        Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
-        Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.is_rate else claim.measure, text=True),
-        Column("seeds", "trainings"),
-        Column("n"),
-        Column("mean", "value", error="interval", sign=True),
-        Column("95 % CI", "interval", sign=True),
-        Column("p (Holm)", "adjusted_p", form=".3g"),
-        Column("finding", finding),
-    ]
     claims = list(map(_as_difference, of_family(report.claims, OBJECTIVES) + report.seeds))
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
         columns_table("Objectives", list(rates), columns, f"{parts}, with different prompts. {_scale(report)}."),
-        columns_table("Objectives beside MLE", claims, tests, notes),
+        columns_table("Objectives beside MLE", claims, CLAIM_COLUMNS, notes),
     ]
 
 

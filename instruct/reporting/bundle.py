@@ -252,8 +252,8 @@ def _public(content: Any) -> Any:
         return [*map(_public, content)]
     if not isinstance(content, str):
         return content if not isinstance(content, float) or math.isfinite(content) else None
-    for folder, shown in ((os.getcwd(), "."), (str(Path.home()), "~")):
-        content = content.replace(folder + os.sep, f"{shown}/") if folder != os.sep else content
+    for folder, label in ((os.getcwd(), "."), (str(Path.home()), "~")):
+        content = content.replace(folder + os.sep, f"{label}/") if folder != os.sep else content
     content = _URL.sub(
         lambda url: re.sub(r"//[^/@]*@|\?.*", lambda part: "//" if "@" in part[0] else "", url[0]), content
     )

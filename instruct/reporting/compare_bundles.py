@@ -11,13 +11,13 @@ from typing import Any
 from instruct.analysis.claims import settle
 from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, one_line
-from instruct.reporting.bench import ENTROPY, MLE, claim_between
+from instruct.reporting.bench import CLAIM_COLUMNS, ENTROPY, MLE, claim_between
 from instruct.reporting.bundle import Bundle, read_bundle, recomputed, training_rows
 from instruct.reporting.document import Document, Listing
 from instruct.reporting.exports import ends
 from instruct.reporting.render.html import tables_page
 from instruct.reporting.tables import Column, Table, columns_table, text_columns
-from instruct.reporting.text import bench_headlines, finding
+from instruct.reporting.text import bench_headlines
 
 TITLE = "Benches side by side"
 BETWEEN = "between bundles"
@@ -71,9 +71,9 @@ class BundleComparison:
     def _tables(self) -> Iterator[Table]:
         named = {"bundle": "name", "model": "model", "data": "data"}
         about = [Column(header, f"bundle.{key}", text=True) for header, key in named.items()]
-        columns = [*about, *(column.within(lambda row: row.claim) for column in _CLAIM)]
+        columns = [*about, *(column.within(lambda row: row.claim) for column in CLAIM_COLUMNS)]
         yield columns_table("Objectives beside MLE", self.within, columns, _WITHIN)
-        yield columns_table("Between bundles", self.between, [*_CLAIM, _DIFFERS], _PAIRED)
+        yield columns_table("Between bundles", self.between, [*CLAIM_COLUMNS, _DIFFERS], _PAIRED)
         yield columns_table("Not paired", self.apart, text_columns("bundles", "measure", "why"))
         yield columns_table("Bundles", self.bundles, _BUNDLES)
 
@@ -184,16 +184,6 @@ def _differing(one: Bundle, other: Bundle) -> Iterator[str]:
         yield "versions"
 
 
-_CLAIM = [
-    Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
-    Column("of", "measure", text=True),
-    Column("seeds", "trainings"),
-    Column("n"),
-    Column("mean", "value", error="interval", sign=True),
-    Column("95 % CI", "interval", sign=True),
-    Column("p (Holm)", "adjusted_p", form=".3g"),
-    Column("finding", finding),
-]
 _DIFFERS = Column("also differs", "params.differs")
 _BUNDLES = [
     Column("bundle", "name", text=True),
