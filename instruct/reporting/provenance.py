@@ -192,7 +192,8 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
 def _objective(system: dict[str, Any]) -> str:
     objective = str(system.get("objective", "?"))
     if objective == "emo":
-        return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")
+        emphasis = "emphasis emo" if system.get("emphasis") == "emo" else None
+        return ", ".join(filter(None, ("emo", system.get("variant"), emphasis)))
     if objective == "energy":
         return f"energy, weight {system.get('energy_weight')}"
     return f"{objective}, gamma {system.get('gamma')}" if objective in {"mixce", "tailr"} else objective
