@@ -19,6 +19,7 @@ from instruct.base.replies import ScoredCompletion
 from instruct.engines.base import Engine, Request
 
 FILE = "canary.json"
+KEY = "canary"  # of its requests
 # Between the trainer and another engine, the largest difference of a token's log-probability that rounding explains:
 # twice the largest of 64 tokens of SmolLM2-135M in that dtype and in float32 (bfloat16 .28, float16 .031). A logit of
 # 16 to 32 is a multiple of 1/8 in bfloat16 and of 1/64 in float16; float32 leaves room for another order of sums.
@@ -56,9 +57,7 @@ class Canary:
 
         def asked(ids: list[int], start: int) -> dict[int, float]:
             """The log-probabilities of the tokens from `start` on, by their places."""
-            request = Request(
-                "canary", tuple(ids), adapter=adapter, max_tokens=1, seed=0, temperature=0.0, scored=start
-            )
+            request = Request(KEY, tuple(ids), adapter=adapter, max_tokens=1, seed=0, temperature=0.0, scored=start)
             replies = [reply for portion in engine.complete([request]) for _, reply in portion]
             return dict(enumerate(replies[0].token_logprobs if isinstance(replies[0], ScoredCompletion) else (), start))
 

@@ -20,6 +20,7 @@ from typing import Any
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.output import warn
 from instruct.base.replies import Reply
+from instruct.engines import canary
 from instruct.engines.base import Engine, Portion, Request
 from instruct.engines.ray_cluster import answers
 
@@ -303,7 +304,7 @@ class Crew:
         worker.since = time.monotonic()
         if row is not None:
             replies, seconds = answer
-            self._note(worker, len(replies), seconds)
+            self._note(worker, row, seconds)
             yield Portion(row.batch, list(zip(row.requests, replies, strict=True)), seconds)
         elif not worker.machine:
             self._check([*(other.machine for other in self._surveyed()), answer])
@@ -337,14 +338,16 @@ class Crew:
         self._dismiss(worker)
         self._hire(worker.replaced + 1)
 
-    def _note(self, worker: _Worker, replies: int, seconds: float) -> None:
-        """Count a finished batch for the record of the run."""
+    def _note(self, worker: _Worker, row: Row, seconds: float) -> None:
+        """Count a finished batch for the record of the run, if it is a part of the work."""
         self._last, self._quiet = time.monotonic(), QUIET_S
+        if row.requests[0].key == canary.KEY:
+            return
         about = {name: worker.machine[name] for name in ("host", "device", "versions")}
         new = {**about, "engine": worker.engine, "batches": 0, "replies": 0, "seconds": 0.0}
         done = self._done.setdefault(worker.machine["worker"], new)
         done["batches"] += 1
-        done["replies"] += replies
+        done["replies"] += len(row.requests)
         done["seconds"] = round(done["seconds"] + seconds, 3)
 
     def _look_at_workers(self) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 import psutil
 
+from instruct.engines import canary
+
 STORE = 80 * 2**20  # bytes of shared memory of a node
 
 
@@ -72,8 +74,8 @@ def _processes(folder: Path) -> list[psutil.Process]:
 
 
 def asked(log: Path) -> Counter[str]:
-    """How often each batch was asked, by its first key."""
-    return Counter(line.split()[1] for line in log.read_text().splitlines())
+    """How often each batch of prompts was asked, by its first key."""
+    return Counter(key for line in log.read_text().splitlines() if (key := line.split()[1]) != canary.KEY)
 
 
 def is_gone(log: Path) -> bool:
