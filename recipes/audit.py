@@ -24,16 +24,15 @@ from pathlib import Path
 import yaml
 from study import RecipeParser, markdown, run_recipe, write_table
 
-from instruct.analysis.claims import make_claim, settle
+from instruct.analysis.claims import settle
 from instruct.analysis.results import Claim
-from instruct.analysis.seeds import score_difference
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.command.flags import split_overrides
 from instruct.config import load_config, make_config
 from instruct.phases.bench import BenchOptions, bench
 from instruct.phases.experiment import run_experiment, run_folder
-from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, Scores, measured_in
+from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, MLE, Scores, claim_between, measured_in
 from instruct.reporting.read import read_run
 from instruct.reporting.text import difference, finding
 from instruct.training.options import SystemOptions, without_seed
@@ -139,7 +138,11 @@ def thirds_table(finished: Mapping[str, Path]) -> list[str]:
 
 
 def thirds(folder: Path) -> list[Claim]:
-    """The claims of a cell by third of the untrained model's cross-entropy and by measure."""
+    """The claims of a cell by third of the untrained model's cross-entropy and by measure.
+
+    Raises:
+        InputError: the rows of a measure are not those of cross-entropy.
+    """
     measured = measured_in(read_run(folder))
     scores, names = measured.scores, measured.names
     by_likelihood = sorted(scores[ENTROPY]["base"], key=lambda key: scores[ENTROPY]["base"][key] or 0.0)
@@ -147,25 +150,14 @@ def thirds(folder: Path) -> list[Claim]:
     for place, third in enumerate(THIRDS):
         ids = set(by_likelihood[place * len(by_likelihood) // 3 : (place + 1) * len(by_likelihood) // 3])
         for measure in (EXACT if EXACT in scores else GREEDY, ENTROPY):
-            mle = within(ids, scores[measure], names["mle"])
-            for key in names.keys() - {"mle"}:
-                ours = score_difference(within(ids, scores[measure], names[key]), mle)
-                claims.append(
-                    make_claim(
-                        ours.estimate,
-                        measure=measure,
-                        candidate=key,
-                        baseline="mle",
-                        family="thirds",
-                        test="two-way",
-                        n=ours.n,
-                        trainings=len(names[key]),
-                        value=ours.difference,
-                        better="lower" if measure == ENTROPY else "higher",
-                        enough=len(names[key]) >= 3,
-                        params={"third": third},
-                    )
-                )
+            if not ids <= scores[measure][names[MLE][0]].keys():
+                raise InputError(f"{folder}: {measure} and cross-entropy name their rows in two ways; no thirds")
+            mle = within(ids, scores[measure], names[MLE])
+            for key in names:
+                if key != MLE:
+                    ours = within(ids, scores[measure], names[key])
+                    about = {"candidate": key, "baseline": MLE, "family": "thirds", "params": {"third": third}}
+                    claims.append(claim_between(measure, ours, mle, None, **about))
     return claims
 
 
