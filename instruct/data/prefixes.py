@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
 from instruct.data.formats import to_row, with_cluster, word_field
 from instruct.data.rows import RowReader
@@ -147,8 +147,8 @@ _NO_LENGTH = "has no length for prefixes; set continuations.prefix, such as 20 w
 
 
 def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_column: str | None) -> PrefixSet:
-    """The rows of a table with the columns `prefix` and `reference`."""
-    prefixes = []
+    """The rows of a table with the columns `prefix` and `reference`, and an `id` if they have one."""
+    prefixes: dict[str, Prefix] = {}
     for raw in rows:
         text, reference = (raw.fields.get(name) for name in ("prefix", "reference"))
         if not isinstance(text, str) or not isinstance(reference, str):
@@ -156,9 +156,12 @@ def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_col
                 f"{raw.place}: continuations: {_NO_LENGTH}, or give rows with the texts `prefix` and `reference`"
             )
         cluster = word_field(with_cluster(raw, cluster_column), "cluster")
-        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", text, reference, raw.place, cluster))
+        id = word_field(raw, "id") or f"{_name(raw.origin)}:{raw.row}"
+        if id in prefixes:
+            raise InputError(f"{raw.place}: id: {one_line(id, 60)!r} is already at {prefixes[id].place}; give each row its own")
+        prefixes[id] = Prefix(id, text, reference, raw.place, cluster)
     counts = {"read": len(prefixes), "kept": len(prefixes)}
-    return PrefixSet("+".join(map(_name, files)), prefixes, counts, cut)
+    return PrefixSet("+".join(map(_name, files)), [*prefixes.values()], counts, cut)
 
 
 def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str, str]]:

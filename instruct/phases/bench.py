@@ -234,7 +234,8 @@ def _write_rows(config: ExperimentConfig, options: BenchOptions, folder: Path) -
         prompt = EvalPrompt(pair["instruction"], "").render(template_of(config.data))
         text = prompt if isinstance(prompt, str) else rendering.render(tokenizer, prompt, prompt=True)
         # The tokenizer writes its beginning-of-sequence token itself.
-        lines.append({"prefix": text.removeprefix(begin or ""), "reference": pair["output"]})
+        prefix = text.removeprefix(begin or "")
+        lines.append({"id": pair["instruction"], "prefix": prefix, "reference": pair["output"]})
     write_atomically(folder / "test_prefixes.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     return {part: len(sets[part]) for part in PARTS}
 
