@@ -6,8 +6,8 @@
 Runs `instruct bench` once for each cell: ten objectives with LoRA and five seeds, on dates in a made-up notation that
 the recipe writes (runs/audit_dates) and on Alpaca-GPT4 (runs/audit_alpaca); four of them with all weights and two seeds
 (runs/audit_dates_full, runs/audit_alpaca_full). MLE with other numbers of steps is a control. Then compares
-each objective with MLE in the thirds of the test rows by the untrained model's cross-entropy (runs/audit.md), of the
-cells that are done.
+the untrained model with MLE, and each objective with MLE in the thirds of the test rows by the untrained model's
+cross-entropy (runs/audit.md), of the cells that are done.
 
 What is tested and what would be concluded is in docs/results/audit_smollm2/plan.md, written before the first training.
 """
@@ -32,7 +32,7 @@ from instruct.command.flags import split_overrides
 from instruct.config import load_config, make_config
 from instruct.phases.bench import BenchOptions, bench
 from instruct.phases.experiment import run_experiment, run_folder
-from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, MLE, Scores, claim_between, measured_in
+from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, MLE, Measured, Scores, claim_between, measured_in
 from instruct.reporting.read import read_run
 from instruct.reporting.text import difference, finding
 from instruct.training.options import SystemOptions, without_seed
@@ -87,7 +87,8 @@ def main() -> None:
             experiment.systems |= trained_controls(finished[cell])
             bench(experiment, options)
     if not arguments.dry_run:
-        write_table(Path("runs/audit.md"), thirds_table(finished))
+        measured = {cell: measured_in(read_run(folder)) for cell, folder in finished.items()}
+        write_table(Path("runs/audit.md"), thirds_table(measured))
 
 
 def trained_controls(cell: Path) -> dict[str, SystemOptions]:
@@ -124,26 +125,35 @@ def velth_dates(count: int, seed: int) -> Iterator[dict[str, str]]:
         }
 
 
-def thirds_table(finished: Mapping[str, Path]) -> list[str]:
-    """Each objective minus MLE in the thirds of the test rows, whose tests are corrected together in each cell."""
+def thirds_table(cells: Mapping[str, Measured]) -> list[str]:
+    """The untrained model minus MLE, and each objective minus MLE in the thirds of the test rows, whose tests are
+    corrected together in each cell."""
     rows = []
-    for cell, folder in finished.items():
-        claims = thirds(folder)
-        settle(claims)
-        for claim in claims:
-            rows.append(
-                [cell, claim.measure, claim.params["third"], claim.candidate, difference(claim), finding(claim)]
-            )
+    for cell, measured in cells.items():
+        for claims in (untrained(measured), thirds(measured)):
+            settle(claims)
+            for claim in claims:
+                third = claim.params.get("third", "all")
+                rows.append([cell, claim.measure, third, claim.candidate, difference(claim), finding(claim)])
     return markdown(["cell", "measure", "rows", "objective", "minus MLE (95 % CI)", "finding"], rows, left=4)
 
 
-def thirds(folder: Path) -> list[Claim]:
-    """The claims of a cell by third of the untrained model's cross-entropy and by measure.
+def untrained(measured: Measured) -> list[Claim]:
+    """The claims of a cell's positive control by measure: the untrained model, which no seed changes, minus MLE."""
+    about = {"candidate": "base", "baseline": MLE, "family": "untrained", "params": {}}
+    claims = []
+    for measure in (EXACT if EXACT in measured.scores else GREEDY, ENTROPY):
+        mle = measured.of(measure, measured.names[MLE])
+        claims.append(claim_between(measure, [measured.scores[measure]["base"]] * len(mle), mle, None, **about))
+    return claims
+
+
+def thirds(measured: Measured) -> list[Claim]:
+    """The claims of a cell by third of the untrained model's cross-entropy and by measure, of what is measured.
 
     Raises:
         InputError: the rows of a measure are not those of cross-entropy.
     """
-    measured = measured_in(read_run(folder))
     scores, names = measured.scores, measured.names
     by_likelihood = sorted(scores[ENTROPY]["base"], key=lambda key: scores[ENTROPY]["base"][key] or 0.0)
     claims = []
@@ -151,10 +161,10 @@ def thirds(folder: Path) -> list[Claim]:
         ids = set(by_likelihood[place * len(by_likelihood) // 3 : (place + 1) * len(by_likelihood) // 3])
         for measure in (EXACT if EXACT in scores else GREEDY, ENTROPY):
             if not ids <= scores[measure][names[MLE][0]].keys():
-                raise InputError(f"{folder}: {measure} and cross-entropy name their rows in two ways; no thirds")
+                raise InputError(f"{measure} and cross-entropy name their rows in two ways; no thirds")
             mle = within(ids, scores[measure], names[MLE])
             for key in names:
-                if key != MLE:
+                if key != MLE and measured.of(measure, names[key]):
                     ours = within(ids, scores[measure], names[key])
                     about = {"candidate": key, "baseline": MLE, "family": "thirds", "params": {"third": third}}
                     claims.append(claim_between(measure, ours, mle, None, **about))

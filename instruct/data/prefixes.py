@@ -158,7 +158,9 @@ def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_col
         cluster = word_field(with_cluster(raw, cluster_column), "cluster")
         id = word_field(raw, "id") or f"{_name(raw.origin)}:{raw.row}"
         if id in prefixes:
-            raise InputError(f"{raw.place}: id: {one_line(id, 60)!r} is already at {prefixes[id].place}; give each row its own")
+            raise InputError(
+                f"{raw.place}: id: {one_line(id, 60)!r} is already at {prefixes[id].place}; give each row its own"
+            )
         prefixes[id] = Prefix(id, text, reference, raw.place, cluster)
     counts = {"read": len(prefixes), "kept": len(prefixes)}
     return PrefixSet("+".join(map(_name, files)), [*prefixes.values()], counts, cut)

@@ -27,7 +27,7 @@ from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import Finding
 from instruct.base.parsing import parse_json
 from instruct.data.prompts import identity
-from instruct.reporting.bench import GREEDY, OBJECTIVES, STEP, Measured, measured_in, objective_claims
+from instruct.reporting.bench import OBJECTIVES, STEP, Measured, measured_in, objective_claims
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents
 from instruct.run.measurements import metric_step
@@ -200,12 +200,8 @@ def _scores_of(contents: RunContents) -> _Scores:
         rows = list(dict.fromkeys(row for scores in systems.values() for row in scores))
         clusters = measured.clusters.get(measure)
         asked = _asked(contents, measure)
-        if measure == GREEDY:
-            hashed = [_row(asked, row, references.get(row, "")) for row in rows]
-        else:
-            hashed = [_row(asked, row) for row in rows]
         measures[measure] = _Scored(
-            rows=hashed,
+            rows=[_row(asked, row, *([] if asked else [references.get(row, "")])) for row in rows],
             clusters=[_row(asked, clusters.get(row, row)) for row in rows] if clusters else None,
             systems={name: [_finite(scores.get(row)) for row in rows] for name, scores in systems.items()},
         )
