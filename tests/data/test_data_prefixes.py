@@ -227,7 +227,7 @@ def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
     assert len(cut_file(tmp_path / "cut.jsonl", content, limit=1).prefixes) == 1
     named = "".join(json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(rows, start=7))
     assert [prefix.id for prefix in cut_file(tmp_path / "named.jsonl", named).prefixes] == ["7", "8"]
-    with pytest.raises(InputError, match="row 2: id: '7' is already at .*row 1; give each row its own"):
+    with pytest.raises(InputError, match=r"row 2: id: '7' is already at .*row 1; give each row its own"):
         cut_file(tmp_path / "twice.jsonl", named.replace('"id": 8', '"id": 7'))
     with pytest.raises(InputError, match="row 1: continuations: has no length for prefixes"):
         cut_file(tmp_path / "texts.jsonl", '{"text": "a b"}\n')
