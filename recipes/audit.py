@@ -138,11 +138,16 @@ def thirds_table(cells: Mapping[str, Measured]) -> list[str]:
     return markdown(["cell", "measure", "rows", "objective", "minus MLE (95 % CI)", "finding"], rows, left=4)
 
 
+def compared_by(measured: Measured) -> tuple[str, str]:
+    """The primary outcome of a cell, and cross-entropy."""
+    return EXACT if EXACT in measured.scores else GREEDY, ENTROPY
+
+
 def untrained(measured: Measured) -> list[Claim]:
     """The claims of a cell's positive control by measure: the untrained model, which no seed changes, minus MLE."""
     about = {"candidate": "base", "baseline": MLE, "family": "untrained", "params": {}}
     claims = []
-    for measure in (EXACT if EXACT in measured.scores else GREEDY, ENTROPY):
+    for measure in compared_by(measured):
         mle = measured.of(measure, measured.names[MLE])
         claims.append(claim_between(measure, [measured.scores[measure]["base"]] * len(mle), mle, None, **about))
     return claims
@@ -159,7 +164,7 @@ def thirds(measured: Measured) -> list[Claim]:
     claims = []
     for place, third in enumerate(THIRDS):
         ids = set(by_likelihood[place * len(by_likelihood) // 3 : (place + 1) * len(by_likelihood) // 3])
-        for measure in (EXACT if EXACT in scores else GREEDY, ENTROPY):
+        for measure in compared_by(measured):
             if not ids <= scores[measure][names[MLE][0]].keys():
                 raise InputError(f"{measure} and cross-entropy name their rows in two ways; no thirds")
             mle = within(ids, scores[measure], names[MLE])

@@ -351,9 +351,9 @@ def _final(
 def _arms(config: ExperimentConfig) -> dict[str, list[str]]:
     """What was trained elsewhere: by name the weights of each training."""
     arms: dict[str, list[str]] = {}
-    for name in config.elsewhere:
-        system = config.systems[name]
-        arms.setdefault(without_seed(name, system.seed), []).extend(system.adapter or ())
+    for name, system in config.systems.items():
+        if system.adapter:
+            arms.setdefault(without_seed(name, system.seed), []).extend(system.adapter)
     return arms
 
 

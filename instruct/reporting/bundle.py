@@ -195,13 +195,17 @@ def _digest(content: bytes) -> str:
 def _scores_of(contents: RunContents) -> _Scores:
     measured = measured_in(contents)
     references = {identity(row): row["output"] for row in contents.answers["baseline"].rows}
+
+    def hashed(row: str, asked: Any = None) -> str:
+        return _row(asked, row) if asked else _row(None, row, references.get(row, ""))
+
     measures = {}
     for measure, systems in measured.scores.items():
         rows = list(dict.fromkeys(row for scores in systems.values() for row in scores))
         clusters = measured.clusters.get(measure)
         asked = _asked(contents, measure)
         measures[measure] = _Scored(
-            rows=[_row(asked, row, *([] if asked else [references.get(row, "")])) for row in rows],
+            rows=[hashed(row, asked) for row in rows],
             clusters=[_row(asked, clusters.get(row, row)) for row in rows] if clusters else None,
             systems={name: [_finite(scores.get(row)) for row in rows] for name, scores in systems.items()},
         )
@@ -210,7 +214,7 @@ def _scores_of(contents: RunContents) -> _Scores:
             judge=judged.key.judge,
             candidate=judged.key.candidate,
             baseline=judged.key.baseline,
-            scores={_row(None, row, references.get(row, "")): _finite(score) for row, score in judged.scores().items()},
+            scores={hashed(row): _finite(score) for row, score in judged.scores().items()},
         )
         for judged in contents.by_judge
     ]

@@ -263,6 +263,13 @@ def test_arms_are_systems_and_several_are_their_seeds(tmp_path):
     assert [pair for pair in final.comparisons if pair[0].startswith(("gold", "ssd"))] == pairs
 
 
+def test_every_training_of_an_arm_that_python_names_is_one():
+    config = make_config({"name": "b", "systems": {"mle": {"objective": "mle"}}}, [], "b")
+    config.systems |= {"mle_half": SystemOptions(objective="none", adapter=["a", "b"])}
+    final = benches._final(config, BenchOptions(seeds=2), Path("rows"), 9, {"mle": 1.0})
+    assert final.elsewhere == {"mle_half-seed1": "a", "mle_half-seed2": "b"}
+
+
 @pytest.mark.parametrize(
     ("arms", "message"),
     [
