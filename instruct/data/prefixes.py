@@ -149,6 +149,7 @@ _NO_LENGTH = "has no length for prefixes; set continuations.prefix, such as 20 w
 def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_column: str | None) -> PrefixSet:
     """The rows of a table with the columns `prefix` and `reference`, and an `id` if they have one."""
     prefixes: dict[str, Prefix] = {}
+    names: dict[str, str] = {}
     for raw in rows:
         text, reference = (raw.fields.get(name) for name in ("prefix", "reference"))
         if not isinstance(text, str) or not isinstance(reference, str):
@@ -156,7 +157,7 @@ def _already_cut(rows: Iterable[RawRow], files: list[str], cut: Cut, cluster_col
                 f"{raw.place}: continuations: {_NO_LENGTH}, or give rows with the texts `prefix` and `reference`"
             )
         cluster = word_field(with_cluster(raw, cluster_column), "cluster")
-        id = word_field(raw, "id") or f"{_name(raw.origin)}:{raw.row}"
+        id = word_field(raw, "id") or f"{_unique_name(raw.origin, names)}:{raw.row}"
         if id in prefixes:
             raise InputError(
                 f"{raw.place}: id: {one_line(id, 60)!r} is already at {prefixes[id].place}; give each row its own"
@@ -188,10 +189,7 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
         if reason:
             counts[reason] += 1
             continue
-        if raw.origin not in names:
-            name = _name(raw.origin)
-            names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
-        yield f"{names[raw.origin]}:{raw.row}", raw.place, text, word_field(raw, "cluster")
+        yield f"{_unique_name(raw.origin, names)}:{raw.row}", raw.place, text, word_field(raw, "cluster")
 
 
 def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | None]]:
@@ -225,6 +223,14 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
 def _first_words(text: str, most: int | None) -> list[int]:
     """Where the first words of a text end, or all of them."""
     return [match.end() for match in itertools.islice(_WORD.finditer(text), most)]
+
+
+def _unique_name(origin: str, names: dict[str, str]) -> str:
+    """A file's name, numbered if another file of `names` has it."""
+    if origin not in names:
+        name = _name(origin)
+        names[origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
+    return names[origin]
 
 
 def _name(origin: str) -> str:

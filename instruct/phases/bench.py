@@ -186,7 +186,7 @@ def _check(config: ExperimentConfig) -> None:
     problems = Problems()
     say_so = problems.found.append
     trained = config.trained
-    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(config.elsewhere) < 2:
+    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(_arms(config)) < 2:
         say_so("bench: compares objectives with mle; name it and another in `objectives`, or adapters in `arm`")
     if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
         say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")

@@ -23,9 +23,10 @@ def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Pat
     if not config.systems:
         raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
     folders: dict[str, Path | None] = {}
-    for name, system in config.systems.items():
-        if system.adapter:
-            folders[name] = weights_folder(name, system.adapter[0])
+    elsewhere = config.elsewhere
+    for name in config.systems:
+        if name in elsewhere:
+            folders[name] = weights_folder(name, elsewhere[name])
             continue
         folder = run.adapters / name if name in config.trained else None
         if folder and not any(folder.glob("*.safetensors")):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_h
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from instruct.base.cards import nearest
+from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.options import FreeKeys, Options, Texts
 from instruct.data.options import DataOptions
@@ -230,5 +231,16 @@ class TrainingOptions(Options):
 
     @property
     def elsewhere(self) -> dict[str, str]:
-        """The systems that were trained elsewhere, with where their weights are."""
-        return {name: system.adapter[0] for name, system in self.systems.items() if system.adapter}
+        """The systems that were trained elsewhere, with where their weights are.
+
+        Raises:
+            InputError: one was given several adapters after the config was made, which names it once for each.
+        """
+        sources = {name: system.adapter for name, system in self.systems.items() if system.adapter}
+        for name, adapters in sources.items():
+            if len(adapters) > 1:
+                raise InputError(
+                    f"system {name}: has {len(adapters)} adapters and is one training; give them to make_config, or "
+                    "one to each of several systems"
+                )
+        return {name: adapters[0] for name, adapters in sources.items()}

@@ -229,5 +229,10 @@ def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
     assert [prefix.id for prefix in cut_file(tmp_path / "named.jsonl", named).prefixes] == ["7", "8"]
     with pytest.raises(InputError, match=r"row 2: id: '7' is already at .*row 1; give each row its own"):
         cut_file(tmp_path / "twice.jsonl", named.replace('"id": 8', '"id": 7'))
+    other = tmp_path / "other" / "cut.jsonl"
+    other.parent.mkdir()
+    other.write_text(content)
+    both = load_prefixes(None, Cut(), files=[str(tmp_path / "cut.jsonl"), str(other)])
+    assert [prefix.id for prefix in both.prefixes] == ["cut.jsonl:1", "cut.jsonl:2", "cut.jsonl#2:1", "cut.jsonl#2:2"]
     with pytest.raises(InputError, match="row 1: continuations: has no length for prefixes"):
         cut_file(tmp_path / "texts.jsonl", '{"text": "a b"}\n')

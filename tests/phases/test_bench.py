@@ -28,10 +28,11 @@ from instruct.measuring.texts.options import TextMetricOptions
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
 from instruct.phases.experiment import outcomes
-from instruct.phases.systems import check_elsewhere
+from instruct.phases.systems import check_elsewhere, system_folders
 from instruct.reporting.bench import GIB, GREEDY, OBJECTIVES
 from instruct.reporting.stated import check_primary
 from instruct.reporting.text import finding
+from instruct.run.directory import RunDirectory
 from instruct.training.options import SystemOptions
 
 ROOT = Path(__file__).parents[2]
@@ -263,11 +264,13 @@ def test_arms_are_systems_and_several_are_their_seeds(tmp_path):
     assert [pair for pair in final.comparisons if pair[0].startswith(("gold", "ssd"))] == pairs
 
 
-def test_every_training_of_an_arm_that_python_names_is_one():
+def test_every_training_of_an_arm_that_python_names_is_one(tmp_path):
     config = make_config({"name": "b", "systems": {"mle": {"objective": "mle"}}}, [], "b")
     config.systems |= {"mle_half": SystemOptions(objective="none", adapter=["a", "b"])}
     final = benches._final(config, BenchOptions(seeds=2), Path("rows"), 9, {"mle": 1.0})
     assert final.elsewhere == {"mle_half-seed1": "a", "mle_half-seed2": "b"}
+    with pytest.raises(InputError, match="system mle_half: has 2 adapters and is one training"):
+        system_folders(config, RunDirectory(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
