@@ -63,13 +63,14 @@ def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> arg
 
 
 def _hint(arguments: argparse.Namespace, flag: str) -> str:
-    """The verbs that have a flag that this one lacks, else this one's nearest flags."""
-    if others := [verb for verb, sub in arguments.verbs.items() if flag in sub._option_string_actions]:
-        return f" (a flag of {', '.join(others)})"
+    """This verb's flags of which an unknown one is a part, else the verbs that have it, else this verb's nearest."""
     from instruct.base.cards import nearest  # imports pydantic
 
     sections = [f"--{name}" for name in SECTIONS] if arguments.takes_overrides else []
     hint = nearest(flag, [*arguments.verbs[arguments.verb]._option_string_actions, *sections])
+    others = [verb for verb, sub in arguments.verbs.items() if flag in sub._option_string_actions]
+    if others and flag not in hint:
+        return f" (a flag of {', '.join(others)})"
     return hint if hint.startswith(" (nearest") else ""
 
 

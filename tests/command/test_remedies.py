@@ -150,6 +150,7 @@ def test_the_name_of_a_run_is_for_a_file_that_starts_one(instruct, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert "--name: is for the run that a YAML file starts" in instruct("evaluate", "runs/x", "--name", "y")[2]
     assert "unrecognized arguments: --dry-run (a flag of run, bench)" in instruct("generate", "--dry-run")[2]
+    assert "unrecognized arguments: --out cards (nearest: --output" in instruct("compare", "a", "--out", "cards")[2]
     (tmp_path / "base.yaml").write_text("name: base\nsystems: {base: {objective: none}}\n")
     stderr = instruct("generate", "base.yaml", "--name", "mine", "--answers.files", "none.jsonl")[2]
     assert "none.jsonl: no such file" in stderr
