@@ -17,7 +17,7 @@ from instruct.reporting.document import Document, Listing
 from instruct.reporting.exports import ends
 from instruct.reporting.render.html import tables_page
 from instruct.reporting.tables import Column, Table, columns_table, text_columns
-from instruct.reporting.text import bench_headlines
+from instruct.reporting.text import bench_headlines, name
 
 TITLE = "Benches side by side"
 BETWEEN = "between bundles"
@@ -56,8 +56,11 @@ class BundleComparison:
     apart: Sequence[_Apart]
 
     def headlines(self) -> list[str]:
-        """A sentence for each claim between bundles; of a single bundle for each of its own."""
-        return bench_headlines(self.between or [row.claim for row in self.within if len(self.bundles) == 1])
+        """A sentence for each claim between bundles, of a single bundle, or of the primary outcomes of several."""
+        if self.between or len(self.bundles) == 1:
+            return bench_headlines(self.between or [row.claim for row in self.within])
+        primary = [row for row in self.within if row.claim.primary]
+        return [f"{name(row.bundle.name)}: {line}" for row in primary for line in bench_headlines([row.claim])]
 
     def document(self) -> Document:
         """Sentences and tables."""
@@ -69,9 +72,8 @@ class BundleComparison:
         return self.document()
 
     def _tables(self) -> Iterator[Table]:
-        named = {"bundle": "name", "model": "model", "data": "data"}
-        about = [Column(header, f"bundle.{key}", text=True) for header, key in named.items()]
-        columns = [*about, *(column.within(lambda row: row.claim) for column in CLAIM_COLUMNS)]
+        bundle = Column("bundle", "bundle.name", text=True)
+        columns = [bundle, *(column.within(lambda row: row.claim) for column in CLAIM_COLUMNS)]
         yield columns_table("Objectives beside MLE", self.within, columns, _WITHIN)
         yield columns_table("Between bundles", self.between, [*CLAIM_COLUMNS, _DIFFERS], _PAIRED)
         yield columns_table("Not paired", self.apart, text_columns("bundles", "measure", "why"))
@@ -127,7 +129,7 @@ def compare_bundles(paths: Sequence[str | Path]) -> BundleComparison:
             raise InputError(f"{one_line(other.path, 200)}: is the bundle {one.path} again, or has its name")
     within = [_Row(bundle, claim) for bundle in bundles for claim in recomputed(bundle)]
     measures = list(dict.fromkeys(row.claim.measure for row in within))
-    within.sort(key=lambda row: measures.index(row.claim.measure))
+    within.sort(key=lambda row: (not row.claim.primary, measures.index(row.claim.measure)))
     between: list[Claim] = []
     apart: list[_Apart] = []
     for one, other in itertools.combinations(bundles, 2):

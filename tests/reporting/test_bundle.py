@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bench_runs import bench_run, judge_seeds
 
+from instruct.analysis.results import outcome_name
 from instruct.base.errors import InputError
 from instruct.reporting.bench import ENTROPY, GREEDY
 from instruct.reporting.bundle import check_bundle, pack, read_bundle, write_bundle
@@ -21,7 +22,7 @@ from instruct.reporting.read import read_run
 from instruct.reporting.report import build_report
 
 
-def bundle_of(folder: Path, name: str, objectives: dict[str, int], **more: object) -> Path:
+def bundle_of(folder: Path, name: str, objectives: dict[str, int], **more: Any) -> Path:
     run = bench_run(folder / "runs" / name, objectives, **more)
     path = folder / f"{name}.zip"
     write_bundle(path, read_run(run.folder), build_report(run.folder))
@@ -193,6 +194,18 @@ def test_the_commands_check_and_compare_bundles(tmp_path, instruct):
     assert {row.bundles for row in found.apart} == {"one, apart", "other, apart"}
     assert [row.bundle.name for row in found.within if row.claim.measure == GREEDY] == ["one", "other", "apart"]
     assert len(found.rows()) == len(found.within) + len(found.between)
+
+
+def test_primary_outcomes_come_first(tmp_path):
+    own = {"one": 0, "other": 100}
+    more = {"primary": outcome_name(GREEDY)}
+    paths = [bundle_of(tmp_path, name, {"mle": 3, "dft": 3}, first=row, **more) for name, row in own.items()]
+    found = compare_bundles(paths)
+    assert [row.claim.measure for row in found.within] == [GREEDY, GREEDY, ENTROPY, ENTROPY]
+    assert [line.split(", ")[0] for line in found.headlines()] == [
+        "one: Primary outcome: dft against mle",
+        "other: Primary outcome: dft against mle",
+    ]
 
 
 def test_another_model_is_not_compared_by_its_own_tokens(tmp_path):
