@@ -190,7 +190,8 @@ class Harness:
         from lm_eval.defaults import DEFAULT_OTHER_SEED
 
         # It would run pip, git and others to describe the environment, for seconds; nothing reads that.
-        undescribed = mock.patch("lm_eval.evaluator.add_env_info")
+        outside = {"add_env_info": mock.DEFAULT, "get_git_commit_hash": mock.DEFAULT}
+        undescribed = mock.patch.multiple("lm_eval.evaluator", **outside)
         tasks: dict[str, Any] = {}
         read = self._manager.load
 
