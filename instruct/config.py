@@ -8,6 +8,7 @@ import fnmatch
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ from instruct.training.options import (
     LoraOptions,
     SystemOptions,
     TrainingOptions,
+    control_name,
     own_lora_names,
     seed_name,
 )
@@ -131,6 +133,11 @@ class ExperimentConfig(TrainingOptions):
             raise ValueError("seeds: a seed is given twice; remove one")
         trainings = {name: self._trainings(name) for name in self.systems}
         self.seeds = None
+        names = Counter(name for systems in trainings.values() for name in systems)
+        if twice := [name for name, times in names.items() if times > 1]:
+            raise ValueError(
+                f"systems: {twice[0]} is also the name of a training of another system; rename one of them"
+            )
         if list(trainings) == [name for systems in trainings.values() for name in systems]:
             return self
         comparisons = [*self.comparisons, *(pair for judge in self.judges for pair in judge.comparisons or [])]
@@ -165,6 +172,8 @@ class ExperimentConfig(TrainingOptions):
     def _names_are_known(self) -> ExperimentConfig:
         for name in [self.name, *self.systems]:
             valid_name(name)
+        if taken := {*self.systems} & {*map(control_name, self.systems)}:
+            raise ValueError(f"systems: {min(taken)} is the name of another system's control; rename it")
         if "baseline" in self.systems:
             raise ValueError("a system cannot be called 'baseline': that name means the evaluation set's answers")
         for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):

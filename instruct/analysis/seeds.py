@@ -77,21 +77,39 @@ def score_difference(
 ) -> Difference:
     """Compare two systems, seed with seed and prompt with prompt, by the two-way analysis of `seed_spread`.
 
-    The difference is in the scores' unit, over the prompts with a score in all trainings of both. Its interval and p
-    are over seeds and prompts: None with fewer than two of either, or without any variation.
+    The difference is in the scores' unit, of the means over the prompts with a score in all trainings of both. Its
+    interval and p are over seeds and prompts: None with fewer than two of either, or without any variation.
 
     Args:
-        first, second: of each seed in the same order: score by prompt, None without one.
+        first, second: of each seed in the same order: score by prompt, None without one. Of different numbers, all
+            count in the difference, and the smaller number in its interval (`_as_many`).
         clusters: of prompts that are not clusters of their own.
-
-    Raises:
-        ValueError: different numbers of seeds.
     """
-    pairs = list(zip(first, second, strict=True))
-    shared = [key for key in pairs[0][0] if all(one.get(key) is not None for pair in pairs for one in pair)]
+    trainings = [*first, *second]
+    shared = [key for key in trainings[0] if all(one.get(key) is not None for one in trainings)]
     if not shared:
         return Difference()
-    both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
+    number = min(len(first), len(second))
+    ours, theirs = (
+        _as_many(np.array([[one[key] for key in shared] for one in side], dtype=float), number)
+        for side in (first, second)
+    )
     places = numbered(shared, clusters)
-    scores = np.array([unit_values(training, places) for training in both[:, 0] - both[:, 1]])
+    scores = np.array([unit_values(training, places) for training in ours - theirs])
     return Difference(len(shared), *(crossed(scores) if min(scores.shape) > 1 else (float(scores.mean()), None, None)))
+
+
+def _as_many(trainings: np.ndarray, number: int) -> np.ndarray:
+    """Trainings as fewer independent ones with the same mean, each with so much less variance.
+
+    That is Scheffé's test for samples of different sizes, whose variances may differ ("On Solutions of the
+    Behrens-Fisher Problem, Based on the t-Distribution", Annals of Mathematical Statistics 14, 1943).
+
+    Args:
+        trainings: scores, float64, shape (trainings, prompts).
+    """
+    share = math.sqrt(number / len(trainings))
+    if share == 1:
+        return trainings
+    paired = trainings[:number]
+    return share * (paired - paired.mean(axis=0)) + trainings.mean(axis=0)

@@ -38,6 +38,7 @@ from instruct.measuring.texts.predictions import (
 )
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Number, PartResult, measure, metric_step, numbers, read_metrics, write_numbers
+from instruct.training.options import control_name
 
 OnHumanText = Literal["perplexity", "entropy", "distances"]
 ON_HUMAN_TEXT: tuple[OnHumanText, ...] = ("perplexity", "entropy", "distances")
@@ -159,11 +160,6 @@ class Matched(BaseModel):
     temperature: float
     system_entropy: float
     entropy: float
-
-
-def control_name(system: str) -> str:
-    """The name of a system's control."""
-    return f"mle-matched-{system}"
 
 
 def record_no_control(run: RunDirectory, system: str, reason: str) -> None:

@@ -188,6 +188,8 @@ def _check(config: ExperimentConfig) -> None:
     trained = config.trained
     if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(_arms(config)) < 2:
         say_so("bench: compares objectives with mle; name it and another in `objectives`, or adapters in `arm`")
+    if "base" in trained or "base" in _arms(config):
+        say_so("bench: base is the untrained model's name; give that system another")
     if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
         say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
     if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):

@@ -67,11 +67,16 @@ def check_elsewhere(config: ExperimentConfig) -> None:
         InputErrors: they are not there, are another model's, or need other words.
     """
     problems = Problems()
+    trainings: dict[str, str] = {}
     for name, source in config.elsewhere.items():
         subject = f"system {name}: {one_line(source, 200)}"
         with problems.collected():
             try:
-                _check_fits(weights_folder(name, source), config.model, subject)
+                folder = weights_folder(name, source)
+                _check_fits(folder, config.model, subject)
+                same = trainings.setdefault(_identity(folder), name)
+                if same != name:
+                    raise InputError(f"{subject}: has the weights of system {same}; name each training once")
             except InputError:
                 raise
             except Exception as error:  # whatever PEFT, transformers or its tokenizers make of it
@@ -118,6 +123,13 @@ def _is_the_same(base: str, model: str) -> bool:
     return hub_id(base) is not None and hub_id(base) == hub_id(model)
 
 
+def _identity(folder: Path) -> str:
+    """A hash of what was trained elsewhere."""
+    from instruct.engines.weights import adapter_identity, is_adapter, model_identity
+
+    return adapter_identity(folder) if is_adapter(folder) else model_identity(str(folder), None)
+
+
 def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path | None, engine: str) -> str:
     """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server.
 
@@ -128,11 +140,11 @@ def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path |
     Raises:
         InputError: the weights have changed since they were trained.
     """
-    from instruct.engines.weights import adapter_identity, check_model, is_adapter, model_identity
+    from instruct.engines.weights import check_model, model_identity
     from instruct.training.train import check_weights
 
     if folder is not None and folder.parent != run.adapters:  # trained elsewhere
-        return adapter_identity(folder) if is_adapter(folder) else model_identity(str(folder), None)
+        return _identity(folder)
     if folder is not None:
         check_weights(run, folder.name)
         return sha256_of(min(folder.glob("*.safetensors")))

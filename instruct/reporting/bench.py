@@ -13,7 +13,6 @@ from instruct.analysis.results import ELSEWHERE, Claim, outcome_name
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import counted
 from instruct.data.prompts import identity
-from instruct.measuring.human_text import control_name
 from instruct.measuring.texts.rouge import rouge
 from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
@@ -23,7 +22,7 @@ from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding
 from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement, clusters_of
-from instruct.training.options import without_seed
+from instruct.training.options import control_name, without_seed
 
 # Score by prompt.
 Scores = Mapping[str, float | None]
@@ -214,7 +213,7 @@ def claim_between(
 ) -> Claim:
     """The claim that the trainings of two systems make by a measure; `about`: its further fields."""
     number = min(len(ours), len(theirs))
-    difference = score_difference(averaged(ours, number), averaged(theirs, number), clusters)
+    difference = score_difference(ours, theirs, clusters)
     return make_claim(
         difference.estimate,
         measure=measure,
@@ -226,22 +225,6 @@ def claim_between(
         enough=number >= LEAST_SEEDS,
         **about,
     )
-
-
-def averaged(trainings: Sequence[Scores], number: int) -> list[Scores]:
-    """Trainings in so many groups, each as its mean: one side of a comparison may have more of them than the other."""
-    means: list[Scores] = []
-    for first in range(number):
-        group = trainings[first::number]
-        values = {row: [one.get(row) for one in group] for row in group[0]}
-        means.append({row: _mean_of(every) for row, every in values.items()})
-    return means
-
-
-def _mean_of(values: Sequence[float | None]) -> float | None:
-    """None if one is missing."""
-    numbers = [value for value in values if value is not None]
-    return statistics.fmean(numbers) if len(numbers) == len(values) else None
 
 
 def _better(measure: str) -> Literal["higher", "lower", ""]:

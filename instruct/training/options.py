@@ -171,6 +171,11 @@ def without_seed(name: str, seed: int | None) -> str:
     return name if seed is None else name.removesuffix(seed_name("", seed))
 
 
+def control_name(system: str) -> str:
+    """The name of MLE sampled at a system's entropy."""
+    return f"mle-matched-{system}"
+
+
 class TrainingOptions(Options):
     """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 

@@ -143,3 +143,21 @@ def test_a_difference_of_scores_has_the_two_way_interval_in_their_unit():
     assert large.interval[0] < large.difference < large.interval[1] < 0  # in nats, say, which no percentage limits
     assert score_difference(columns[:1], halves[:1]).interval is None
     assert score_difference([{"a": None}], [{"a": 1.0}]).difference is None
+
+
+def test_all_trainings_count_where_one_system_has_more_of_them():
+    generator = np.random.default_rng(4)
+    inside, simulations = 0, 400
+    for _ in range(simulations):
+        rows = generator.normal(0, 1, 25)
+        ours, theirs = (
+            rows + generator.normal(0, between, (number, 1)) + generator.normal(0, 0.5, (number, 25))
+            for number, between in ((8, 1.0), (4, 0.2))
+        )
+        sides = [[dict(enumerate(scores.tolist())) for scores in side] for side in (ours, theirs)]
+        found = score_difference(*sides)
+        assert found.difference == pytest.approx(ours.mean() - theirs.mean())
+        backwards = score_difference(*sides[::-1])
+        assert backwards.interval == pytest.approx([-end for end in reversed(found.interval)])
+        inside += found.interval[0] <= 0 <= found.interval[1]
+    assert 0.925 <= inside / simulations <= 1

@@ -281,6 +281,8 @@ def test_every_training_of_an_arm_that_python_names_is_one(tmp_path):
         (["gold=a,"], "write NAME=ADAPTER"),
         (["gold=a", "gold=b,a"], "a is given twice"),
         (["mle=a"], "is another system's name"),
+        (["gold=a,b", "gold-seed1=c"], "gold-seed1 is also the name of a training of another system"),
+        (["mle-matched-gold=a", "gold=b"], "mle-matched-gold is the name of another system's control"),
     ],
 )
 def test_an_arm_that_is_none_is_refused(tmp_path, arms, message):
@@ -330,6 +332,14 @@ def test_weights_of_another_model_are_refused_before_anything_is_trained(
     right = {"a": {"adapter": str(tiny_adapters["emo"])}, "far": {"adapter": "far"}, "b": {"adapter": str(tiny_model)}}
     check_elsewhere(config_of("d.jsonl", systems=right, model={"name": str(tiny_model)}))
     assert "trained on rows that are not known, which may be among the prompts" in printed.readouterr().out
+    shutil.copytree("far", "again")
+    Path("link").symlink_to("far")
+    seeds = {"gold": {"adapter": ["./far", "link"]}, "silver": {"adapter": "again"}}
+    with pytest.raises(InputErrors) as refused:
+        check_elsewhere(config_of("d.jsonl", systems=seeds, model={"name": str(tiny_model)}))
+    assert [problem.partition(": has ")[2].partition(";")[0] for problem in refused.value.problems] == [
+        "the weights of system gold-seed1"
+    ] * 2
 
 
 @pytest.mark.slow

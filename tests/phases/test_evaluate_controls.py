@@ -10,12 +10,13 @@ import pytest
 from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
-from instruct.measuring.human_text import CURVE, Matched, control_name
+from instruct.measuring.human_text import CURVE, Matched
 from instruct.measuring.texts.predictions import TOLERANCE, entropies, windows
 from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
+from instruct.training.options import control_name
 
 
 @pytest.fixture
