@@ -17,6 +17,9 @@ from instruct.base.errors import InputError, one_line
 # What a network ends in: logits of the vocabulary, one score, or its hidden states.
 Head = Literal["words", "score", "states"]
 
+# The values of LoRA's init_lora_weights that leave the base as it is: without the adapter it is the base.
+INITS_OF_BASE = (True, False, "gaussian", "orthogonal")
+
 _NAMED = 3  # keys in an error message
 
 

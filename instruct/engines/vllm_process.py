@@ -303,10 +303,10 @@ def _layers(model: str, revision: str | None, adapter: str, names: set[str]) -> 
     from safetensors import safe_open
     from transformers import AutoConfig
 
-    from instruct.base.networks import load_adapter, new_network
+    from instruct.base.networks import INITS_OF_BASE, load_adapter, new_network
 
     config = PeftConfig.from_pretrained(adapter)
-    if config.init_lora_weights not in (True, False, "gaussian", "orthogonal"):
+    if config.init_lora_weights not in INITS_OF_BASE:
         raise ValueError(f"{config.init_lora_weights} may change the base's weights")
     with torch.device("meta"):
         network = new_network(AutoConfig.from_pretrained(model, revision=revision))

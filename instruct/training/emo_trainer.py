@@ -191,6 +191,10 @@ class EMOTrainer(SFTTrainer):
             self._snapshot = frozen
             self.add_callback(TakeSnapshots(frozen, getattr(objective, "every", 1)))
         if top_k := getattr(objective, "top_k", None):
+            if self._snapshot:
+                raise ValueError(
+                    "objective_args.top_k caches what a reference answers, and a snapshot changes; set it to null"
+                )
             folder = Path(self.args.teacher_cache or f"{self.args.output_dir}/teacher")
             return TeacherCache(frozen, folder, top_k)
         return functools.partial(reference_of, frozen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.models import model_path
-from instruct.base.networks import backbone_of, load_network
+from instruct.base.networks import INITS_OF_BASE, backbone_of, load_network
 from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
 from instruct.objectives.objective import BASE, SNAPSHOT
 from instruct.objectives.torch_kernels import Reference, TopReference
@@ -51,8 +51,8 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
         sharded: by FSDP or DeepSpeed.
 
     Raises:
-        ValueError: a sharded model; an adapter beside a head that trains; another model that cannot be loaded, has
-            another tokenizer or fewer logits.
+        ValueError: a sharded model; an adapter without which the model is not the base; another model that cannot be
+            loaded, has another tokenizer or fewer logits.
     """
     from transformers import AutoTokenizer
 
@@ -80,11 +80,8 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
                 raise ValueError(f"reference model {name}: has {width} logits, fewer than {wanted}; use another model")
         other.eval().requires_grad_(False)
         return lambda _: contextlib.nullcontext(other)
-    if any(weight.requires_grad for weight in model.get_output_embeddings().parameters()):
-        raise ValueError(
-            "the objective needs the base as its reference, whose lm_head must be frozen; remove it from "
-            "modules_to_save, or fine-tune the whole model"
-        )
+    if kept := _trained_without_adapter(model):
+        raise ValueError(f"the objective needs the base as its reference; {kept}, or fine-tune the whole model")
 
     @contextlib.contextmanager
     def without_adapter(base: Any) -> Iterator[Any]:
@@ -92,6 +89,20 @@ def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: A
             yield base
 
     return without_adapter
+
+
+def _trained_without_adapter(model: Any) -> str | None:
+    """What to change in an adapter, without which the model is not the base; None: nothing."""
+    if any(weight.requires_grad for weight in model.get_output_embeddings().parameters()):
+        return "its lm_head must be frozen: remove it from modules_to_save"
+    for config in model.peft_config.values():
+        if config.is_prompt_learning:
+            return f"{config.peft_type.value} has no adapter to switch off: train one of LoRA"
+        if (bias := getattr(config, "bias", "none")) != "none":
+            return f"bias {bias} stays when the adapter is switched off: set it to none"
+        if (init := getattr(config, "init_lora_weights", True)) not in INITS_OF_BASE:
+            return f"init_lora_weights {init} may change the base's weights: set it to true"
+    return None
 
 
 class Snapshot:
@@ -113,12 +124,15 @@ class Snapshot:
     def __call__(self, model: Any) -> Iterator[Any]:
         current = {name: weight.data for name, weight in self.trained.items()}
         try:
-            for name, weight in self.trained.items():
-                weight.data = self.taken[name]
+            self._put(self.taken)
             yield model
         finally:
-            for name, weight in self.trained.items():
-                weight.data = current[name]
+            self._put(current)
+
+    def _put(self, weights: Mapping[str, Tensor]) -> None:
+        for name, weight in self.trained.items():
+            weight.data = weights[name]
+        torch.clear_autocast_cache()  # which holds copies of weights by their places, not by their content
 
     def save(self, checkpoint: str) -> None:
         """Keep the copy beside a checkpoint, whose step may be later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, PromptTuningConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from instruct import EMOConfig, EMOTrainer
@@ -125,6 +125,45 @@ def test_psft_follows_the_model_of_some_steps_ago_also_when_resumed(tiny_model, 
     (tmp_path / "out" / "checkpoint-3" / "snapshot.safetensors").unlink()
     with pytest.raises(InputError, match=r"snapshot.safetensors: cannot be read; resume from another checkpoint"):
         trainer(tmp_path, tiny_model, max_steps=4, **options).train(resume_from_checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_a_snapshot_under_autocast_is_not_what_trains(tiny_model, tmp_path, lora):
+    """Autocast keeps casts of weights, by which the model would stay the snapshot."""
+    options = {"objective": "psft", "objective_args": {"every": 100, "epsilon": 5.0}} | ({} if lora else {"lora": None})
+    logged = {}
+    for bf16 in (False, True):
+        trained = trainer(tmp_path, tiny_model, bf16=bf16, max_steps=4, learning_rate=0.002, **options)
+        trained.train()
+        logged[bf16] = [row["loss"] for row in trained.state.log_history if "loss" in row]
+    assert logged[False][-1] < -1.02
+    assert logged[True] == pytest.approx(logged[False], rel=0.03)
+
+
+UNFAITHFUL = {
+    "bias all": {"bias": "all"},
+    "bias lora_only": {"bias": "lora_only"},
+    "init_lora_weights olora": {"init_lora_weights": "olora"},
+    "init_lora_weights pissa": {"init_lora_weights": "pissa"},
+}
+
+
+@pytest.mark.parametrize("what", UNFAITHFUL)
+def test_an_adapter_without_which_the_model_is_not_the_base_is_refused(tiny_model, tmp_path, what):
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **UNFAITHFUL[what])
+    with pytest.raises(ValueError, match=f"{what} .*: set it to"):
+        trainer(tmp_path, tiny_model, objective="asft", lora=lora)
+
+
+def test_a_trained_prompt_has_no_base_to_switch_to(tiny_model, tmp_path):
+    prompt = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    with pytest.raises(ValueError, match="PROMPT_TUNING has no adapter to switch off"):
+        trainer(tmp_path, tiny_model, objective="asft", lora=prompt)
+
+
+def test_answers_of_a_snapshot_are_not_cached(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"top_k caches what a reference answers, and a snapshot changes"):
+        trainer(tmp_path, tiny_model, objective="distillation", objective_args={"teacher": "snapshot", "top_k": 5})
 
 
 def test_a_teacher_is_another_model_with_the_same_tokenizer(tiny_model, tmp_path, make_model):
