@@ -21,7 +21,7 @@ from instruct.objectives.built_in import (
 )
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
 from instruct.objectives.logit_losses import ASFT, GEM, GIFT, TOFU, Brier, Distillation, Spherical, TargetSFT, TopEAFT
-from instruct.objectives.objective import LogitLoss, Objective
+from instruct.objectives.objective import LogitLoss, Objective, TokenStatistics, Weighting
 from instruct.objectives.transport import (
     CosineCost,
     EnergyTable,

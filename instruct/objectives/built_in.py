@@ -499,7 +499,15 @@ def frozen_form(objective: Objective) -> Frozen | None:
 
 @dataclass(frozen=True)
 class PriFT(Frozen):
-    """a = p_ref(y): PriFT-prob (Wang et al., 2026, arXiv 2606.09396), which is DFT's rule on a frozen model."""
+    """a = p_ref(y): PriFT-prob (Wang et al., 2026, arXiv 2606.09396), which is DFT's rule on a frozen model.
+
+    Raises:
+        ValueError: another rule.
+    """
+
+    def __post_init__(self) -> None:
+        require(self.rule == "dft", f"prift is the rule dft, not {self.rule}; use frozen")
+        super().__post_init__()
 
 
 @dataclass(frozen=True)

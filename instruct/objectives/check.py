@@ -147,7 +147,12 @@ class Pull:
     @property
     def vanishes(self) -> bool:
         """Whether a label that the model finds all but impossible is hardly learned."""
-        return min(self.spread[0], self.conflict[0]) < VANISHES
+        return min(abs(self.spread[0]), abs(self.conflict[0])) < VANISHES
+
+    @property
+    def repels(self) -> bool:
+        """Whether a label is made less likely."""
+        return min(self.spread + self.conflict) < -VANISHES
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,8 @@ class Checked:
         lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
         for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
             lines.append(_row(name, values))
+        if pull.repels:
+            lines.append("  negative: there the objective makes the label less likely")
         if pull.vanishes:
             lines.append("  vanishes for labels that the model finds all but impossible: rare words are hardly learned")
         lines.append("where the gradient leads, q - d loss / d z: the label, and another token, its rival")

@@ -28,6 +28,8 @@ from instruct.objectives.objective import (
 from instruct.objectives.torch_kernels import losses_of
 
 _PROBED = 64  # tokens
+# Some of them, in another order.
+_APART = torch.arange(_PROBED - 1, _PROBED // 2, -1)
 
 
 def make_own_objective(name: str, arguments: Mapping[str, Any] | None = None) -> Objective:
@@ -73,30 +75,27 @@ def _module(name: str, module: str) -> ModuleType:
 
 
 def check_objective(objective: Any, name: str) -> None:
-    """Call `weigh` with made-up tokens, and refuse what would end training or train something else in silence.
+    """Call it with made-up tokens, and refuse what would end training or train something else in silence.
 
     Raises:
-        InputError: attributes or results that an objective must have are missing, weights that are not finite or not
-            one per token, unknown `needs`, the weight of a term that they do not name, or a value that a statistic
-            changes without changing a weight. Statistics are detached, so that such a part of the value would never be
-            trained.
+        InputError: attributes or results that an objective must have are missing, weights or gradients that are not
+            finite, a token whose loss or weight changes with the other tokens, unknown `needs`, the weight of a term
+            that they do not name, or a value that a statistic changes without changing a weight, by other than that
+            statistic's weight. Statistics are detached, so that such a part of the value would never be trained.
     """
+    if not isinstance(objective, LogitLoss):
+        missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
+        if missing:
+            raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
+    if isinstance(objective.needs, str):
+        raise InputError(f'objective {name}: needs is a text; write needs = ("{one_line(objective.needs, 40)}",)')
+    for attribute in ("every", "top_k"):
+        value = getattr(objective, attribute, None)
+        if value is not None and (type(value) is not int or value < 1):
+            raise InputError(f"objective {name}: {attribute} is {one_line(value, 40)}; give a positive whole number")
     if isinstance(objective, LogitLoss):
-        # Made-up logits: one finite number per token, with a gradient, of the token's row alone.
-        generator = torch.Generator().manual_seed(0)
-        logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
-        labels = torch.randint(0, 97, (_PROBED,), generator=generator)
-        with _own_code(f"objective {name}: losses fails on made-up logits: "):
-            losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[:1], labels[:1])
-        _check_values(losses, f"objective {name}: losses returns", " shape", " numbers that are")
-        if not losses.requires_grad:
-            raise InputError(f"objective {name}: losses has no gradient to the logits; detach weights alone")
-        if not torch.allclose(losses[:1], apart, rtol=1e-3, atol=1e-5):
-            raise InputError(f"objective {name}: a token's loss changes with the other tokens; use its own row alone")
+        _check_losses(objective, name)
         return
-    missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
-    if missing:
-        raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
     if unknown := set(objective.needs) - {*OPTIONAL, *OF_REFERENCE}:
         statistics = ", ".join([*OPTIONAL, *OF_REFERENCE])
         raise InputError(f"objective {name}: needs {', '.join(sorted(unknown))}; statistics are {statistics}")
@@ -111,18 +110,52 @@ def check_objective(objective: Any, name: str) -> None:
     for part, term in TERMS.items():
         if part in weighting.terms and term in OPTIONAL and term not in objective.needs:
             raise InputError(f"objective {name}: weigh returns {part}, the weight of {term}; add {term} to `needs`")
-    for field in fields(token):
-        statistic = getattr(token, field.name)
-        if statistic is None or field.name in {TERMS[part] for part in weighting.terms}:
-            continue  # the value may hold a term with a constant weight
-        other = _weighed(objective, name, replace(token, **{field.name: statistic * 0.9}))
+    by_name = {field.name: one for field in fields(token) if (one := getattr(token, field.name)) is not None}
+    apart = _weighed(objective, name, replace(token, **{key: one[_APART] for key, one in by_name.items()}))
+    _check_alone(weighting.value, apart.value, name, "loss")
+    for part, weight in weighting.terms.items():
+        _check_alone(weight, apart.terms[part], name, f"weight {part}")
+    weights = {TERMS[part]: weight for part, weight in weighting.terms.items()}
+    for key, statistic in by_name.items():
+        if key == "q_target":
+            continue  # changes with ce
+        changed = {key: statistic * 0.9} | ({"q_target": torch.exp(-0.9 * statistic)} if key == "ce" else {})
+        other = _weighed(objective, name, replace(token, **changed))
         same = other.terms.keys() == weighting.terms.keys()
         same = same and all(torch.equal(weight, other.terms[part]) for part, weight in weighting.terms.items())
-        if same and not torch.equal(weighting.value, other.value):
+        change = other.value - weighting.value
+        # A value may hold a term with a constant weight, and may leave it out.
+        expected = -0.1 * statistic * weights.get(key, torch.zeros(()))
+        if same and change.any() and not torch.allclose(change, expected, rtol=1e-2, atol=1e-5):
+            how = "by more or less than its weight" if key in weights else "but no weight"
             raise InputError(
-                f"objective {name}: {field.name} changes the value but no weight; statistics are detached, so that "
-                "this part would not be trained: put its derivative into a weight"
+                f"objective {name}: {key} changes the value {how}; statistics are detached, so that this part would "
+                "not be trained: put its derivative into a weight"
             )
+
+
+def _check_losses(objective: LogitLoss, name: str) -> None:
+    """Made-up logits: one finite number per token, with a finite gradient, of the token's row alone."""
+    if objective.needs:
+        raise InputError(f"objective {name}: a LogitLoss has logits, and no statistics; remove `needs`")
+    generator = torch.Generator().manual_seed(0)
+    logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
+    labels = torch.randint(0, 97, (_PROBED,), generator=generator)
+    labels = torch.where(torch.arange(_PROBED) % 8 == 0, logits.argmax(dim=-1), labels)
+    with _own_code(f"objective {name}: losses fails on made-up logits: "):
+        losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[_APART], labels[_APART])
+    _check_values(losses, f"objective {name}: losses returns", " shape", " numbers that are")
+    if not losses.requires_grad:
+        raise InputError(f"objective {name}: losses has no gradient to the logits; detach weights alone")
+    _check_alone(losses, apart, name, "loss")
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    if not gradient.isfinite().all():
+        raise InputError(f"objective {name}: the gradient of losses is not finite for some logits")
+
+
+def _check_alone(together: torch.Tensor, apart: torch.Tensor, name: str, what: str) -> None:
+    if apart.shape != together[_APART].shape or not torch.allclose(together[_APART], apart, rtol=1e-3, atol=1e-5):
+        raise InputError(f"objective {name}: a token's {what} changes with the other tokens; use its own row alone")
 
 
 def _check_values(values: Any, returns: str, shaped: str, that_are: str) -> None:

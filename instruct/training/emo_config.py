@@ -260,6 +260,7 @@ class EMOConfig(SFTConfig):
             ValueError: an unknown name, or a value out of range.
             InputError: an own objective that cannot be loaded or trained with.
         """
+        self._check_options()
         if self._object is None and is_own(self.objective):
             self._object = make_own_objective(self.objective, self.objective_args)
         if self._object is not None:
@@ -279,6 +280,17 @@ class EMOConfig(SFTConfig):
             return OBJECTIVES[self.objective](**arguments)
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
+
+    def _check_options(self) -> None:
+        """Refuse an option of another objective, which would change nothing."""
+        mine = set(OPTIONS.get(self.objective, {}).values())
+        for option in dict.fromkeys(name for options in OPTIONS.values() for name in options.values()):
+            if option not in mine and getattr(self, option) != type(self).__dataclass_fields__[option].default:
+                owners = " and ".join(name for name, options in OPTIONS.items() if option in options.values())
+                raise ValueError(
+                    f"{option} is an option of {owners}, not of {self.objective}; remove it, or give the argument in "
+                    "objective_args"
+                )
 
 
 def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:

@@ -22,7 +22,8 @@ from trl import SFTConfig, SFTTrainer
 from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
-from instruct.objectives import Energy, Goldfish, Objective, ObjectiveStatistics
+from instruct.objectives import Energy, Goldfish, LogitLoss, Objective, ObjectiveStatistics
+from instruct.objectives.own import made_up_tokens
 from instruct.training.batches import (
     GoldfishCollator,
     HostLabelsCollator,
@@ -80,8 +81,8 @@ class EMOTrainer(SFTTrainer):
 
     An `SFTConfig` works too and trains with EMO's defaults. Unlike `SFTTrainer`, it masks chats (`messages`): the loss
     covers every assistant turn with its end token and nothing else, see `train_on` in [`EMOConfig`]. In addition to
-    `loss`, it logs `ce`, `cost`, `ratio`, `energy`, `clamped_fraction`, `truncated_fraction` (those that the objective
-    has) and `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different
+    `loss`, it logs `ce`, `cost`, `ratio`, `energy`, `clamped_fraction` (those that the objective has) and
+    `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different
     objectives are not comparable; `ce` is.
 
     A column `weight` of the rows, or a key `weight` of an assistant turn, multiplies the loss of its tokens; what is
@@ -422,13 +423,12 @@ class EMOTrainer(SFTTrainer):
         means = {"ce": mean("ce"), "mean_token_accuracy": mean("correct")}
         if isinstance(self._objective, Energy):
             means["energy"] = mean("cost")
-        elif "cost" in self._objective.needs:
-            means |= {"cost": mean("cost"), "ratio": mean("ratio")}
-            if getattr(self._objective, "variant", None) == "pypi":
-                means["clamped_fraction"] = mean("clamped")
-        means |= {name: mean(name) for name in ("error_norm", "entropy") if name in self._objective.needs}
-        if "error_norm" in self._objective.needs or getattr(self._objective, "threshold", None) is not None:
-            means["truncated_fraction"] = mean("clamped")
+        else:
+            means |= {name: mean(name) for name in ("cost", "error_norm", "entropy") if name in self._objective.needs}
+        if not isinstance(self._objective, LogitLoss):
+            weighting = self._objective.weigh(made_up_tokens(self._objective))
+            means |= {"ratio": mean("ratio")} if weighting.ratio is not None else {}
+            means |= {"clamped_fraction": mean("clamped")} if weighting.clamped is not None else {}
         if self.aux_loss_enabled:
             means["aux_loss"] = sums["aux_loss"] / sums["batches"]
         return means

@@ -70,13 +70,48 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "add cost to `needs`"),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
-            "q_target changes the value but no weight; statistics are detached",
+            "ce changes the value by more or less than its weight; statistics are detached",
         ),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce + token.cost)".replace(
                 "needs = ()", "needs = ('cost',)"
             ),
             "cost changes the value but no weight",
+        ),
+        (
+            f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=3 * token.ce)",
+            "ce changes the value by more or less than its weight",
+        ),
+        (
+            f"{WEIGH}a = torch.ones_like(token.ce)\n        "
+            "return Weighting(a=a, h=0.2 * a, value=token.ce - 0.2 * token.entropy)",
+            "entropy changes the value by more or less than its weight",
+        ),
+        (
+            f"{WEIGH}return Weighting(a=token.q_target / token.q_target.mean(), value=token.ce)",
+            "a token's weight a changes with the other tokens",
+        ),
+        (
+            f"{WEIGH}return Weighting(a=token.ce, value=token.ce + token.ce.mean())",
+            "a token's loss changes with the other tokens",
+        ),
+        ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
+        ("class Mine:\n    needs, every = (), 0\n    weigh = None", "every is 0; give a positive whole number"),
+        ("class Mine:\n    needs, every = (), 2.5\n    weigh = None", "every is 2.5; give a positive whole number"),
+        ("class Mine:\n    needs, top_k = (), 0\n    weigh = None", "top_k is 0; give a positive whole number"),
+        (f"{LOSSES}return -logits.log_softmax(-1)[:, labels[0]]", "a token's loss changes with the other tokens"),
+        (
+            f"{LOSSES}ce = torch.nn.functional.cross_entropy(logits, labels, reduction='none')\n"
+            "        return ce / torch.arange(1, len(ce) + 1)",
+            "a token's loss changes with the other tokens",
+        ),
+        (
+            f"{LOSSES}best = logits.max(-1).values; return (best - logits.gather(1, labels[:, None])[:, 0]).sqrt()",
+            "the gradient of losses is not finite for some logits",
+        ),
+        (
+            LOSSES.replace("    def", "    needs = ('entropy',)\n    def") + "pass",
+            "a LogitLoss has logits, and no statistics; remove `needs`",
         ),
         ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
         ("class Mine:\n    def __init__(self): raise RuntimeError('no')", "cannot be made (RuntimeError: no)"),
@@ -92,6 +127,8 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
 )  # fmt: skip
 def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
     if code:
+        needed = "('entropy',)" if "token.entropy" in code else "()"
+        code = code.replace("needs = ()", f"needs = {needed}")
         (tmp_path / "mine.py").write_text(f"{IMPORTS}{code}\n")
     with pytest.raises(InputError, match=re.escape(message)) as refused:
         make_own_objective(f"{tmp_path / 'mine.py'}:Mine")

@@ -118,9 +118,9 @@ def test_evaluation_loss_includes_the_router_loss(tmp_path):
 def test_goldfish_drops_tokens_in_training_but_not_in_evaluation(tmp_path):
     """The tokens that are left are counted, whether rows are padded or packed."""
     rows = Dataset.from_list([{**row, "completion": row["completion"] * 8} for row in tiny_rows()])
+    whole = make_trainer(tmp_path / "mle", rows=rows, objective="mle", max_length=512)
     arguments = {"rows": rows, "objective": "goldfish", "goldfish_k": 2, "goldfish_context": 3, "max_length": 512}
     padded = make_trainer(tmp_path / "padded", **arguments)
-    whole = make_trainer(tmp_path / "mle", **{**arguments, "objective": "mle"})
     packed = make_trainer(tmp_path / "packed", packing=True, **{**arguments, "max_length": 1024})
 
     def response_tokens(dataloader):

@@ -13,6 +13,7 @@ from train_configs import tiny_config, train, write_rows
 from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.objectives.objective import TokenStatistics, Weighting
+from instruct.training.objective_names import OPTIONS
 
 CODE = """\
 import torch
@@ -121,3 +122,29 @@ def test_an_own_objective_is_named_on_the_command_line(instruct, tmp_path, monke
         2,
         "instruct: objective absent.py:Mine: absent.py: no such file; give the path of a Python file",
     )
+
+
+OTHER_VALUES = {
+    "emo_variant": "paper",
+    "emo_emphasis": "emo",
+    "energy_weight": 3.0,
+    "energy_dim": 64,
+    "gamma": 0.3,
+    "tailr_variant": "official",
+    "ent_threshold": 1.1,
+    "goldfish_k": 3,
+    "goldfish_context": 5,
+}
+
+
+@pytest.mark.parametrize("option", OTHER_VALUES)
+def test_an_option_of_another_objective_is_refused(tmp_path, option):
+    assert {*OTHER_VALUES} == {name for options in OPTIONS.values() for name in options.values()}
+    for objective, options in OPTIONS.items():
+        config = EMOConfig(str(tmp_path), objective=objective, report_to=[], use_cpu=True, bf16=False)
+        setattr(config, option, OTHER_VALUES[option])
+        if option in options.values():
+            config.make_objective()
+        else:
+            with pytest.raises(ValueError, match=f"{option} is an option of .*, not of {objective}; remove it"):
+                config.make_objective()
