@@ -146,7 +146,10 @@ def _of_task(
         of_clusters = each.clusters(np.arange(len(each.places)))
     every = [each for side in sides for each in side]
     scale = 100 if all(is_share(np.frombuffer(each.log.values[metric])) for each in every) else 1
+    if difference >= scale == 100:
+        raise InputError(f"difference {difference:g}: must be less than 100 points")
     kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
+    whole = len(gains) == 1 and set(np.unique(gains[:, kept])) <= {-1.0, 0.0, 1.0}  # right or wrong
     gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
     n, clusters = len(kept), len(set(places.tolist()))
     if clusters < 2:
@@ -155,6 +158,11 @@ def _of_task(
             "a value; a plan needs 2 or more"
         )
     per_unit = np.array([unit_values(training, places) for training in gains])
+    if not np.ptp(per_unit):
+        raise InputError(
+            f"{one_line(every[0].log.path, 300)}: the task {one_line(task, 60)} has the same value on every unit; a "
+            "plan needs a pilot whose units differ"
+        )
     of_samples = [np.mean([_within(each, metric) for each in side]) for side in sides if side]
     within = scale**2 * float(sum(of_samples))  # of one sample of each side
     measured = min(int(np.bincount(each.of_row).min()) for each in every)
@@ -163,6 +171,7 @@ def _of_task(
         for seeds, samples in _designs(len(gains), within):
             variances = _variances(per_unit, twice, within * twice, measured, samples)
             units = _units(variances, seeds, difference, claims)
+            least = _least_units(difference / scale, claims) if whole and samples == 1 else 0
             yield PlanRow(
                 task=task,
                 metric=metric,
@@ -170,7 +179,7 @@ def _of_task(
                 pilot=n,
                 samples=samples,
                 seeds=seeds,
-                units=None if units is None else math.ceil(units * n / clusters),
+                units=None if units is None else max(least, math.ceil(units * n / clusters)),
                 clusters=None if units is None or clusters == n else units,
             )
 
@@ -225,3 +234,20 @@ def _units(variances: tuple[float, float, float], seeds: int, difference: float,
         quantiles = [NormalDist().inv_cdf(tail) for tail in (1 - _LEVEL / 2 / claims, _POWER)]
     room = (difference / sum(quantiles)) ** 2 - of_training / seeds
     return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None
+
+
+def _least_units(difference: float, claims: int) -> int:
+    """How many units that are right or wrong are needed even if the better system loses none of them.
+
+    The exact test rejects if it wins enough of them: so few may differ that it never can.
+
+    Args:
+        difference: as a share of the units.
+    """
+    from scipy.stats import binom
+
+    wins = math.ceil(1 + math.log2(claims / _LEVEL))
+    least = wins
+    while binom.sf(wins - 1, least, difference) < _POWER:
+        least = max(least + 1, math.floor(least * 1.01))
+    return least

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from statsmodels.stats.power import zt_ind_solve_power
 
 from instruct import compare_logs
@@ -123,3 +124,33 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds(pilot):
 def test_what_cannot_be_planned_is_refused(pilot, arguments, problem):
     with pytest.raises(InputError, match=problem):
         pilot([make_log("base", [1, 0])], **arguments)
+
+
+@pytest.mark.parametrize("points", [5, 20, 50])
+def test_so_few_units_that_no_result_is_significant_are_no_plan(pilot, points):
+    """In the best of worlds the tuned model loses no unit."""
+    theirs = np.zeros(200)
+    ours = np.zeros(200)
+    ours[:14], theirs[14:19] = 1, 1
+    (row,) = pilot([make_log("base", theirs), make_log("tuned", ours)], points).rows
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(300):
+        gained = right(rng, row.units, points / 100)
+        found += bool(binomtest(int(gained.sum()), int(gained.sum()) or 1).pvalue <= 0.05)
+    assert found / 300 > 0.74
+
+
+@pytest.mark.parametrize(
+    ("values", "points", "message"),
+    [([[0.0] * 30], 2, "has the same value on every unit"), ([[0.0] * 30, [1.0] * 30], 2, "the same value on every")],
+)
+def test_a_pilot_whose_units_do_not_differ_is_refused(pilot, values, points, message):
+    logs = [make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=False)]
+    with pytest.raises(InputError, match=message):
+        pilot(logs, points)
+
+
+def test_an_impossible_difference_is_refused(pilot):
+    with pytest.raises(InputError, match="difference 100: must be less than 100 points"):
+        pilot([make_log("base", right(np.random.default_rng(0), 50, 0.5))], 100)
