@@ -133,12 +133,10 @@ class ExperimentConfig(TrainingOptions):
             raise ValueError("seeds: a seed is given twice; remove one")
         trainings = {name: self._trainings(name) for name in self.systems}
         self.seeds = None
-        names = Counter(name for systems in trainings.values() for name in systems)
-        if twice := [name for name, times in names.items() if times > 1]:
-            raise ValueError(
-                f"systems: {twice[0]} is also the name of a training of another system; rename one of them"
-            )
-        if list(trainings) == [name for systems in trainings.values() for name in systems]:
+        names = [name for systems in trainings.values() for name in systems]
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise ValueError(f"systems: {twice[0]} is also the name of a training of another system; rename one")
+        if list(trainings) == names:
             return self
         comparisons = [*self.comparisons, *(pair for judge in self.judges for pair in judge.comparisons or [])]
         for pair in comparisons:

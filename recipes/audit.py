@@ -32,9 +32,21 @@ from instruct.command.flags import split_overrides
 from instruct.config import load_config, make_config
 from instruct.phases.bench import BenchOptions, bench
 from instruct.phases.experiment import run_experiment, run_folder
-from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, MLE, Measured, Scores, claim_between, measured_in
+from instruct.reporting.bench import (
+    ENTROPY,
+    EXACT,
+    GREEDY,
+    MLE,
+    RATE,
+    Measured,
+    Scores,
+    bench_results,
+    claim_between,
+    measured_in,
+)
 from instruct.reporting.read import read_run
 from instruct.reporting.text import difference, finding
+from instruct.run.measurements import Measurement
 from instruct.training.options import SystemOptions, without_seed
 
 FOLDER = Path("runs/audit-rows")
@@ -87,8 +99,13 @@ def main() -> None:
             experiment.systems |= trained_controls(finished[cell])
             bench(experiment, options)
     if not arguments.dry_run:
-        measured = {cell: measured_in(read_run(folder)) for cell, folder in finished.items()}
-        write_table(Path("runs/audit.md"), thirds_table(measured))
+        contents = {cell: read_run(folder) for cell, folder in finished.items()}
+        lines = thirds_table({cell: measured_in(found) for cell, found in contents.items()})
+        for cell, found in contents.items():
+            results = bench_results(found)
+            assert results is not None
+            lines += ["", cell, "", *figures_table(results.measurements), "", *rates_table(results.measurements)]
+        write_table(Path("runs/audit.md"), lines)
 
 
 def trained_controls(cell: Path) -> dict[str, SystemOptions]:
@@ -136,6 +153,41 @@ def thirds_table(cells: Mapping[str, Measured]) -> list[str]:
                 third = claim.params.get("third", "all")
                 rows.append([cell, claim.measure, third, claim.candidate, difference(claim), finding(claim)])
     return markdown(["cell", "measure", "rows", "objective", "minus MLE (95 % CI)", "finding"], rows, left=4)
+
+
+def figures_table(figures: Sequence[Measurement]) -> list[str]:
+    """Of each system the learning rate, and the means over its trainings with the standard deviation between them."""
+    found = {(row.system, row.metric): row for row in figures}
+    primary = EXACT if any(metric == EXACT for _, metric in found) else GREEDY
+
+    def cell(system: str, metric: str, digits: int) -> str:
+        row = found.get((system, metric))
+        if row is None or row.value is None:
+            return "-"
+        deviation = getattr(row.details, "deviation", None)
+        return f"{row.value:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation is not None else "")
+
+    rows = []
+    for system in dict.fromkeys(row.system for row in figures):
+        rate = found.get((system, RATE))
+        shown = "-" if rate is None or rate.value is None else f"{rate.value:g}"
+        rows.append([system, shown, *(cell(system, *about) for about in ((primary, 4), (ENTROPY, 4), ("entropy", 3)))])
+    return markdown(["system", "learning rate", primary, ENTROPY, "entropy"], rows, left=1)
+
+
+def rates_table(figures: Sequence[Measurement]) -> list[str]:
+    """The cross-entropy on the rows that choose by objective and learning rate."""
+    rates_of = {row.system: getattr(row.details, "rates", {}) for row in figures if row.metric == RATE}
+    tried = {system: scores for system, scores in rates_of.items() if scores}
+    rates = sorted({rate for scores in tried.values() for rate in scores}, key=float)
+    rows = [[system, *(_nats(scores, rate) for rate in rates)] for system, scores in tried.items()]
+    return markdown(["objective", *rates], rows, left=1)
+
+
+def _nats(scores: Mapping[str, float | None], rate: str) -> str:
+    if rate not in scores:
+        return "-"
+    return "diverged" if scores[rate] is None else f"{scores[rate]:.4f}"
 
 
 def compared_by(measured: Measured) -> tuple[str, str]:

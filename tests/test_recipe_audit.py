@@ -11,7 +11,8 @@ import pytest
 from instruct.analysis.claims import settle
 from instruct.base.errors import InputError
 from instruct.reporting.bench import ENTROPY, GREEDY, Measured
-from instruct.reporting.bundle import read_bundle
+from instruct.reporting.bundle import check_bundle, read_bundle
+from instruct.reporting.compare_bundles import compare_bundles
 from instruct.reporting.text import difference, finding
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "audit_smollm2"
@@ -61,6 +62,17 @@ def test_the_committed_tables_are_those_of_the_committed_scores(cell):
     page = (RESULTS / "README.md").read_text()
     assert f"`{cell}.zip` {bundle.sha256}" in page
     settle(claims := recipe.untrained(bundle.measured))
-    for claim in [*bundle.claims.objectives, *claims]:
-        row = f"| {claim.candidate} | {claim.measure} | {difference(claim)} | {finding(claim)} |"
-        assert row in page, row
+    rows = [
+        f"| {claim.candidate} | {claim.measure} | {difference(claim)} | {finding(claim)} |"
+        for claim in [*bundle.claims.objectives, *claims]
+    ]
+    rows += [*recipe.figures_table(bundle.claims.figures), *recipe.rates_table(bundle.claims.figures)]
+    assert not [row for row in rows if row not in page]
+    assert {finding.state for finding in check_bundle(RESULTS / f"{cell}.zip")} <= {"ok", "warning"}
+
+
+def test_the_page_says_what_compare_says_of_the_primary_outcomes():
+    page = " ".join((RESULTS / "README.md").read_text().split())
+    headlines = compare_bundles(sorted(RESULTS.glob("*.zip"))).headlines()
+    assert len(headlines) > 10
+    assert not [line for line in headlines if line not in page]

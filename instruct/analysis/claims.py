@@ -129,7 +129,7 @@ def settle(claims: Iterable[Claim]) -> None:
         if claim.family:
             families.setdefault((claim.family, claim.primary is True), []).append(claim)
         else:
-            _decide(claim, claim.p, claim.complete.p)
+            decide(claim, claim.p, claim.complete.p)
     for compared in families.values():
         about, together = zip(
             *((id(claim), each) for claim in compared for each in (claim, claim.not_worse, claim.equivalent) if each),
@@ -139,10 +139,11 @@ def settle(claims: Iterable[Claim]) -> None:
         adjusted = holm([each.p for each in together], about), holm([each.complete.p for each in together], about)
         for claim, p, of_complete in zip(together, *adjusted, strict=True):
             claim.complete.adjusted_p, claim.adjusted_p, claim.claims = of_complete, p, tested
-            _decide(claim, p, of_complete)
+            decide(claim, p, of_complete)
 
 
-def _decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
+def decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
+    """Set what may be said by corrected p-values: of the claim, and of its complete cases."""
     if claim.enough is not None:
         _find(claim, p, of_complete)
     shown = claim.finding not in (None, "no difference") or (claim.finding is None and p is not None and p <= ALPHA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.base.output import Result
 from instruct.command import call, flags
 
@@ -98,5 +98,5 @@ def doctor(arguments: argparse.Namespace) -> Result:
     else:
         findings = run_doctor()
     broken = failure(findings)
-    usable = "" if broken else f"{arguments.run or 'instruct'} can be used{'' if arguments.run else ' here'}"
+    usable = "" if broken else f"{one_line(arguments.run or 'instruct')} can be used{'' if arguments.run else ' here'}"
     return Result([finding._asdict() for finding in findings], usable, usable, broken)

@@ -90,8 +90,10 @@ def evaluations(
         alone: one system is enough.
 
     Raises:
-        InputError: not a regular expression, a log given twice, or two of one task that no name tells apart.
+        InputError: no log, not a regular expression, a log given twice, or two of one task that no name tells apart.
     """
+    if not named:
+        raise InputError("logs: have no rows to compare; give those of two systems")
     chosen, logs = [name for name, _ in named], [log for _, log in named]
     pattern = None
     if seeds is not None:

@@ -96,11 +96,17 @@ def bench_results(contents: RunContents) -> BenchResults | None:
 
 def measured_in(contents: RunContents) -> Measured:
     """What was measured of each training of a run."""
+    names, elsewhere = trainings_of(contents.config)
+    return Measured(names, *_scores(contents), elsewhere)
+
+
+def trainings_of(config: Mapping[str, Any]) -> tuple[dict[str, list[str]], frozenset[str]]:
+    """The trainings of a bench's config by objective, and those that were made elsewhere."""
     names: dict[str, list[str]] = {}
-    seeds, elsewhere = seeds_of(contents.config), elsewhere_of(contents.config)
+    seeds, elsewhere = seeds_of(config), elsewhere_of(config)
     for name in dict.fromkeys((*seeds, *elsewhere)):
         names.setdefault(without_seed(name, seeds.get(name)), []).append(name)
-    return Measured(names, *_scores(contents), frozenset(elsewhere))
+    return names, frozenset(elsewhere)
 
 
 def _at_entropy(key: str) -> str:
@@ -297,7 +303,7 @@ def bench_tables(report: ReportData) -> list[Table]:
         Column("trainings", "details.trainings").within(rates.get),
         *(Column(metric, _figure).within(rows.get) for metric, rows in (*by_metric.items(), *took)),
     ]
-    claims = list(map(_as_difference, of_family(report.claims, OBJECTIVES) + report.seeds))
+    claims = list(map(as_difference, of_family(report.claims, OBJECTIVES) + report.seeds))
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
@@ -333,7 +339,7 @@ def _figure(row: Measurement) -> str:
     return number(row.value, deviation) + ("" if deviation is None else f" ± {number(deviation, deviation)}")
 
 
-def _as_difference(claim: Claim) -> Claim:
+def as_difference(claim: Claim) -> Claim:
     """A win rate as its distance from one half, as a share; a difference as it is."""
     if not claim.is_rate or claim.value is None:
         return claim

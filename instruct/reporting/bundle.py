@@ -11,27 +11,41 @@ import json
 import math
 import os
 import re
+import statistics
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from instruct.analysis.claims import of_family, settle
-from instruct.analysis.results import Claim, rounded
-from instruct.analysis.seeds import seed_spread
+from instruct.analysis.claims import decide, of_family, settle
+from instruct.analysis.outcomes import mirrored_scores
+from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import Finding
 from instruct.base.parsing import parse_json
 from instruct.data.prompts import identity
-from instruct.reporting.bench import OBJECTIVES, STEP, Measured, measured_in, objective_claims
+from instruct.reporting.bench import (
+    ENTROPY,
+    EXACT,
+    GREEDY,
+    MLE,
+    OBJECTIVES,
+    SAMPLED,
+    STEP,
+    Measured,
+    measured_in,
+    objective_claims,
+    trainings_of,
+)
+from instruct.reporting.comparison import claim_over_seeds
 from instruct.reporting.model import Bench, ReportData
-from instruct.reporting.read import RunContents
-from instruct.run.measurements import metric_step
-from instruct.training.options import seed_name
+from instruct.reporting.read import RunContents, seeds_of
+from instruct.run.measurements import Measurement, metric_step
+from instruct.training.options import without_seed
 
 ENDING = ".zip"
 _INDEX, _ABOUT, _SCORES, _CLAIMS, _LOGS = "bundle.json", "about.json", "scores.json", "claims.json", "logs/"
@@ -89,19 +103,19 @@ class _Verdicts(_Part):
 
 
 class _Scores(_Part):
-    trainings: dict[str, list[str]]
-    elsewhere: list[str]
     measures: dict[str, _Scored]
     verdicts: list[_Verdicts]
 
 
 class _Claims(BaseModel):
-    """What the report says: the claims of objectives, those of judges over seeds, and the sizes and notes."""
+    """What the report says: the claims of objectives, those of judges over seeds, the figures of each system with the
+    learning rates that were tried, and the sizes and notes."""
 
     model_config = ConfigDict(extra="forbid")
 
     objectives: list[Claim]
     judges: list[Claim]
+    figures: list[Measurement]
     bench: Bench
 
 
@@ -153,7 +167,12 @@ def write_bundle(path: str | Path, contents: RunContents, report: ReportData) ->
         config=contents.config,
         hashes=report.sha256,
     )
-    claims = _Claims(objectives=of_family(report.claims, OBJECTIVES), judges=judges, bench=report.bench)
+    claims = _Claims(
+        objectives=of_family(report.claims, OBJECTIVES),
+        judges=judges,
+        figures=[row for row in report.measurements if row.part == OBJECTIVES],
+        bench=report.bench,
+    )
     members: dict[str, Any] = {
         _ABOUT: about.model_dump(mode="json"),
         _SCORES: _scores_of(contents).model_dump(mode="json"),
@@ -218,12 +237,7 @@ def _scores_of(contents: RunContents) -> _Scores:
         )
         for judged in contents.by_judge
     ]
-    return _Scores(
-        trainings={key: list(names) for key, names in measured.names.items()},
-        elsewhere=sorted(measured.elsewhere),
-        measures=measures,
-        verdicts=verdicts,
-    )
+    return _Scores(measures=measures, verdicts=verdicts)
 
 
 def _asked(contents: RunContents, measure: str) -> Any:
@@ -299,12 +313,14 @@ def read_bundle(path: str | Path) -> Bundle:
             raise ValueError(f"{one_line(changed[0], 100)} was changed: its hash is another one")
         about, scores = _parsed(About, members[_ABOUT]), _parsed(_Scores, members[_SCORES])
         claims = _parsed(_Claims, members[_CLAIMS])
-        measured = _measured(scores)
-    except (KeyError, ValueError, RecursionError) as error:
+        measured = _measured(scores, about.config)
+        logs = [name.removeprefix(_LOGS).removesuffix(".json") for name in members if name.startswith(_LOGS)]
+        bundle = Bundle(Path(path), sha256_of(Path(path)), about, measured, scores.verdicts, claims, logs)
+        assert bundle.model  # a config of other types fails here
+        return bundle
+    except (KeyError, ValueError, RecursionError, AttributeError, TypeError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise InputError(f"{where}: is no bundle of `instruct bench` ({one_line(reason, 200)})") from None
-    logs = [name.removeprefix(_LOGS).removesuffix(".json") for name in members if name.startswith(_LOGS)]
-    return Bundle(Path(path), sha256_of(Path(path)), about, measured, scores.verdicts, claims, logs)
 
 
 def _members(path: Path, where: str) -> dict[str, bytes]:
@@ -335,8 +351,8 @@ def _parsed(kind: type[Any], content: bytes) -> Any:
     return kind.model_validate(parse_json(content.decode("utf-8")))
 
 
-def _measured(scores: _Scores) -> Measured:
-    """Raises ValueError: scores that are not those of the rows or of the trainings."""
+def _measured(scores: _Scores, config: Mapping[str, Any]) -> Measured:
+    """Raises ValueError: scores that are not those of the rows, or a config without MLE."""
     by_measure: dict[str, dict[str, dict[str, float | None]]] = {}
     clusters: dict[str, dict[Any, str]] = {}
     for measure, scored in scores.measures.items():
@@ -344,16 +360,18 @@ def _measured(scores: _Scores) -> Measured:
         if len(lengths) > 1 or len(set(scored.rows)) < len(scored.rows):
             raise ValueError(f"{one_line(measure, 60)}: its rows and scores do not agree")
         values = (value for scores_of in scored.systems.values() for value in scores_of if value is not None)
-        if not all(abs(value) < _MOST_SCORE for value in values):
+        least, most = (0, 1) if measure in (GREEDY, SAMPLED, EXACT) else (-_MOST_SCORE, _MOST_SCORE)
+        if not all(least <= value <= most for value in values):
             raise ValueError(f"{one_line(measure, 60)}: has a score that is none")
         by_measure[measure] = {
             name: dict(zip(scored.rows, values, strict=True)) for name, values in scored.systems.items()
         }
         if scored.clusters:
             clusters[measure] = dict(zip(scored.rows, scored.clusters, strict=True))
-    if "mle" not in scores.trainings or not all(scores.trainings.values()):
+    names, elsewhere = trainings_of(config)
+    if not names.get(MLE) or {config["systems"][name]["objective"] for name in names[MLE]} != {MLE}:
         raise ValueError("has no trainings with mle")
-    return Measured(scores.trainings, by_measure, clusters, frozenset(scores.elsewhere))
+    return Measured(names, by_measure, clusters, elsewhere)
 
 
 def training_rows(bundle: Bundle) -> set[str]:
@@ -365,29 +383,24 @@ def check_bundle(path: str | Path) -> Iterator[Finding]:
     """Verify hashes, compute the claims again from the scores of rows, and say what nobody can verify."""
     bundle = read_bundle(path)
     yield Finding("hashes", "ok", f"every member has the hash of the index; this file: sha256 {bundle.sha256}")
-    stated, again = (
-        {_key(claim): claim for claim in claims} for claims in (bundle.claims.objectives, recomputed(bundle))
-    )
-    different = [
-        " against ".join(key[:2]) + f", {key[2]}"
-        for key in dict.fromkeys((*stated, *again))
-        if key not in stated or key not in again or not _agree(stated[key], again[key])
-    ]
-    judged = bundle.claims.judges
-    different += [f"a claim of {made.judge}" for made in judged if not _of_verdicts(made, bundle.verdicts)]
-    number = len(stated) + len(judged)
+    stated, again = [*bundle.claims.objectives, *bundle.claims.judges], recomputed(bundle)
+    differing = [*_differing(stated, again), *_other_figures(bundle)]
     measures = ", ".join([*bundle.measured.scores, *dict.fromkeys(made.judge for made in bundle.verdicts)])
-    if different:
-        text = f"{len(different)} of {counted(number, 'claim')} are not what the scores give: {different[0]}"
+    if differing:
+        more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+        text = f"not what the scores give: {'; '.join(differing[:3])}{more}"
         yield Finding("claims", "error", one_line(text, 300), "do not publish it; ask for the run")
     else:
-        yield Finding("claims", "ok", f"{counted(number, 'claim')} computed again from the scores of {measures}")
-    trainings = sum(map(len, bundle.measured.names.values())) - len(bundle.measured.elsewhere)
-    logs = f"{counted(len(bundle.logs), 'training log')} of {counted(trainings, 'training')}"
-    yield Finding("logs", "ok" if len(bundle.logs) == trainings else "warning", logs)
+        yield Finding("claims", "ok", f"{counted(len(stated), 'claim')} computed again from the scores of {measures}")
+    if twice := [*_scored_twice(bundle.measured)]:
+        text = f"{one_line(', '.join(twice), 200)}: have the same scores on every row, so they are one training"
+        yield Finding("trainings", "error", text, "do not publish it; ask for the run")
+    trained = {name for names in bundle.measured.names.values() for name in names} - bundle.measured.elsewhere
+    logs = f"{counted(len(trained & {*bundle.logs}), 'training log')} of {counted(len(trained), 'training')}"
+    yield Finding("logs", "ok" if trained == {*bundle.logs} else "warning", logs)
     not_known = ["that the scores are of these models' answers", "that the models were trained as the config says"]
-    if judged:
-        not_known.append("that the verdicts are the judge's, and the correction of its p-values")
+    if bundle.verdicts:
+        not_known.append("that the verdicts are the judge's, the correction of its p-values, and its margins")
     if bundle.measured.elsewhere:
         not_known.append("what was trained elsewhere, and on which rows")
     text = f"not verified: {'; '.join(not_known)}"
@@ -395,45 +408,102 @@ def check_bundle(path: str | Path) -> Iterator[Finding]:
 
 
 def recomputed(bundle: Bundle) -> list[Claim]:
-    """The claims that the scores give, of which the same one is primary."""
+    """The claims that the scores and the verdicts give.
+
+    A judge's p-values may have been corrected with those of other claims, so that the corrected ones, and what is said
+    of a margin, are as stated.
+    """
+    stated = [*bundle.claims.objectives, *bundle.claims.judges]
     claims = objective_claims(bundle.measured)
-    primary = {_key(claim) for claim in bundle.claims.objectives if claim.primary}
-    for claim in claims:
-        claim.primary = _key(claim) in primary
+    primary = bundle.about.config.get("primary")
+    if any(claim.primary is not None for claim in stated):  # else it was set when results existed
+        for claim in claims:
+            claim.primary = claim.outcome == primary
     settle(claims)
-    return claims
+    return [*claims, *_of_judges(bundle)]
 
 
-def _key(claim: Claim) -> tuple[str, str, str]:
-    return claim.candidate, claim.baseline, claim.measure
+def _of_judges(bundle: Bundle) -> Iterator[Claim]:
+    seeds, measured = seeds_of(bundle.about.config), bundle.measured
+    arms = {key for key, names in measured.names.items() if measured.elsewhere.intersection(names)}
+    groups: dict[tuple[str, frozenset[str]], dict[int, _Verdicts]] = {}
+    for made in bundle.verdicts:
+        names = made.candidate, made.baseline
+        of_names = {seeds[name] for name in names if name in seeds}
+        if len(of_names) == 1 and any(score is not None for score in made.scores.values()):
+            (seed,) = of_names
+            pair = frozenset(without_seed(name, seed) for name in names)
+            groups.setdefault((made.judge, pair), {})[seed] = made
+    stated = {(claim.judge, frozenset((claim.candidate, claim.baseline))): claim for claim in bundle.claims.judges}
+    for (judge, pair), by_seed in groups.items():
+        claim = stated.get((judge, pair))
+        if len(by_seed) < 2:
+            continue
+        candidate, baseline = (claim.candidate, claim.baseline) if claim else sorted(pair)
+        scores = {
+            seed: made.scores if without_seed(made.candidate, seed) == candidate else mirrored_scores(made.scores)
+            for seed, made in sorted(by_seed.items())
+        }
+        number = 1 if pair & measured.elsewhere else len(by_seed)
+        params: dict[str, Any] = {ELSEWHERE: True} if pair & arms else {}
+        params["error"] = claim and claim.params.get("error")
+        again = claim_over_seeds(scores, number, params, candidate=candidate, baseline=baseline, judge=judge)
+        if claim:
+            for name in ("policy", "family", "claims", "equivalent", "not_worse"):
+                setattr(again, name, getattr(claim, name))
+            again.primary = None if claim.primary is None else again.outcome == bundle.about.config.get("primary")
+            again.complete.adjusted_p, again.adjusted_p = claim.complete.adjusted_p, claim.adjusted_p
+            decide(again, claim.adjusted_p, claim.complete.adjusted_p)
+        yield again
 
 
-def _of_verdicts(claim: Claim, verdicts: Sequence[_Verdicts]) -> bool:
-    """Whether a judge's claim over seeds has the mean and the p of its verdicts, but for the missing ones."""
-    by_seed: list[Mapping[str, float | None]] = []
-    seeds = claim.params.get("seeds")
-    for seed in seeds if isinstance(seeds, list) else ():
-        sides = [{name, seed_name(name, seed)} for name in (claim.candidate, claim.baseline)]
-        for made in verdicts:
-            if made.judge == claim.judge and made.candidate in sides[0] and made.baseline in sides[1]:
-                by_seed.append(made.scores)
-    if len(by_seed) < 2 or len(by_seed) != len(seeds or ()):
-        return False
-    spread = seed_spread(by_seed)
-    return spread.n == claim.n and _close(rounded(spread.mean), claim.value) and _close(spread.p, claim.complete.p)
+def _differing(stated: Sequence[Claim], again: Sequence[Claim]) -> Iterator[str]:
+    """The claims that only one side has, or that do not say the same."""
+
+    def by_key(claims: Iterable[Claim]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+        found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for claim in claims:
+            key = claim.judge or "", claim.candidate, claim.baseline, claim.measure
+            found.setdefault(key, []).append(claim.model_dump(mode="json"))
+        return found
+
+    ours, theirs = by_key(stated), by_key(again)
+    for key in dict.fromkeys((*ours, *theirs)):
+        if not _same(ours.get(key), theirs.get(key)):
+            yield f"{' '.join(filter(None, [key[3], key[0] and f'({key[0]})']))}, {key[1]} against {key[2]}"
 
 
-def _agree(claim: Claim, other: Claim) -> bool:
-    """Whether two claims say the same, but for the rounding of sums in another order."""
-    same = ("candidate", "baseline", "measure", "n", "trainings", "finding", "better")
-    if any(getattr(claim, name) != getattr(other, name) for name in same):
-        return False
-    both = [(getattr(claim, name), getattr(other, name)) for name in ("value", "p", "adjusted_p")]
-    ends = zip(claim.interval or (), other.interval or (), strict=False)
-    return bool(claim.interval) == bool(other.interval) and all(_close(*pair) for pair in (*both, *ends))
+def _other_figures(bundle: Bundle) -> Iterator[str]:
+    """What the tables say beside claims: means and deviations of scores, and the number of rows."""
+    measured = bundle.measured
+    for row in bundle.claims.figures:
+        if row.metric not in measured.scores:
+            continue
+        scores = measured.of(row.metric, measured.names.get(row.system, [row.system]))
+        means = [statistics.fmean(one for one in training.values() if one is not None) for training in scores]
+        if means and not _same([row.value, row.details.trainings], [statistics.fmean(means), len(means)]):
+            yield f"{row.metric} of {row.system}"
+    tested = {len(rows) for measure in (ENTROPY, GREEDY, EXACT) for rows in measured.scores.get(measure, {}).values()}
+    if tested - {bundle.claims.bench.rows.get("test")}:
+        yield "the number of rows to test"
 
 
-def _close(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+def _scored_twice(measured: Measured) -> Iterator[str]:
+    """Trainings that have the scores of an earlier one, in graded measures, where that is no chance."""
+    seen: dict[Any, str] = {}
+    for name in (name for names in measured.names.values() for name in names):
+        graded = {measure: tuple(of[name].values()) for measure, of in measured.scores.items() if name in of}
+        scores = tuple((measure, values) for measure, values in graded.items() if len(set(values)) > 2)
+        if scores and seen.setdefault(scores, name) != name:
+            yield f"{seen[scores]} and {name}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, but for the rounding of sums in another order."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float | int) and isinstance(other, float | int):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(one == other)

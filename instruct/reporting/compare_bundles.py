@@ -11,7 +11,7 @@ from typing import Any
 from instruct.analysis.claims import settle
 from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, one_line
-from instruct.reporting.bench import CLAIM_COLUMNS, ENTROPY, MLE, claim_between
+from instruct.reporting.bench import CLAIM_COLUMNS, ENTROPY, MLE, as_difference, claim_between
 from instruct.reporting.bundle import Bundle, read_bundle, recomputed, training_rows
 from instruct.reporting.document import Document, Listing
 from instruct.reporting.exports import ends
@@ -73,7 +73,7 @@ class BundleComparison:
 
     def _tables(self) -> Iterator[Table]:
         bundle = Column("bundle", "bundle.name", text=True)
-        columns = [bundle, *(column.within(lambda row: row.claim) for column in CLAIM_COLUMNS)]
+        columns = [bundle, *(column.within(lambda row: as_difference(row.claim)) for column in CLAIM_COLUMNS)]
         yield columns_table("Objectives beside MLE", self.within, columns, _WITHIN)
         yield columns_table("Between bundles", self.between, [*CLAIM_COLUMNS, _DIFFERS], _PAIRED)
         yield columns_table("Not paired", self.apart, text_columns("bundles", "measure", "why"))
@@ -99,15 +99,15 @@ class BundleComparison:
         """A row for each claim: what CSV files have."""
         found: list[tuple[Bundle | None, Claim]] = [(row.bundle, row.claim) for row in self.within]
         found += [(None, claim) for claim in self.between]
-        keys = ("candidate", "baseline", "measure", "trainings", "n")
+        keys = ("judge", "candidate", "baseline", "measure", "trainings", "n")
         return [
             {
                 "bundle": bundle.name if bundle else BETWEEN,
                 "model": bundle.model if bundle else None,
                 "data": bundle.data if bundle else None,
                 **{key: getattr(claim, key) for key in keys},
-                "difference": claim.value,
-                **ends("interval", claim.interval),
+                "difference": as_difference(claim).value,
+                **ends("interval", as_difference(claim).interval),
                 **{key: getattr(claim, key) for key in ("p", "adjusted_p", "finding")},
             }
             for bundle, claim in found
@@ -153,12 +153,20 @@ def _why_apart(one: Bundle, other: Bundle, measure: str) -> str:
         return f"other rows: {len(rows[0])} and {len(rows[1])}, {shared} in both"
     if measure == ENTROPY and one.model != other.model:
         return "another model, and perhaps other tokens"
+    if measure == ENTROPY and _template(one) != _template(other):
+        return "another template, which is in front of the text"
+    if one.measured.clusters.get(measure) != other.measured.clusters.get(measure):
+        return "other clusters of rows"
     return ""
+
+
+def _template(bundle: Bundle) -> list[Any]:
+    data = bundle.about.config.get("data") or {}
+    return [data.get(key) for key in ("template", "chat_template", "chat_template_kwargs", "empty_thinking")]
 
 
 def _claims(one: Bundle, other: Bundle, measure: str) -> Iterator[Claim]:
     """The systems of two bundles against each other, those of MLE apart from the others."""
-    differing = ", ".join(_differing(one, other))
     for first, second in itertools.product(one.measured.names, other.measured.names):
         ours, theirs = (
             bundle.measured.of(measure, bundle.measured.names[key]) for bundle, key in ((one, first), (other, second))
@@ -169,21 +177,42 @@ def _claims(one: Bundle, other: Bundle, measure: str) -> Iterator[Claim]:
                 "baseline": f"{second} ({other.name})",
                 "family": BETWEEN,
             }
-            params = {"differs": differing}
+            params = {"differs": ", ".join(_differing(one, first, other, second))}
             yield claim_between(measure, ours, theirs, one.measured.clusters.get(measure), params=params, **about)
 
 
-def _differing(one: Bundle, other: Bundle) -> Iterator[str]:
-    """What two bundles were made with that is not the same."""
+def _differing(one: Bundle, first: str, other: Bundle, second: str) -> Iterator[str]:
+    """What systems of two bundles were made with that is not the same, beside the objective."""
     if one.model != other.model:
         yield "model"
     if training_rows(one) != training_rows(other):
         yield "training rows"
-    for section in ("train", "lora", "from_scratch"):
-        if one.about.config.get(section) != other.about.config.get(section):
-            yield section
+    sections, systems = (
+        [_sections(bundle) for bundle in (one, other)],
+        [_options(one, first), _options(other, second)],
+    )
+    for mine, theirs in (sections, systems):
+        yield from (key for key in dict.fromkeys((*mine, *theirs)) if mine.get(key) != theirs.get(key))
     if one.about.versions != other.about.versions:
         yield "versions"
+
+
+def _sections(bundle: Bundle) -> dict[str, Any]:
+    """What the systems of a bundle were trained and answer with, but for the rows and the model's name."""
+    config = bundle.about.config
+    found = {name: config.get(name) for name in ("train", "lora", "from_scratch")}
+    found["template"] = _template(bundle)
+    model = config.get("model") or {}
+    found["model options"] = {key: value for key, value in model.items() if key not in ("name", "revision")}
+    for section in ("answers", "continuations"):
+        found[section] = (config.get(section) or {}).get("generation")
+    return found
+
+
+def _options(bundle: Bundle, key: str) -> dict[str, Any]:
+    """The options of an objective's trainings."""
+    system = bundle.about.config["systems"][bundle.measured.names[key][0]]
+    return {name: value for name, value in system.items() if name not in ("objective", "seed", "adapter")}
 
 
 _DIFFERS = Column("also differs", "params.differs")

@@ -232,48 +232,53 @@ def seed_claims(
         ordered, about = sorted(by_seed), {candidate, baseline} & arms
         number = 1 if about & {*elsewhere} else len(ordered)
         made, scores, samples_of_seeds = zip(*(by_seed[seed] for seed in ordered), strict=True)
-        spread = seed_spread(scores)
-        prompts = set().union(*scores)
-        missing = sum(one.get(prompt) is None for one in scores for prompt in prompts)
-        estimate = spread.estimate
-        if missing:
-            lost, won = (
-                seed_spread([{p: fill if one.get(p) is None else one[p] for p in prompts} for one in scores])
-                for fill in (0.0, 1.0)
-            )
-            estimate = bounded(spread.estimate, lost.estimate, won.estimate)
-        complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
-        complete._one_sided = spread.one_sided
         error = error_sources(samples_of_seeds, made[0].smoothing, all(judged.repeats_prompts for judged in made))
-        claims.append(
-            make_claim(
-                estimate,
-                measure=results.WIN_RATE,
-                candidate=candidate,
-                baseline=baseline,
-                judge=judge,
-                policy=policy,
-                test="two-way",
-                n=spread.n,
-                trainings=number,
-                value=results.rounded(spread.mean),
-                interval=results.rounded(estimate.interval),
-                missing=missing,
-                complete_case=complete if missing else None,
-                enough=number >= LEAST_SEEDS,
-                params={
-                    **({results.ELSEWHERE: True} if about else {}),
-                    "seeds": ordered,
-                    "win_rates": results.rounded(spread.win_rates),
-                    "left_out": spread.left_out,
-                    "standard_deviation": results.rounded(spread.standard_deviation),
-                    "interval_seeds": results.rounded(spread.interval_seeds),
-                    "interval_prompts": results.rounded(spread.interval_prompts),
-                    "error": error.model_dump() if error else None,
-                },
-            )
-        )
+        params = {**({results.ELSEWHERE: True} if about else {}), "error": error.model_dump() if error else None}
+        pair = {"candidate": candidate, "baseline": baseline, "judge": judge, "policy": policy}
+        by_seed_alone = dict(zip(ordered, scores, strict=True))
+        claims.append(claim_over_seeds(by_seed_alone, trainings=number, params=params, **pair))
     return claims
+
+
+def claim_over_seeds(
+    by_seed: Mapping[int, Mapping[str, float | None]], trainings: int, params: Mapping[str, Any], **pair: str | None
+) -> results.Claim:
+    """The claim of a judge's scores (0 to 1) by training seed and prompt; `pair`: of which systems, and whose."""
+    scores = list(by_seed.values())
+    spread = seed_spread(scores)
+    prompts = set().union(*scores)
+    missing = sum(one.get(prompt) is None for one in scores for prompt in prompts)
+    estimate = spread.estimate
+    if missing:
+        lost, won = (
+            seed_spread([{p: fill if one.get(p) is None else one[p] for p in prompts} for one in scores])
+            for fill in (0.0, 1.0)
+        )
+        estimate = bounded(spread.estimate, lost.estimate, won.estimate)
+    complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
+    complete._one_sided = spread.one_sided
+    return make_claim(
+        estimate,
+        measure=results.WIN_RATE,
+        test="two-way",
+        n=spread.n,
+        trainings=trainings,
+        value=results.rounded(spread.mean),
+        interval=results.rounded(estimate.interval),
+        missing=missing,
+        complete_case=complete if missing else None,
+        enough=trainings >= LEAST_SEEDS,
+        params={
+            **params,
+            "seeds": list(by_seed),
+            "win_rates": results.rounded(spread.win_rates),
+            "left_out": spread.left_out,
+            "standard_deviation": results.rounded(spread.standard_deviation),
+            "interval_seeds": results.rounded(spread.interval_seeds),
+            "interval_prompts": results.rounded(spread.interval_prompts),
+        },
+        **pair,
+    )
 
 
 def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Claim]:

@@ -194,10 +194,13 @@ def _pieces(made: Claim, few: str, over: str = "", among: str = "", beats: str =
 
 
 def bench_headlines(claims: Sequence[Claim]) -> list[str]:
-    """Each objective beside MLE, by each measure that needs no judge."""
+    """Each objective beside MLE, by each measure."""
     lines = []
     for claim in claims:
         if claim.value is None:
+            continue
+        if claim.is_rate:
+            lines.append(seeds_headline(claim))
             continue
         counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
         said = (

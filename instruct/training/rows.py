@@ -152,8 +152,8 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
         for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
             if part and not len(part.trainable):
                 raise InputError(
-                    f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or "
-                    "fix the data"
+                    f"{key}: no row has a response token within max_length {max_length}, or all weights are 0; raise "
+                    "train.max_length or fix the data"
                 )
         if data.streaming:
             stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering, prompt_weight=prompt_weight))

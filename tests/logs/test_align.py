@@ -181,3 +181,8 @@ def test_settings_that_differ_are_listed_once():
         ("date", {"first": "a", "second": "b"}),
         ("x", {"first": "-", "second": "1"}),
     ]
+
+
+def test_no_log_at_all_is_refused():
+    with pytest.raises(InputError, match="logs: have no rows to compare"):
+        evaluations([])

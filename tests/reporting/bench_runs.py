@@ -59,7 +59,7 @@ def bench_run(
     return run
 
 
-def judge_seeds(run: RunDirectory, seeds: int, rows: int = 30) -> None:
+def judge_seeds(run: RunDirectory, seeds: int, rows: int = 30, first: int = 0) -> None:
     """Verdicts of a judge on dft against mle, seed by seed, of which every seventh is missing."""
     with JudgmentStore(run.store) as store:
         store.add_judgments(
@@ -68,7 +68,7 @@ def judge_seeds(run: RunDirectory, seeds: int, rows: int = 30) -> None:
                 "unparsed" if (row + seed) % 7 == 0 else "first" if (row * seed) % 3 else "second",
             )
             for seed in range(1, seeds + 1)
-            for row in range(rows)
+            for row in range(first, first + rows)
         )  # fmt: skip
 
 

@@ -160,7 +160,94 @@ def test_a_claim_that_the_scores_do_not_give_is_found(tmp_path, fields):
     assert findings_of(path)["claims"] == "error"
 
 
-@pytest.mark.parametrize("change", [None, "verdict", "value"])
+def forged_bundle(folder: Path, how: str) -> Path:
+    """A bundle whose hashes agree with its members, and whose members do not agree with each other."""
+    path = bundle_of(folder, "b", {"mle": 3, "dft": 3}, primary=outcome_name(GREEDY))
+
+    def claims(change: Callable[[dict[str, Any]], object]) -> None:
+        with_content(path, "claims.json", change)
+
+    def scores(change: Callable[[dict[str, Any]], object]) -> None:
+        with_content(path, "scores.json", lambda content: change(content["measures"][GREEDY]["systems"]))
+
+    def of_greedy(content: dict[str, Any]) -> dict[str, Any]:
+        return next(claim for claim in content["objectives"] if claim["measure"] == GREEDY)
+
+    if how == "another primary outcome":
+        claims(lambda content: [claim.update(primary=claim["measure"] == ENTROPY) for claim in content["objectives"]])
+    elif how == "a false claim before the true one":
+        claims(lambda content: content["objectives"].insert(0, of_greedy(content) | {"value": 0.9}))
+    elif how == "a part of a claim":
+        claims(lambda content: of_greedy(content).update(excluding=[-0.01, 0.01]))
+    elif how == "a figure":
+        claims(lambda content: content["figures"][0].update(value=0.99))
+    elif how == "the number of rows":
+        claims(lambda content: content["bench"]["rows"].update(test=99999))
+    elif how == "systems that changed places":
+        scores(lambda of: of.update({f"{a}-seed{n}": of[f"{b}-seed{n}"] for n in (1, 2, 3) for a, b in PLACES}))
+    return path
+
+
+PLACES = [("mle", "dft"), ("dft", "mle")]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "another primary outcome",
+        "a false claim before the true one",
+        "a part of a claim",
+        "a figure",
+        "the number of rows",
+        "systems that changed places",
+    ],
+)
+def test_a_bundle_that_contradicts_itself_is_found(tmp_path, how):
+    assert findings_of(forged_bundle(tmp_path, how))["claims"] == "error"
+
+
+def test_one_training_under_two_seeds_is_found(tmp_path):
+    path = bundle_of(tmp_path, "b", {"mle": 3, "dft": 3})
+    assert "trainings" not in findings_of(path)
+
+    def copy(content: dict[str, Any]) -> None:
+        for measure in content["measures"].values():
+            measure["systems"]["dft-seed2"] = measure["systems"]["dft-seed1"]
+
+    with_content(path, "scores.json", copy)
+    assert findings_of(path)["trainings"] == "error"
+
+
+WRONG_CONFIGS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no systems": lambda config: config.update(systems={}),
+    "systems that are none": lambda config: config.update(systems=["mle"]),
+    "another objective": lambda config: config["systems"]["mle-seed1"].update(objective="dft"),
+    "a model that is none": lambda config: config.update(model=7),
+    "a revision that is none": lambda config: config.update(model={"name": "m", "revision": 7}),
+}
+
+
+@pytest.mark.parametrize("how", WRONG_CONFIGS)
+def test_a_bundle_whose_config_is_none_is_refused(tmp_path, how):
+    path = bundle_of(tmp_path, "b", {"mle": 2, "dft": 2})
+    with_content(path, "about.json", lambda about: WRONG_CONFIGS[how](about["config"]))
+    with pytest.raises(InputError, match="is no bundle"):
+        read_bundle(path)
+
+
+@pytest.mark.parametrize("score", [1.5, -0.1])
+def test_a_score_out_of_range_is_refused(tmp_path, score):
+    path = bundle_of(tmp_path, "b", {"mle": 2, "dft": 2})
+
+    def change(content: dict[str, Any]) -> None:
+        content["measures"][GREEDY]["systems"]["mle-seed1"][0] = score
+
+    with_content(path, "scores.json", change)
+    with pytest.raises(InputError, match="has a score that is none"):
+        read_bundle(path)
+
+
+@pytest.mark.parametrize("change", [None, "verdict", "value", "finding", "interval", "gone"])
 def test_the_claims_of_judges_are_computed_again_from_their_verdicts(tmp_path, change):
     run = bench_run(tmp_path / "runs" / "b", {"mle": 3, "dft": 3})
     judge_seeds(run, 3)
@@ -170,6 +257,12 @@ def test_the_claims_of_judges_are_computed_again_from_their_verdicts(tmp_path, c
     assert (stated.judge, stated.trainings) == ("j", 3)
     if change == "value":
         with_content(path, "claims.json", lambda claims: claims["judges"][0].update(value=99.0))
+    if change == "finding":
+        with_content(path, "claims.json", lambda claims: claims["judges"][0].update(finding="candidate"))
+    if change == "interval":
+        with_content(path, "claims.json", lambda claims: claims["judges"][0].update(interval=[90.0, 99.0]))
+    if change == "gone":
+        with_content(path, "claims.json", lambda claims: claims.update(judges=[]))
     if change == "verdict":
         with_content(path, "scores.json", lambda scores: scores["verdicts"].pop())
     findings = {finding.what: finding for finding in check_bundle(path)}
@@ -206,6 +299,46 @@ def test_primary_outcomes_come_first(tmp_path):
         "one: Primary outcome: dft against mle",
         "other: Primary outcome: dft against mle",
     ]
+
+
+def test_what_differs_between_bundles_is_named(tmp_path):
+    changed = {
+        "answers": {"generation": {"max_new_tokens": 9}},
+        "data": {"chat_template": "other.jinja"},
+        "model": {"name": "tiny", "dtype": "bfloat16"},
+        "train": {"max_steps": 9},
+    }
+    one = bundle_of(tmp_path, "one", {"mle": 3, "dft": 3})
+    run = bench_run(tmp_path / "runs" / "other", {"mle": 3, "dft": 3})
+    contents = read_run(run.folder)
+    contents.config.update(changed)
+    contents.config["systems"]["dft-seed1"]["learning_rate"] = 0.5
+    write_bundle(tmp_path / "other.zip", contents, build_report(run.folder))
+    found = compare_bundles([one, tmp_path / "other.zip"])
+    differs = {claim.candidate: claim.params["differs"] for claim in found.between}
+    assert differs["mle (one)"] == "train, template, model options, answers"
+    assert differs["dft (one)"] == "train, template, model options, answers, learning_rate"
+    assert [(row.measure, row.why) for row in found.apart] == [
+        (ENTROPY, "another template, which is in front of the text")
+    ]
+
+
+def test_a_judges_win_rate_that_is_primary_is_shown(tmp_path):
+    paths = []
+    for name, first in {"one": 0, "other": 100}.items():
+        run = bench_run(tmp_path / "runs" / name, {"mle": 3, "dft": 3}, first=first, primary="j/win_rate")
+        judge_seeds(run, 3, first=first)
+        paths.append(tmp_path / f"{name}.zip")
+        write_bundle(paths[-1], read_run(run.folder), build_report(run.folder))
+        assert findings_of(paths[-1])["claims"] == "ok"
+    found = compare_bundles(paths)
+    assert [row.claim.judge for row in found.within] == ["j", "j", *[None] * 4]
+    assert [line.split(": ")[:3] for line in found.headlines()] == [
+        [name, "Primary outcome", "j"] for name in ("one", "other")
+    ]
+    share = found.rows()[0]
+    assert share["judge"] == "j"
+    assert abs(share["difference"]) < 0.5
 
 
 def test_another_model_is_not_compared_by_its_own_tokens(tmp_path):
