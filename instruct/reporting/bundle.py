@@ -480,7 +480,8 @@ def _other_figures(bundle: Bundle) -> Iterator[str]:
         if row.metric not in measured.scores:
             continue
         scores = measured.of(row.metric, measured.names.get(row.system, [row.system]))
-        means = [statistics.fmean(one for one in training.values() if one is not None) for training in scores]
+        values = [[one for one in training.values() if one is not None] for training in scores]
+        means = [*map(statistics.fmean, values)] if all(values) else []
         if means and not _same([row.value, row.details.trainings], [statistics.fmean(means), len(means)]):
             yield f"{row.metric} of {row.system}"
     tested = {len(rows) for measure in (ENTROPY, GREEDY, EXACT) for rows in measured.scores.get(measure, {}).values()}

@@ -179,13 +179,17 @@ MEASURED_REPORT = REPORT | {
 BUNDLED = {
     "about.json": {
         "name": "b", "created": "2026-01-02T03:04:05+00:00", "data": "d.jsonl", "versions": {}, "machine": {},
-        "config": {"model": {"name": "tiny"}}, "hashes": {},
+        "config": {"model": {"name": "tiny"}, "systems": {
+            "mle-seed1": {"objective": "mle", "seed": 1}, "mle-seed2": {"objective": "mle", "seed": 2},
+            "dft-seed1": {"objective": "none", "seed": 1, "adapter": ["gold"]},
+            "dft-seed2": {"objective": "dft", "seed": 2},
+        }}, "hashes": {},
     },
-    "claims.json": {"objectives": [], "judges": [], "bench": {"rows": {"train": 9, "test": 3}, "notes": []}},
+    "claims.json": {"objectives": [], "judges": [], "figures": [
+        {"system": "mle", "part": "objectives", "metric": "ROUGE-L of greedy answers", "value": 0.5, "details": {}},
+    ], "bench": {"rows": {"train": 9, "test": 3}, "notes": []}},
 }  # fmt: skip
 BUNDLED_SCORES = {
-    "trainings": {"mle": ["mle-seed1", "mle-seed2"], "dft": ["dft-seed1", "dft-seed2"]},
-    "elsewhere": ["dft-seed1"],
     "measures": {
         "ROUGE-L of greedy answers": {
             "rows": ["a", "b", "c"],
