@@ -106,11 +106,11 @@ class BundleComparison:
                 "model": bundle.model if bundle else None,
                 "data": bundle.data if bundle else None,
                 **{key: getattr(claim, key) for key in keys},
-                "difference": as_difference(claim).value,
-                **ends("interval", as_difference(claim).interval),
+                "difference": claim.value,
+                **ends("interval", claim.interval),
                 **{key: getattr(claim, key) for key in ("p", "adjusted_p", "finding")},
             }
-            for bundle, claim in found
+            for bundle, claim in ((bundle, as_difference(claim)) for bundle, claim in found)
         ]
 
     def __str__(self) -> str:
@@ -181,38 +181,26 @@ def _claims(one: Bundle, other: Bundle, measure: str) -> Iterator[Claim]:
             yield claim_between(measure, ours, theirs, one.measured.clusters.get(measure), params=params, **about)
 
 
-def _differing(one: Bundle, first: str, other: Bundle, second: str) -> Iterator[str]:
+def _differing(one: Bundle, first: str, other: Bundle, second: str) -> list[str]:
     """What systems of two bundles were made with that is not the same, beside the objective."""
-    if one.model != other.model:
-        yield "model"
-    if training_rows(one) != training_rows(other):
-        yield "training rows"
-    sections, systems = (
-        [_sections(bundle) for bundle in (one, other)],
-        [_options(one, first), _options(other, second)],
-    )
-    for mine, theirs in (sections, systems):
-        yield from (key for key in dict.fromkeys((*mine, *theirs)) if mine.get(key) != theirs.get(key))
-    if one.about.versions != other.about.versions:
-        yield "versions"
+    ours, theirs = _made_with(one, first), _made_with(other, second)
+    return [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
 
 
-def _sections(bundle: Bundle) -> dict[str, Any]:
-    """What the systems of a bundle were trained and answer with, but for the rows and the model's name."""
+def _made_with(bundle: Bundle, key: str) -> dict[str, Any]:
+    """What an objective's trainings were trained and answer with, by what it is called."""
     config = bundle.about.config
-    found = {name: config.get(name) for name in ("train", "lora", "from_scratch")}
-    found["template"] = _template(bundle)
-    model = config.get("model") or {}
-    found["model options"] = {key: value for key, value in model.items() if key not in ("name", "revision")}
-    for section in ("answers", "continuations"):
-        found[section] = (config.get(section) or {}).get("generation")
-    return found
-
-
-def _options(bundle: Bundle, key: str) -> dict[str, Any]:
-    """The options of an objective's trainings."""
-    system = bundle.about.config["systems"][bundle.measured.names[key][0]]
-    return {name: value for name, value in system.items() if name not in ("objective", "seed", "adapter")}
+    model, system = config.get("model") or {}, config["systems"][bundle.measured.names[key][0]]
+    return {
+        "model": bundle.model,
+        "training rows": training_rows(bundle),
+        **{section: config.get(section) for section in ("train", "lora", "from_scratch")},
+        "template": _template(bundle),
+        "model options": {name: value for name, value in model.items() if name not in ("name", "revision")},
+        **{section: (config.get(section) or {}).get("generation") for section in ("answers", "continuations")},
+        **{name: value for name, value in system.items() if name not in ("objective", "seed", "adapter")},
+        "versions": bundle.about.versions,
+    }
 
 
 _DIFFERS = Column("also differs", "params.differs")

@@ -68,6 +68,14 @@ SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "bat
 SHOWN = ("input_ids", "labels", "attention_mask", "position_ids")
 
 
+def _logged_weights(objective: Objective) -> dict[str, str]:
+    """What an objective's weighting has for the log, by the names there."""
+    if isinstance(objective, LogitLoss):
+        return {}
+    weighting, parts = objective.weigh(made_up_tokens(objective)), {"ratio": "ratio", "clamped_fraction": "clamped"}
+    return {name: part for name, part in parts.items() if getattr(weighting, part) is not None}
+
+
 class EMOTrainer(SFTTrainer):
     """
     A drop-in replacement for [`~trl.SFTTrainer`]: same arguments, same data sets, another objective.
@@ -176,6 +184,7 @@ class EMOTrainer(SFTTrainer):
             )
         attach_objective(base, objective, cost, args.chunk_rows, reference_for, inside)
         self._objective = objective
+        self._logged_weights = _logged_weights(objective)
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
@@ -425,10 +434,7 @@ class EMOTrainer(SFTTrainer):
             means["energy"] = mean("cost")
         else:
             means |= {name: mean(name) for name in ("cost", "error_norm", "entropy") if name in self._objective.needs}
-        if not isinstance(self._objective, LogitLoss):
-            weighting = self._objective.weigh(made_up_tokens(self._objective))
-            means |= {"ratio": mean("ratio")} if weighting.ratio is not None else {}
-            means |= {"clamped_fraction": mean("clamped")} if weighting.clamped is not None else {}
+        means |= {name: mean(part) for name, part in self._logged_weights.items()}
         if self.aux_loss_enabled:
             means["aux_loss"] = sums["aux_loss"] / sums["batches"]
         return means
