@@ -130,16 +130,12 @@ class Bundle:
     verdicts: Sequence[_Verdicts]
     claims: _Claims
     logs: Sequence[str]
+    model: str
+    """The base model, with its revision if the config names one."""
 
     @property
     def name(self) -> str:
         return self.path.stem
-
-    @property
-    def model(self) -> str:
-        """The base model, with its revision if the config names one."""
-        model = self.about.config.get("model") or {}
-        return "@".join(filter(None, (str(model.get("name", "?")), model.get("revision"))))
 
     @property
     def data(self) -> str:
@@ -315,12 +311,12 @@ def read_bundle(path: str | Path) -> Bundle:
         claims = _parsed(_Claims, members[_CLAIMS])
         measured = _measured(scores, about.config)
         logs = [name.removeprefix(_LOGS).removesuffix(".json") for name in members if name.startswith(_LOGS)]
-        bundle = Bundle(Path(path), sha256_of(Path(path)), about, measured, scores.verdicts, claims, logs)
-        assert bundle.model  # a config of other types fails here
-        return bundle
+        named = about.config.get("model") or {}
+        model = "@".join(filter(None, (str(named.get("name", "?")), named.get("revision"))))
     except (KeyError, ValueError, RecursionError, AttributeError, TypeError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise InputError(f"{where}: is no bundle of `instruct bench` ({one_line(reason, 200)})") from None
+    return Bundle(Path(path), sha256_of(Path(path)), about, measured, scores.verdicts, claims, logs, model)
 
 
 def _members(path: Path, where: str) -> dict[str, bytes]:
