@@ -122,7 +122,7 @@ def _gpu_lines() -> list[str]:
 def about() -> list[str]:
     """What was measured where, one line per results file."""
     lines = []
-    of_objectives = ("alternatives", "memory", "objective_speed", "step_speed")
+    of_objectives = ("memory", "objective_speed", "step_speed")
     for path in sorted(path for name in of_objectives for path in RESULTS.glob(f"{name}-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, versions = content["machine"], content["versions"]
@@ -135,23 +135,11 @@ def about() -> list[str]:
     return lines
 
 
-def checks() -> list[str]:
-    """How long `instruct check` takes, of the fastest objective to the slowest."""
-    content = results("check_speed", gpu=False)
-    if content is None:
-        return []
-    seconds = sorted((row["seconds"], row["objective"]) for row in content["rows"])
-    (least, fastest), (most, slowest) = seconds[0], seconds[-1]
-    machine = content["machine"]
-    where = f"{machine['processor']}, one thread of {machine['cores']} busy ones, {content['finished'][:10]}"
-    return [f"`instruct check` takes {least:.0f} (`{fastest}`) to {most:.0f} seconds (`{slowest}`) ({where})."]
-
-
 def page(text: str) -> str:
     """The page with an updated table."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", *checks(), "", END + after])
+    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", END + after])
 
 
 def plot(path: Path) -> None:

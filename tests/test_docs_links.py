@@ -16,7 +16,7 @@ PAGES = sorted(
     [
         *ROOT.glob("*.md"),
         *ROOT.glob(".github/*.md"),
-        *(page for name in FOLDERS for page in ROOT.glob(f"{name}/**/*.md")),
+        *(page for name in FOLDERS for page in ROOT.glob(f"{name}/**/*.md") if "golden" not in page.parts),
     ]
 )
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*~*$", re.MULTILINE | re.DOTALL)

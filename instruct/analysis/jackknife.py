@@ -3,7 +3,7 @@ group jackknife over texts, and tests between two systems.
 
 Resampling with replacement does not work for them: a text that is drawn twice is its own best match, and a histogram
 with few texts per cell gets as much noise again as it already has (MAUVE .97 of 300 texts became .89, with a standard
-error 2.5 times too large; benchmarks/mauve.py). Leaving groups out adds neither.
+error 2.5 times too large). Leaving groups out adds neither.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def golden_reports() -> list[Report]:
     kept = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_text(encoding="utf-8"))
     phases = [phase | {"minutes": 1.0} for phase in kept["phases"]]
     golden = Report.model_validate(kept | {"created": "2026-01-01", "versions": {}, "machine": {}, "phases": phases})
-    return [golden, Report.read(ROOT / "docs" / "results" / "alpaca_7b" / "report.json")]
+    return [golden, Report.read(ROOT / "tests" / "golden" / "alpaca_7b" / "report.json")]
 
 
 def test_a_table_in_the_terminal_has_what_differs_and_fits(run, card, write_answers, judge_pairs):
