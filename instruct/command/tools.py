@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from instruct.base.errors import InputError, one_line
 from instruct.base.output import Result
 from instruct.command import call, flags
 
@@ -29,14 +27,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
     sub = verb(list_found, "list the available data sets, judges, tasks or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
-    sub = verb(
-        doctor, "check the installation (packages, GPU, memory, disk, network, keys), a run, an adapter, or a bundle"
-    )
-    text = "a run directory, the folder of a PEFT adapter, or a bundle of `instruct bench`"
-    sub.add_argument("run", nargs="?", metavar="PATH", help=text)
-    sub.add_argument("--model", metavar="BASE", help="of an adapter: its base (default: the one that it names)")
-    sub.add_argument("--engine", choices=["vllm", "transformers"], help="of an adapter: where it has to act")
-    sub.add_argument("--base-url", metavar="URL", help="of an adapter: a server that has it by its folder's name")
+    verb(doctor, "check the installation: packages, GPU, memory, disk, network, keys")
 
 
 def merge(arguments: argparse.Namespace) -> Result:
@@ -70,33 +61,9 @@ def list_found(arguments: argparse.Namespace) -> Result:
 
 
 def doctor(arguments: argparse.Namespace) -> Result:
-    from instruct.command.doctor import failure, run_doctor, said
+    from instruct.command.doctor import failure, run_doctor
 
-    named = Path(arguments.run or ".")
-    is_run, is_adapter = ((named / name).is_file() for name in ("manifest.json", "adapter_config.json"))
-    for_adapters = [flag for flag in ("model", "engine", "base_url") if getattr(arguments, flag)]
-    if arguments.run and is_run and is_adapter:
-        raise InputError(
-            f"{named}: is a run and an adapter; move the adapter to a folder of its own, then: instruct doctor RUN, or "
-            "instruct doctor ADAPTER"
-        )
-    if for_adapters and not (arguments.run and is_adapter):
-        raise InputError(f"`{for_adapters[0]}` is for an adapter; name its folder: instruct doctor ADAPTER")
-    if arguments.run and is_adapter:
-        from instruct.phases.doctor_adapter import check_adapter_acts
-
-        findings = said(check_adapter_acts(named, arguments.model, arguments.engine, arguments.base_url))
-    elif arguments.run and named.suffix.lower() == ".zip" and not named.is_dir():
-        from instruct.reporting.bundle import check_bundle
-
-        findings = said(check_bundle(named))
-    elif arguments.run:
-        from instruct.phases.doctor import check_run
-        from instruct.run.directory import RunDirectory
-
-        findings = said(check_run(RunDirectory(arguments.run)))
-    else:
-        findings = run_doctor()
+    findings = run_doctor()
     broken = failure(findings)
-    usable = "" if broken else f"{one_line(arguments.run or 'instruct')} can be used{'' if arguments.run else ' here'}"
+    usable = "" if broken else "instruct can be used here"
     return Result([finding._asdict() for finding in findings], usable, usable, broken)

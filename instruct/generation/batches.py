@@ -267,7 +267,7 @@ def _check_effect(plan: _Planned, engine: Engine, ids: Sequence[int]) -> str:
     if moved == 0:
         raise InputError(
             f"system {plan.system.name}: its adapter changes no log-probability of a prompt, so that it is ignored or "
-            "0; see `instruct doctor ADAPTER`"
+            "0; give the adapter with its own base"
         )
     return unknown if moved is None else f"{unknown}; the adapter moves a log-probability by {moved:.2g}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,26 +153,18 @@ def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path |
     return model_identity(path, check_model(path, config.model.revision))
 
 
-def changed_output(run: RunDirectory, path: Path) -> tuple[str, str]:
-    """What is wrong with a file that was changed after it was generated, and what to do."""
-    remedy = f"restore it, or delete it, and `instruct generate {run.folder}` writes it from the stored replies"
-    return f"{path}: is not what was generated", remedy
-
-
-def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -> dict[Path, dict[str, Any]]:
-    """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
+def warn_of_changed_files(run: RunDirectory) -> None:
+    """Say which answers and continuations were changed after they were generated; they are used as they are."""
     recorded: dict[Path, dict[str, Any]] = {}
-    for step, record in steps.items():
+    for step, record in run.manifest()["steps"].items():
         kind, _, name = step.partition("/")
         if record["status"] == "done" and kind == "answers":
             recorded |= {run.outputs / f"{system}.json": about for system, about in record["results"].items()}
         elif record["status"] == "done" and kind == "continuations":
             recorded[run.continuations / f"{name}.json"] = record["results"]
-    return recorded
-
-
-def warn_of_changed_files(run: RunDirectory) -> None:
-    """Say which answers and continuations were changed after they were generated; they are used as they are."""
-    for path, about in generated_files(run, run.manifest()["steps"]).items():
+    for path, about in recorded.items():
         if path.is_file() and sha256_of(path) != about["sha256"]:
-            warn("; ".join(changed_output(run, path)))
+            warn(
+                f"{path}: is not what was generated; restore it, or delete it, and `instruct generate {run.folder}` "
+                "writes it from the stored replies"
+            )

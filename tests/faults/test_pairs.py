@@ -9,15 +9,13 @@ import pytest
 from works import VERBS, Started, call_of, in_one_line, products
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
-CALLS = {verb: call_of(verb) for verb in VERBS} | {
-    "doctor": ["doctor", "runs/mine"],
-}
+CALLS = {verb: call_of(verb) for verb in VERBS}
 BESIDE = {
     "export": ["export", "runs/mine", "--judge", "in_words", "--format", "jsonl", "--output", "x.jsonl"],
     "list": ["list", "runs"],
     "labels": ["sample", "runs/mine", "-n", "4"],
 }
-OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report"), ("judge", "doctor")]
+OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report")]
 OFTEN += [("judge", name) for name in BESIDE]
 PAIRS = [
     pytest.param(first, second, id=f"{first}-{second}", marks=[] if (first, second) in OFTEN else pytest.mark.full)

@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 RUN = Path("runs") / "theirs"
 LOCKS = [".manifest.lock", ".metrics.lock", ".verdicts.lock"]
-CALLS = [["report", RUN], ["doctor", RUN]]
 SECONDS = 30  # of a call, which opens a pipe that nobody writes to if it takes as long
 VALUES = [None, [], {}, 10**400, -1, "\ud800", float("nan"), True]
 
@@ -52,18 +51,17 @@ def in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def attempts(instruct: Any, monkeypatch: pytest.MonkeyPatch, what: str) -> Iterator[tuple[int, str]]:
-    """What is wrong with how each call ends, and its exit code."""
-    for call in CALLS:
-        monkeypatch.setattr("instruct.run.replies._checked", set())
-        try:
-            with in_time():
-                code, _, err = instruct(*call)
-            lines = [line for line in err.splitlines() if line.startswith("instruct: ")]
-            told = "Traceback" not in err and (bool(lines) == bool(code) or call[0] == "doctor")
-            yield code, "" if told and code in (0, 1, 2, 3) else f"{call[0]}, {what}: {code} {err[-300:]}"
-        except BaseException as error:
-            yield 1, f"{call[0]}, {what}: {error!r:.300}"
+def attempt(instruct: Any, monkeypatch: pytest.MonkeyPatch, what: str) -> tuple[int, str]:
+    """The exit code of a report, and what is wrong with how it ends."""
+    monkeypatch.setattr("instruct.run.replies._checked", set())
+    try:
+        with in_time():
+            code, _, err = instruct("report", RUN)
+        lines = [line for line in err.splitlines() if line.startswith("instruct: ")]
+        told = "Traceback" not in err and bool(lines) == bool(code)
+        return code, "" if told and code in (0, 1, 2, 3) else f"{what}: {code} {err[-300:]}"
+    except BaseException as error:
+        return 1, f"{what}: {error!r:.300}"
 
 
 def test_files_that_are_links_or_pipes_write_nothing_elsewhere_and_hang_nothing(folder, instruct, monkeypatch):
@@ -81,9 +79,9 @@ def test_files_that_are_links_or_pipes_write_nothing_elsewhere_and_hang_nothing(
                 os.mkfifo(path)
             else:
                 path.symlink_to(outside.absolute() if kind == "link" else path.absolute())
-            for code, problem in attempts(instruct, monkeypatch, f"{file} as a {kind}"):
-                wrong += [problem] if problem else []
-                codes[code] += 1
+            code, problem = attempt(instruct, monkeypatch, f"{file} as a {kind}")
+            wrong += [problem] if problem else []
+            codes[code] += 1
             if outside.read_bytes() != content:
                 wrong.append(f"{file} as a {kind}: what it leads to was written")
     print(f"{codes.total()} calls: {dict(codes)}")
@@ -116,8 +114,8 @@ def test_a_value_of_another_kind_in_any_field_is_told(folder, instruct, monkeypa
             holder[place[-1]] = value
             text = yaml.safe_dump(changed) if name.endswith(".yaml") else json.dumps(changed)
             (RUN / name).write_text(text, errors="surrogatepass")
-            for code, problem in attempts(instruct, monkeypatch, f"{name} with {value!r:.20} at {place}"):
-                wrong += [problem] if problem else []
-                codes[code] += 1
+            code, problem = attempt(instruct, monkeypatch, f"{name} with {value!r:.20} at {place}")
+            wrong += [problem] if problem else []
+            codes[code] += 1
     print(f"{codes.total()} calls: {dict(codes)}")
     assert not wrong, "\n".join(wrong)

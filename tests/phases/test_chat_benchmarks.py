@@ -13,7 +13,6 @@ import yaml
 from instruct.data.evaluation import load_answers
 from instruct.judging.interchange.exchange import export_from_run
 from instruct.judging.store import open_store
-from instruct.phases.doctor import check_run
 from instruct.run.directory import RunDirectory
 
 # lmarena/arena-hard-auto, show_result.py: label_to_score with weight 3, as seen by the answer shown first.
@@ -98,8 +97,6 @@ def test_the_demo_with_arena_hard_and_mt_bench_ends_in_one_report(fake_server, t
     assert figures["claim"]["test"] == "mean"
     assert "conversations" not in judges["smollm2_score"][1]["policies"]["single"]
     assert "in 10 clusters" in done.stdout
-    findings = [*check_run(RunDirectory("runs/chat"))]
-    assert {finding.state for finding in findings} == {"ok"}, findings
 
     run, official = RunDirectory("runs/chat"), {}
     with open_store(run) as store:

@@ -134,7 +134,6 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(evaluat
 def test_results_that_were_changed_after_they_were_measured_are_refused(evaluated, instruct):
     trained, flags = evaluated, FLAGS
     assert instruct("report", trained.folder)[0] == 0
-    assert "4 numbers of 2 measurements, as measured" in instruct("doctor", trained.folder)[1]
     values = trained.folder / "metrics/tasks/mood"
     metrics = trained.folder / "metrics.json"
     whole = {path: path.read_bytes() for path in (metrics, values / "base.json", values / "emo.json")}
@@ -149,7 +148,6 @@ def test_results_that_were_changed_after_they_were_measured_are_refused(evaluate
         path.unlink() if content is None else path.write_bytes(content)
         code, _, err = instruct("report", trained.folder)
         assert (code, said in err) == (2, True), (said, err)
-        assert said.partition("; ")[0] in instruct("doctor", trained.folder)[1]
         if content is not None:  # as the message says
             path.unlink()
         assert instruct(*flags)[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.phases.experiment import run_experiment
+from instruct.phases.systems import warn_of_changed_files
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
 
+RECORDED = Path(__file__).resolve().parents[1] / "recorded_runs"
 BASE = {"base": {"objective": "none"}}
 
 
@@ -171,3 +174,15 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
     steps = run.manifest()["steps"]
     run_experiment(config)  # nothing is done again
     assert run.manifest()["steps"] == steps
+
+
+def test_answers_that_were_changed_are_named_when_answering_ends(tmp_path, caplog):
+    shutil.copytree(RECORDED / "two_judges", tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    warn_of_changed_files(run)
+    assert not caplog.messages
+    rows = json.loads((run.outputs / "mle.json").read_text())
+    (run.outputs / "mle.json").write_text(json.dumps([row | {"output": "Mine."} for row in rows]))
+    warn_of_changed_files(run)
+    (line,) = caplog.messages
+    assert "outputs/mle.json: is not what was generated; restore it, or delete it" in line

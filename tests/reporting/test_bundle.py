@@ -274,8 +274,6 @@ def test_the_commands_check_and_compare_bundles(tmp_path, instruct):
     one = bundle_of(tmp_path, "one", {"mle": 3, "dft": 3})
     other = bundle_of(tmp_path, "other", {"mle": 3, "emo": 2})
     apart = bundle_of(tmp_path, "apart", {"mle": 3, "dft": 3}, first=10, model="large")
-    code, text, _ = instruct("doctor", one)
-    assert (code, "computed again from the scores" in text) == (0, True)
     page = tmp_path / "page.html"
     code, text, _ = instruct("compare", one, other, apart, "--output", page)
     assert code == 0
