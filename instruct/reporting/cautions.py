@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
@@ -12,13 +11,11 @@ from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_warning
 from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.analysis.statistics import tally_pairs
-from instruct.base.errors import InputError, counted, one_line
+from instruct.base.errors import counted, one_line
 from instruct.base.files import sha256_of
-from instruct.base.machine import versions
 from instruct.data.evaluation import CORRECTED, wrong_reference
 from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT
-from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import FILES
 from instruct.reporting.model import (
     ComparisonReport,
@@ -51,8 +48,6 @@ EXTREME_PERCENT = 5
 # A seed lies far from the others if its win rate is this many points, and this many times their spread, beyond them.
 FAR_POINTS, FAR_SPREADS = 10, 3
 LONGER_PERCENT = 20
-# Bytes; up to this size weights are hashed again for every report, beyond it the hash that training recorded is used.
-_LARGEST = 2**30
 
 
 def comparison_warnings(
@@ -78,7 +73,7 @@ def comparison_warnings(
     return [
         *figure_warnings(comparison),
         *_doubts(judged, comparison),
-        *map(claim_warning, lineage_warnings(contents.run, manifest, judged.card, judged.step)),
+        *map(claim_warning, answers_warnings(contents.run, judged.step)),
         *comparison.warnings,
         *map(claim_warning, about_answers),
     ]
@@ -212,16 +207,12 @@ def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:
         yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}")
 
 
-def lineage_warnings(
-    run: RunDirectory, manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]
-) -> Iterator[str]:
-    """Mismatches between what was judged and what the run holds, or between the steps that made it.
+def answers_warnings(run: RunDirectory, step: Mapping[str, Any]) -> Iterator[str]:
+    """Which answers are not those that were judged.
 
     Args:
-        card: the judge's, None if it is missing.
         step: the manifest's record of the judging, {} if there is none, as for imported verdicts.
     """
-    yield from (*_changed_card(card, step), *_package(manifest, card, step))
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
         path = run.answers_path(name)
         digest = sha256_of(path) if path.is_file() else None
@@ -229,57 +220,6 @@ def lineage_warnings(
             gone = f"are gone: lengths and texts are left out; restore {path}"
             changed = "have changed since they were judged; judge again"
             yield f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}"
-        if not name.endswith(".json"):
-            yield from _made(run, manifest, name, digest if digest == judged else None)
-
-
-def _made(run: RunDirectory, manifest: dict[str, Any], name: str, digest: str | None) -> Iterator[str]:
-    """How a system of the run was trained and answered; `digest` None: its answers are missing or already reported."""
-    steps, shown = manifest["steps"], one_line(name, 60)
-    answered, trained = steps.get("answers", {}), steps.get(f"train/{name}", {})
-    generated = answered.get("results", {}).get(name, {}).get("sha256")
-    if generated is None:
-        return
-    if digest is not None and digest != generated:
-        yield f"the answers of {shown} are not those that this run generated"
-        return
-    template, wanted = answered["inputs"].get("template"), trained.get("inputs", {}).get("template")
-    if template and wanted and template != wanted:
-        yield f"{shown} answered with the template {template} but was trained with {wanted}"
-    weights = answered["inputs"].get("weights", {}).get(name)
-    now = _weights(run.adapters / name, trained.get("results", {}).get("sha256", {}))
-    if weights and now and weights != now:
-        yield f"the weights of {shown} have changed since it answered; generate and judge again"
-
-
-def _weights(folder: Path, recorded: dict[str, str]) -> str | None:
-    """The hash of the first weight file, which the answers' step records; None if it is missing and unrecorded."""
-    files = sorted(folder.glob("*.safetensors"))
-    if files and files[0].stat().st_size <= _LARGEST:
-        return sha256_of(files[0])
-    return next((recorded[file] for file in sorted(recorded) if file.endswith(".safetensors")), None)
-
-
-def _package(manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
-    """Whether alpaca-eval changed: an annotator's prompts, parser and seed rule come from the installed package."""
-    if card is None or not card.annotator or not step:
-        return []
-    judged, now = (known.get("alpaca-eval") for known in (manifest["versions"] | step.get("versions", {}), versions()))
-    if None in (judged, now) or judged == now:
-        return []
-    return [f"alpaca-eval was {one_line(judged, 40)} when these verdicts were made and is {now} now"]
-
-
-def _changed_card(card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
-    """Whether the card gives other verdicts now than when its verdicts were made, or none at all."""
-    digest = step.get("inputs", {}).get("card")
-    if card is None or digest is None:
-        return []
-    try:
-        changed = card.sha256() != digest
-    except InputError as error:
-        return [f"the judge's card can no longer be read in full: {one_line(error)}"]
-    return ["the judge's card has changed since these verdicts were made; judge again"] * changed
 
 
 def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
@@ -291,10 +231,12 @@ def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
 
 
 def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
-    """What was out of the ordinary in the text that compared systems were trained on."""
+    """What was out of the ordinary in the text that compared systems were trained on, or asked by."""
     names_by_text: dict[str, list[str]] = {}
+    asked_by = manifest["steps"].get("answers", {}).get("inputs", {}).get("template")
     for name in systems:
-        results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
+        step = manifest["steps"].get(f"train/{name}", {})
+        template, results = step.get("inputs", {}).get("template"), step.get("results", {})
         answers, rows = results.get("answers", {}), results.get("rows", {})
         ends, cut = answers.get("ends", 0), answers.get("cut", 0)
         out = rows.get("rejected", 0) + rows.get("malformed", 0)
@@ -304,6 +246,9 @@ def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
             else "",
             f"{counted(answers['empty'], 'empty thought')}, which teach not to think" if answers.get("empty") else "",
             f"{out:,} of {counted(rows.get('read', 0), 'row')} left out as unusable" if out else "",
+            f"it used the template {template}, the answers were asked for with {asked_by}"
+            if template and asked_by and template != asked_by
+            else "",
         ]
         for text in filter(None, texts):
             names_by_text.setdefault(text, []).append(name)

@@ -14,7 +14,6 @@ from PIL import Image
 
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of, write_atomically
-from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.provenance import config_summary
@@ -306,23 +305,6 @@ def test_a_judge_without_its_card_is_reported_with_a_warning(run, write_answers,
     assert "the judge has no card here (unknown judge 'gone'" in warning
     assert "agreement with people: unknown, because the judge's card is missing." in str(report)
     assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).path.read_text("utf-8")
-
-
-def test_a_changed_card_is_named(judged, add_step, card, tmp_path):
-    (tmp_path / "judges" / "j" / "prompt.txt").write_text("{instruction} {first} {second}")
-    inputs = {"answers": {}, "judge": {"card": "j"}, "card": load_judge_card("j").sha256()}
-    add_step("judge/j/emo_vs_mle", inputs=inputs)
-    assert warned(only_comparison(judged)) == []
-    card("j", notes="other notes", human_agreement={"pandalm": {"pairs": 999}})
-    assert warned(only_comparison(judged)) == []
-    card("j", decoding={"max_tokens": 7})
-    assert warned(only_comparison(judged)) == [
-        "the judge's card has changed since these verdicts were made; judge again"
-    ]
-    (tmp_path / "judges" / "j" / "prompt.txt").unlink()
-    (warning,) = warned(only_comparison(judged))
-    assert warning.startswith("the judge's card can no longer be read in full: ")
-    assert "prompt.txt: no such prompt file" in warning
 
 
 def test_full_fine_tuning_is_reported(judged):
