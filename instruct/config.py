@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fnmatch
 import hashlib
 import itertools
 import json
@@ -298,19 +297,6 @@ def packaged_configs() -> dict[str, Path]:
     folder = in_wheel if in_wheel.is_dir() else in_clone
     files = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate")
     return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(files)}
-
-
-def named_configs(pattern: str) -> list[str]:
-    """The packaged configs that a pattern such as `paper/*_alpaca` names; a name without one, or a file, as it is.
-
-    Raises:
-        InputError: nothing matches the pattern.
-    """
-    if not any(character in pattern for character in "*?[") or Path(pattern).exists():
-        return [pattern]
-    if found := [name for name in fnmatch.filter(packaged_configs(), pattern) if name != "paper/base"]:
-        return found
-    raise InputError(f"{one_line(pattern, 100)}: no packaged config matches; they are: {', '.join(packaged_configs())}")
 
 
 def make_config(content: dict[str, Any], overrides: Sequence[str], where: object) -> ExperimentConfig:

@@ -164,7 +164,7 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
 def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
     out = run_forked([*recipe("planned"), "--dry-run"], tmp_path)
     assert "SmolLM2" in out or "smollm2" in out
-    assert "estimated" in out
+    assert " steps each, " in out
     assert not (tmp_path / "runs").exists()
 
 

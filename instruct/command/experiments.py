@@ -44,13 +44,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
         if function is preview:
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
-    sub = verb(plan, "estimate memory, time and cost of configs, on this machine or on another", OVERRIDES)
-    text = (
-        "YAML files, or names of packaged configs; a pattern such as 'paper/*_alpaca' (the paper's Table 9) is several"
-    )
-    sub.add_argument("configs", nargs="+", metavar="CONFIG", help=text)
-    text = "a machine of data/plans/machines.yaml, such as a100 (default: this machine)"
-    sub.add_argument("--on", metavar="MACHINE", help=text)
     _add_bench_and_check(verb)
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     _run_or_file(sub)
@@ -130,14 +123,6 @@ def run(arguments: argparse.Namespace) -> Result:
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder
     return Result({"run": folder, "report": report}, line, failure=failure)
-
-
-def plan(arguments: argparse.Namespace) -> Result:
-    from instruct.config import load_config, named_configs
-    from instruct.phases.plan import print_plans
-
-    names = dict.fromkeys(name for token in arguments.configs for name in named_configs(token))
-    return Result(print_plans({name: load_config(name, arguments.overrides) for name in names}, arguments.on))
 
 
 def config(arguments: argparse.Namespace) -> Result:

@@ -10,7 +10,7 @@ from instruct.base.errors import InputError, InputErrors, InstructError, Stopped
 from instruct.base.files import sha256_of
 from instruct.base.output import say, warn
 from instruct.data.evaluation import load_answers, of_sets
-from instruct.engines.base import Engine, Request
+from instruct.engines.base import Engine, Request, likely_tokens
 from instruct.engines.start import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -324,7 +324,6 @@ def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None
 def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
     """Print the estimate, and refuse to ask without a budget or `yes`."""
     decoding = judge.card.decoding
-    prompts = [request.prompt for request in requests]
-    most = decoding.most_tokens(judge.card.context_length)
-    estimate = estimate_of(prompts, most, judge.price, judge.options.concurrency, also=decoding.extra)
+    likely = [likely_tokens(request.prompt, decoding.extra) for request in requests]
+    estimate = estimate_of(likely, decoding.most_tokens(judge.card.context_length), judge.price)
     gate(estimate, judge.price, judge.options.budget_usd, yes, f"{judge.card.model} at {judge.endpoint}")

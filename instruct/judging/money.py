@@ -5,10 +5,9 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,12 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from instruct.base.cards import packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError
 from instruct.base.output import say
-from instruct.engines.base import Prompt, Request, likely_tokens
+from instruct.engines.base import Request
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
-# Assumed by the estimate's minutes; a large model takes about as long for a reply of a hundred tokens.
-SECONDS_PER_REQUEST = 5.0
 
 
 class _Entry(BaseModel):
@@ -110,15 +107,13 @@ class JudgingEstimate:
     """What the requests that are not stored yet will take.
 
     `prompt_tokens` is the likely number, `completion_tokens` the maximum. `usd` follows from both; None if the price is
-    unknown. `minutes` assumes `SECONDS_PER_REQUEST`.
+    unknown.
     """
 
     requests: int
     prompt_tokens: int
     completion_tokens: int
     usd: float | None
-    minutes: float
-    concurrency: int
 
     def words(self) -> str:
         """The estimate in one line."""
@@ -127,25 +122,14 @@ class JudgingEstimate:
             cost = "less than $0.01"
         return (
             f"estimate: {self.requests:,} requests, about {self.prompt_tokens:,} prompt tokens and at most "
-            f"{self.completion_tokens:,} completion tokens, {cost}, {max(1, math.ceil(self.minutes))} min "
-            f"({self.concurrency} at a time, assuming {SECONDS_PER_REQUEST:g} s per request)"
+            f"{self.completion_tokens:,} completion tokens, {cost}"
         )
 
 
-def estimate_of(
-    prompts: Iterable[Prompt], max_tokens: int, price: Price | None, concurrency: int, also: Any = None
-) -> JudgingEstimate:
-    """What asking these prompts will take, with replies of up to `max_tokens`."""
-    likely = [likely_tokens(prompt, also) for prompt in prompts]
-    completion_tokens = len(likely) * max_tokens
-    return JudgingEstimate(
-        requests=len(likely),
-        prompt_tokens=sum(likely),
-        completion_tokens=completion_tokens,
-        usd=price.usd(sum(likely), completion_tokens) if price else None,
-        minutes=math.ceil(len(likely) / concurrency) * SECONDS_PER_REQUEST / 60,
-        concurrency=concurrency,
-    )
+def estimate_of(prompt_tokens: Sequence[int], max_tokens: int, price: Price | None) -> JudgingEstimate:
+    """What prompts of so many tokens will take, with replies of up to `max_tokens`."""
+    prompts, replies = sum(prompt_tokens), len(prompt_tokens) * max_tokens
+    return JudgingEstimate(len(prompt_tokens), prompts, replies, price.usd(prompts, replies) if price else None)
 
 
 def gate(

@@ -8,14 +8,14 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.asking.kept import forgive
 from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig
-from instruct.data.cards import Template, load_dataset_card
+from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet, answers_of, load_answers
 from instruct.data.options import template_of
 from instruct.data.prefixes import PrefixSet
@@ -28,9 +28,6 @@ from instruct.phases.steps import Step
 from instruct.phases.systems import check_elsewhere, system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
-
-if TYPE_CHECKING:
-    from instruct.phases.costs import Cost, Machine
 
 Sampled = Mapping[str, tuple[Path | None, float]]
 Read = tuple[EvalSet | None, PrefixSet | None]
@@ -84,36 +81,6 @@ class Answering(Step):
 
     def make(self, run: RunDirectory, read: Read) -> None:
         generate(self.config, run, self.mode.retry_failed, *read)
-
-    def cost(self, on: Machine) -> Iterator[Cost]:
-        from instruct.phases.costs import Texts, base_shape, length_tokens, prompts_of, sizes
-
-        config, shape = self.config, base_shape(self.config)
-        assumed = sizes()["assumed"]
-        systems = counted(len(config.systems), "system")
-        if config.answers:
-            options = config.answers.generation
-            prompts = prompts_of(config)
-            new = min(options.max_new_tokens, assumed["answer_tokens"])
-            texts = Texts(prompts * len(config.systems), assumed["prompt_tokens"], new, options.batch_size)
-            length = f"{new} tokens each (assumed; limit {options.max_new_tokens:,})"
-            what = f"{counted(prompts, 'prompt')}, {systems}, {length}"
-            yield texts.phase("answer", what, config.model.name, shape, on)
-        if config.continuations:
-            continued = config.continuations
-            card = load_dataset_card(continued.card) if continued.card else None
-            cuts = [continued.cut, *([card.cut] if card and card.cut else [])]
-            prefix, most = (
-                length_tokens(next((value for cut in cuts if (value := getattr(cut, name))), None))
-                for name in ("prefix", "continuation")
-            )
-            new = continued.generation.max_new_tokens or most
-            number = (continued.limit or assumed["prefixes"]) * continued.samples * len(continued.seeds)
-            texts = Texts(number * len(config.systems), prefix, new, continued.generation.batch_size)
-            what = (
-                f"{texts.number:,} texts of {new} tokens ({systems}{'' if continued.limit else ', prefixes assumed'})"
-            )
-            yield texts.phase("continue", what, config.model.name, shape, on)
 
 
 def generate(

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import write_atomically
-from instruct.base.models import compute_dtype, model_path
+from instruct.base.models import model_path
 from instruct.base.options import Options
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, make_config
@@ -24,11 +24,8 @@ from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.engines.local import load_tokenizer
 from instruct.generation.options import AnswerOptions, EngineConfig
-from instruct.phases.costs import this_machine
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
-from instruct.phases.plan import plan
 from instruct.run.directory import RunDirectory
-from instruct.training.estimate import time_words
 from instruct.training.options import without_seed
 
 if TYPE_CHECKING:
@@ -73,7 +70,7 @@ def bench(
 
     Args:
         config: the model, the data, the training; its systems are the objectives.
-        dry_run: print what would be done, and how long it takes, and stop.
+        dry_run: print what would be done, and stop.
         bundle: a ZIP file to write for others; of a finished bench nothing else is done.
 
     Raises:
@@ -122,14 +119,12 @@ def _planned(
     """The experiment of the table, whose plan is printed, and the sizes of the sets of rows, which are in `folder`."""
     sizes = _write_rows(config, options, folder)
     final = _final(config, options, folder, sizes["test"], rates)
-    _print_plan(final, _candidate(config, folder, "mle", options.rates[0]), options, len(rates), sizes)
+    _print_plan(final, options, len(rates), sizes)
     return final, sizes
 
 
-def _print_plan(
-    final: ExperimentConfig, candidate: ExperimentConfig, options: BenchOptions, objectives: int, sizes: dict[str, int]
-) -> None:
-    """What will be trained, and how long all takes. `candidate`: one of the trainings that choose a rate."""
+def _print_plan(final: ExperimentConfig, options: BenchOptions, objectives: int, sizes: dict[str, int]) -> None:
+    """What will be trained."""
     rates = ", ".join(f"{rate:g}" for rate in options.rates)
     trainings = objectives * len(options.rates) if len(options.rates) > 1 else 0
     say(f"rows      {', '.join(f'{sizes[part]:,} to {part}' for part in PARTS)}")
@@ -141,10 +136,6 @@ def _print_plan(
     say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
     for name, paths in _arms(final).items():
         say(f"elsewhere {name}: {counted(len(paths), 'training')}, on rows that are not known: {', '.join(paths)}")
-    here = this_machine(compute_dtype(final.model))
-    hours = trainings * sum(phase.hours or 0 for phase in plan(candidate, here))
-    whole = hours + sum(phase.hours or 0 for phase in plan(final, here))
-    say(f"estimate  {time_words(whole)} in all, {time_words(hours)} of it for rates; arithmetic, not measured")
 
 
 def arms_as_systems(arms: Sequence[str]) -> dict[str, dict[str, Any]]:

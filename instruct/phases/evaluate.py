@@ -6,15 +6,13 @@ What is done is not done again.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from instruct.analysis.clusters import repeats
-from instruct.base.errors import InputError, counted
+from instruct.base.errors import InputError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
-from instruct.engines.memory import GIB
 from instruct.generation.continuations import config_prefixes
 from instruct.measuring.human_text import ON_HUMAN_TEXT, Matched, Predictors, match_controls, record_no_control
 from instruct.measuring.sampled import (
@@ -30,9 +28,6 @@ from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics
-
-if TYPE_CHECKING:
-    from instruct.phases.costs import Cost, Machine
 
 
 class Evaluating(Step):
@@ -57,57 +52,6 @@ class Evaluating(Step):
     def make(self, run: RunDirectory, read: None) -> None:
         if self.config.evaluation:
             say(metrics_text(evaluate_run(self.config, run), run))
-
-    def cost(self, on: Machine) -> Iterator[Cost]:
-        """Texts and tasks are read by models: 2 FLOP a parameter and token."""
-        from instruct.phases.costs import Cost, base_shape, known_shape, millions, sizes, start_hours
-
-        config, evaluation = self.config, self.config.evaluation
-        if evaluation is None:
-            return
-        shape, systems = base_shape(config), counted(len(config.systems), "system")
-        if evaluation.texts:
-            options, assumed = config.text_metrics, sizes()["assumed"]
-            held_out = (
-                sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
-            )
-            continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
-            tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
-            named = [options.reference_model.name] if options.reference_model else []
-            if config.continuations:
-                default = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
-                named.append(options.mauve_model.name if options.mauve_model else default)
-            readers = {config.model.name: shape, **{name: known_shape(name) or shape for name in named}}
-            parameters = sum(reader.parameters for reader in readers.values())
-            weights = {name: reader.parameters * 2 / 1e9 for name, reader in readers.items()}
-            hours = start_hours(on, *weights.values())
-            hours += sum(on.pass_hours(reader, tokens * len(config.systems)) for reader in readers.values())
-            yield Cost(
-                "evaluate",
-                f"{tokens:,} tokens of text (assumed), {systems}, read by {', '.join(readers)}",
-                max(reader.parameters for reader in readers.values()) * 2 / GIB,
-                hours,
-                f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
-                weights=weights,
-            )
-        if tasks := evaluation.tasks:
-            names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
-            known = {name: size for name, size in sizes()["tasks"].items() if name in names}
-            requests = {
-                name: min(size["rows"], tasks.limit or math.inf) * size["labels"] for name, size in known.items()
-            }
-            tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
-            unknown = [name for name in names if name not in known]
-            without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
-            asked = f"{int(sum(requests.values())):,} requests"
-            yield Cost(
-                "evaluate",
-                f"{counted(len(names), 'task')}, {systems}, {asked} each",
-                shape.parameters * 2 / GIB,
-                start_hours(on, gigabytes := shape.parameters * 2 / 1e9) + on.pass_hours(shape, tokens),
-                f"2 FLOP × {millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
-                weights={config.model.name: gigabytes},
-            )
 
 
 def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:

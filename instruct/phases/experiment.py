@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
+from instruct.judging.work import JudgingMode
 from instruct.phases import PHASES
-from instruct.phases.plan import print_later_phases, steps_of
-from instruct.phases.steps import check_steps, start_or_continue
+from instruct.phases.answer import Answering
+from instruct.phases.evaluate import Evaluating
+from instruct.phases.judge import Judging
+from instruct.phases.steps import Step, check_steps, start_or_continue
+from instruct.phases.train import Training
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from instruct.judging.work import JudgingMode
     from instruct.reporting.report import Report
 
 
@@ -79,7 +82,6 @@ def run_phases(
     phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
     read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
     if dry_run:
-        print_later_phases(config)
         return None, None
     run = open_run(config, redo)
     failure, alone = None, PartialState().num_processes == 1
@@ -94,6 +96,11 @@ def run_phases(
     print_written(report, run.folder)
     upload(config, run)  # the cards, now with the evaluation
     return report, failure
+
+
+def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[Step]:
+    """The steps of an experiment, in order."""
+    return [kind(config, mode or JudgingMode()) for kind in (Training, Answering, Evaluating, Judging)]
 
 
 def outcomes(config: ExperimentConfig) -> Iterator[str]:

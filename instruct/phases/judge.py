@@ -6,25 +6,23 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, InstructError, Problems, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import AnswerForm
-from instruct.engines.memory import GIB
-from instruct.judging.annotators import SHUT_DOWN
+from instruct.engines.base import likely_tokens
+from instruct.generation.answers import asked_set
 from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.judge import ask_judges, comparison_tasks
-from instruct.judging.money import SECONDS_PER_REQUEST
+from instruct.judging.money import JudgingEstimate, estimate_of
 from instruct.judging.options import GENERAL_JUDGE, JudgeOptions
 from instruct.judging.work import JudgingMode
 from instruct.phases.steps import Step
@@ -33,8 +31,8 @@ from instruct.reporting.report import Report, written_report
 from instruct.reporting.stated import check_margin, state
 from instruct.run.directory import RunDirectory
 
-if TYPE_CHECKING:
-    from instruct.phases.costs import Cost, Machine
+# Of an answer and of a judge's instructions. GPT-4 writes 307 to AlpacaEval's prompts, text-davinci-003 113.
+ANSWER_TOKENS, INSTRUCTION_TOKENS = 300, 250
 
 
 class Judging(Step):
@@ -74,6 +72,9 @@ class Judging(Step):
             comparisons = counted(len(options.comparisons or self.config.compared), "comparison")
             samples = f", {options.samples} samples" if options.samples > 1 else ""
             say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
+            if judge.costs_money and "answer" in phases:
+                with contextlib.suppress(InputError):  # the answer phase says what is wrong with the prompts
+                    say(f"  {_estimate(self.config, judge).words()}; answers of {ANSWER_TOKENS} tokens are assumed")
         if now and not judges and self.config.answers:
             say("judge     none: add one under judges, or run `instruct judge` afterwards")
         return judges
@@ -87,9 +88,16 @@ class Judging(Step):
             return None
         return judge_run(run, read, self.config.compared, self.mode)
 
-    def cost(self, on: Machine) -> Iterator[Cost]:
-        for options in self.config.judges:
-            yield _cost(self.config, Judge(options), on)
+
+def _estimate(config: ExperimentConfig, judge: Judge) -> JudgingEstimate:
+    """What asking a judge about all answers will take, before they are written."""
+    card, compared = judge.card, judge.options.comparisons or config.compared
+    orders = 2 if (judge.options.orders or card.order_policy) == "both" else 1
+    texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
+    beside = INSTRUCTION_TOKENS + ANSWER_TOKENS * (1 if card.rates_alone else 2)
+    prompts = asked_set(config.answers).prompts if config.answers else []
+    likely = [beside + likely_tokens(prompt.instruction) for prompt in prompts] * texts * judge.options.samples
+    return estimate_of(likely, card.decoding.most_tokens(card.context_length), judge.price)
 
 
 def judge_run(
@@ -215,49 +223,3 @@ def compare_answers(
     if failure:
         raise failure
     return report
-
-
-def _cost(config: ExperimentConfig, judge: Judge, on: Machine) -> Cost:
-    """What asking a judge takes."""
-    from instruct.phases.costs import FOLDER, Cost, Texts, known_shape, millions, prompts_of, sizes, start_hours
-    from instruct.training.estimate import QUANTIZED_BYTES
-
-    options, card, assumed = judge.options, judge.card, sizes()["assumed"]
-    prompts = prompts_of(config)
-    compared = options.comparisons or config.compared
-    orders = 2 if (options.orders or card.order_policy) == "both" else 1
-    answer = assumed["answer_tokens"]
-    if config.answers:
-        answer = min(answer, config.answers.generation.max_new_tokens)
-    asked = assumed["judge_prompt_tokens"] + (1 if card.rates_alone else 2) * answer + assumed["prompt_tokens"]
-    texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
-    requests = prompts * texts * options.samples
-    what = f"{card.name}, {requests:,} requests"
-    new = min(card.decoding.max_tokens, assumed["verdict_tokens"])
-    if judge.engine == "server" and card.model in SHUT_DOWN:
-        text = f"{card.model} is reported to have been shut down ({SHUT_DOWN[card.model]}); name another `model`"
-        return Cost("judge", what, None, None, text)
-    if judge.engine == "server":
-        price = judge.price
-        usd = price.usd(requests * asked, requests * new) if price else 0.0
-        hours = math.ceil(requests / options.concurrency) * SECONDS_PER_REQUEST / 3600
-        paid = f"${price.input:g} and ${price.output:g} a million tokens" if price else "its price is unknown"
-        formula = (
-            f"{asked:,} tokens of prompt and {new} of reply (assumed), {paid}; {options.concurrency} at a time, "
-            f"{SECONDS_PER_REQUEST:g} s each"
-        )
-        return Cost("judge", what, None, hours, formula, usd)
-    shape = known_shape(card.model)
-    if shape is None:
-        text = f"the sizes of {card.model} are unknown; add them to ./{FOLDER}/sizes.yaml"
-        return Cost("judge", what, None, None, text)
-    width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
-    if card.protocol == "reward":
-        weights = {card.model: shape.parameters * width / 1e9}
-        hours = start_hours(on, *weights.values())
-        hours += on.pass_hours(shape, requests * (asked - assumed["judge_prompt_tokens"]))
-        formula = f"2 FLOP × {millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
-        return Cost("judge", what, shape.parameters * width / GIB, hours, formula, weights=weights)
-    phase = Texts(requests, asked, new).phase("judge", what, card.model, shape, on, width)
-    formula = f"{phase.formula}; {asked} tokens of prompt and {new} of reply (assumed)"
-    return dataclasses.replace(phase, formula=formula)

@@ -1,4 +1,4 @@
-"""A step of an experiment: made with what, how it is checked, made and estimated.
+"""A step of an experiment: made with what, how it is checked and made.
 
 A run goes on with a changed config unless a finished step was made with another value of an option.
 """
@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
@@ -19,9 +19,6 @@ from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory, differences
-
-if TYPE_CHECKING:
-    from instruct.phases.costs import Cost, Machine
 
 
 @dataclass
@@ -53,10 +50,6 @@ class Step:
     def make(self, run: RunDirectory, read: Any) -> InstructError | None:
         """Make what is not made yet from what `check` read; what stopped or refused a judge."""
         raise NotImplementedError
-
-    def cost(self, on: Machine) -> Iterator[Cost]:
-        """What it takes on a machine."""
-        yield from ()
 
 
 def check_steps(

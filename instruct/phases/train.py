@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, counted
@@ -16,36 +14,27 @@ from instruct.base.models import compute_dtype, warn_of_slow
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
-from instruct.data.cards import DatasetCard
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
-from instruct.data.rows import RowReader, RowSet
+from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
-from instruct.engines.base import likely_tokens
 from instruct.engines.memory import GIB, available_gib
 from instruct.generation.batches import local_kind
-from instruct.phases.costs import FOLDER, Cost, Machine, base_shape, millions, sizes, start_hours, this_machine
 from instruct.phases.steps import Step
 from instruct.phases.upload import check_write_access, configured_repositories, upload
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import adapter_of, only_process
 from instruct.training.estimate import (
-    STEP_EFFICIENCY,
     Sharding,
-    checkpoint_gib,
     disk_gib,
     memory_gib,
     model_network,
-    passed_tokens,
-    rows_of_step,
     shape_of,
     sharding_of,
-    time_words,
-    times_of,
+    steps_of_training,
 )
-from instruct.training.options import TrainingOptions
-from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, check_sources, evaluated, load_training_rows
-from instruct.training.train import first_trained, plan_network, train_options, trainer_arguments
+from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
+from instruct.training.train import first_trained, plan_network, trainer_arguments
 
 
 class Training(Step):
@@ -66,34 +55,6 @@ class Training(Step):
         if read:
             train_systems(self.config, run, read)
         upload(self.config, run)
-
-    def cost(self, on: Machine) -> Iterator[Cost]:
-        config = self.config
-        if not config.trained:
-            return
-        shape, (number, tokens, basis, plain_text) = base_shape(config), _rows(config)
-        arguments = _arguments(config, on, plain_text)
-        if arguments.packing and arguments.max_length:
-            number, tokens = -(-number * tokens // arguments.max_length), arguments.max_length
-        passed = passed_tokens([tokens] * number, arguments, config.lora is not None)
-        sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
-        seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
-        if arguments.max_steps > 0:
-            seen = f"{arguments.max_steps:,} steps of {counted(rows_of_step(arguments), 'row')}"
-        saves = times_of("save", number, arguments)
-        checkpoint, weights = checkpoint_gib(config, shape) * GIB / 1e9, shape.parameters * 2 / 1e9
-        hours = on.pass_hours(shape, passed) + start_hours(on, weights, saves * checkpoint)
-        written = f", {counted(saves, 'checkpoint')} of {checkpoint:,.0f} GB" if checkpoint >= 1 else ""
-        speed = f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s{' each' if on.gpus > 1 else ''}"
-        yield Cost(
-            "train",
-            ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
-            sum(memory_gib(config, shape, arguments, sharding).values()),
-            hours * len(config.trained),
-            f"{4 if config.lora else 6} FLOP × {millions(shape)} × {seen} of {tokens:,} tokens × "
-            f"{counted(len(config.trained), 'system')} at {speed}{written}; {basis}",
-            weights={config.model.name: weights},
-        )
 
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
@@ -152,7 +113,7 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
 
 
 def check_training(config: ExperimentConfig, folder: Path, answers: bool = False) -> TrainingRows:
-    """Check access, data, memory and disk, and print what will be trained and for how long.
+    """Check access, data, memory and disk, and print what will be trained.
 
     Args:
         folder: the run's.
@@ -205,11 +166,6 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
 
     lengths = numbers(data.encoded.trainable, "tokens").tolist()
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
-    evaluated_on = numbers(data.eval_encoded.trainable, "tokens").tolist() if data.eval_encoded else []
-    rows = [arguments.max_length] * blocks or lengths
-    dtype = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
-    tokens = passed_tokens(rows, arguments, config.lora is not None, evaluated_on)
-    hours = this_machine(dtype).pass_hours(shape, tokens)
     say(f"run       {folder}")
     say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     size = f"{shape.parameters / 1e6:,.0f} M parameters"
@@ -221,8 +177,8 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     _print_rows(config, data, form, arguments)
     if repositories:
         say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
-    trained = ", ".join(config.trained)
-    say(f"train     {trained}: estimated {time_words(hours)} each, {needed:.1f} of {available:.1f} GiB memory")
+    steps = f"{'about ' if blocks else ''}{counted(steps_of_training(blocks or len(lengths), arguments), 'step')} each"
+    say(f"train     {', '.join(config.trained)}: {steps}, {needed:.1f} of {available:.1f} GiB memory")
     return data
 
 
@@ -305,45 +261,3 @@ def _adapter(config: ExperimentConfig) -> str:
         return "full fine-tuning"
     kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
     return f"{kind} rank {config.lora.r}"
-
-
-def _rows(config: ExperimentConfig) -> tuple[int, int, str, bool]:
-    """The number of training rows, the mean tokens of one, what they rest on, and whether all are plain text."""
-    limit = int(config.train.get("max_length", DEFAULT_MAX_LENGTH))
-    number, tokens, words, plain = 0, 0.0, [], True
-    for source in config.data.parts:
-        reading = source.reading()
-        card = reading["card"]
-        if card is None and not source.files:
-            raise InputError("data: no card and no files; set data.card (see `instruct list data`) or data.files")
-        own = bool(card and card.format == "text")
-        rows, mean, basis = _rows_of(card, reading, limit)
-        rows = min(rows, source.limit or rows)
-        number, tokens, plain = number + rows, tokens + rows * (mean if own else min(mean, limit)), plain and own
-        words.append(basis)
-    return number, max(1, round(tokens / max(1, number))), ", ".join(dict.fromkeys(words)), plain
-
-
-def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> tuple[int, int, str]:
-    """The number of a source's rows and their tokens: counted if it is here, else as data/plans/sizes.yaml says."""
-    if card is None or reading["files"] or card.source.files is not None:
-        texts = [str([*raw.fields.values()]) for raw in RowReader(**reading).raw_rows()]
-        return len(texts), sum(map(likely_tokens, texts)) // max(1, len(texts)), "rows counted, at 4 bytes a token"
-    known = sizes()["data"].get(card.name, {})
-    number = known.get("rows") or card.rows
-    if not known or number is None:
-        raise InputError(
-            f"data {card.name}: its rows are not here, and their length is unknown; add it to "
-            f"./{FOLDER}/sizes.yaml, or give data.files"
-        )
-    tokens = known["cut"] if limit <= 512 and "cut" in known else known["tokens"]
-    return number, tokens, f"length of {card.name}'s rows measured {known['measured']}"
-
-
-def _arguments(config: TrainingOptions, on: Machine, plain_text: bool) -> SimpleNamespace:
-    """The trainer's arguments as they would be on that machine; EMOConfig itself looks at this one."""
-    from instruct.training.emo_config import EMOConfig
-
-    defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
-    options = train_options(config, plain_text, gpu=bool(on.gpus))
-    return SimpleNamespace(**(defaults | options | {"use_cpu": not on.gpus, "world_size": max(1, on.gpus)}))

@@ -1,17 +1,13 @@
-"""What a training takes, estimated from the model's sizes: time, and memory as it is spread over processes."""
+"""What a training takes, from the model's sizes: steps, and memory as it is spread over processes."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.machine import least_seconds, one_thread
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
@@ -20,17 +16,6 @@ from instruct.objectives.objective import BASE, SNAPSHOT
 from instruct.training.options import LoraOptions, TrainingOptions
 from instruct.training.precision import weights_dtype
 from instruct.training.rows import unreachable_model
-
-# The fraction of a matrix product's speed that those of a training reach. On a GPU it is that of a whole step, and on a
-# CPU elementwise work is apart: a step of SmolLM2-135M with LoRA on 1,024 tokens took 12.1 CPU-s on one core of an AMD
-# EPYC in float32, of which its products are 6.6 at 84 of the 92 GFLOP/s that the best product reached.
-STEP_EFFICIENCY = {"cpu": 0.9, "cuda": 0.4}
-# What elementwise work (norms, rotary embeddings, activations, LoRA's narrow products) moves in a pass over a token, of
-# each number of a layer's hidden state, at the speed of a copy. From the same step, at 11.9 GB/s; steps of models of
-# width 1,024 and 2,048 with 8 and 3 layers then take 0.98 and 1.0 of what was measured.
-ELEMENTWISE_BYTES = {"cpu": 2000, "cuda": 0}
-# CPU seconds for which a speed is measured: a core that is taken away for a moment must not decide.
-MEASURED_S = 0.3
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 QUANTIZED_BYTES = 0.5625  # 4 bits, and half a byte for each block of 8
@@ -45,7 +30,6 @@ class ModelShape:
     Attributes:
         parameters: all of them.
         outside: those of the embeddings, and of the head if it is not tied to them; the layers have the rest.
-        state: the keys and values of a token in each layer, in numbers.
     """
 
     parameters: int
@@ -53,7 +37,6 @@ class ModelShape:
     layers: int
     hidden: int
     vocabulary: int
-    state: int = 0
 
 
 def model_shape(config: TrainingOptions) -> ModelShape:
@@ -71,6 +54,7 @@ def model_network(config: TrainingOptions) -> Any:
     Raises:
         InputError: the config cannot be loaded, or transformers has no class with a head for words.
     """
+    import torch
     from transformers import AutoConfig
 
     name = model_path(config.model.name)
@@ -80,22 +64,11 @@ def model_network(config: TrainingOptions) -> Any:
         )
     except (OSError, ValueError) as error:
         raise unreachable_model(config.model.name, error) from None
-    return empty_network(loaded, config.model.name, config.model.trust_remote_code)
-
-
-def empty_network(loaded: Any, name: str, trust_remote_code: bool = False) -> Any:
-    """The network of a transformers config, on the meta device.
-
-    Raises:
-        InputError: transformers has no class with a head for words.
-    """
-    import torch
-
     try:
         with torch.device("meta"):
-            return new_network(loaded, trust_remote_code)
+            return new_network(loaded, config.model.trust_remote_code)
     except ValueError:
-        raise _no_head(loaded, name) from None
+        raise _no_head(loaded, config.model.name) from None
 
 
 def shape_of(model: Any, name: str) -> ModelShape:
@@ -109,20 +82,12 @@ def shape_of(model: Any, name: str) -> ModelShape:
         text = model.config.get_text_config()
     except (ValueError, AttributeError):
         raise _no_head(model.config, name) from None
-    layers = getattr(text, "num_hidden_layers", None)
-    each = (getattr(text, "per_layer_config", None) or [text] * layers) if layers else [text]  # BLT counts its parts'
-    state = 0
-    for layer in each:  # a config that says nothing of attention has no keys and values
-        if heads := getattr(layer, "num_attention_heads", None):
-            width = getattr(layer, "head_dim", None) or layer.hidden_size // heads
-            state += 2 * (getattr(layer, "num_key_value_heads", None) or heads) * width
     return ModelShape(
         outside=sum(weight.numel() for weight in {id(end): end for end in (words, head)}.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        layers=len(each),
+        layers=getattr(text, "num_hidden_layers", None) or 1,  # BLT counts its parts'
         hidden=getattr(text, "hidden_size", None) or words.shape[1],
         vocabulary=len(head),
-        state=state // len(each),
     )
 
 
@@ -130,136 +95,12 @@ def _no_head(loaded: Any, name: str) -> InputError:
     return InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model")
 
 
-@functools.cache
-def matrix_flops(dtype: str) -> float:
-    """FLOP per second of a matrix product in `dtype` on this machine, the best of several, measured once.
-
-    The matrices grow until a product takes long enough to measure, 1 ms, and is 512 wide, but not to one that takes a
-    second: without bfloat16 instructions, a processor needs minutes for large ones. On a CPU it is the speed of one
-    core times the cores, because a thread that waits for one that other work holds up would slow each product down.
-    """
-    import torch
-
-    device, cores = ("cuda", 1) if torch.cuda.is_available() else ("cpu", torch.get_num_threads())
-    size, seconds = 64, 0.0
-    with one_thread() if device == "cpu" else contextlib.nullcontext():
-        while (seconds < 0.001 or size < 512) and size < 8192 and 8 * seconds < MEASURED_S:
-            size *= 2
-            a = torch.randn(size, size, device=device, dtype=getattr(torch, dtype))
-            product = functools.partial(lambda a: (a @ a)[-1, -1].item(), a)  # waits for the device
-            seconds = least_seconds(product, 0.02)
-        seconds = min(seconds, least_seconds(product, MEASURED_S))
-    return cores * 2 * size**3 / seconds
-
-
-@functools.cache
-def copy_speed() -> float:
-    """Bytes per second that this machine reads from the memory of its GPU, else of its processor, and writes there.
-
-    On a CPU it is the speed of one core times the cores, of which eight are taken to use up what the memory gives.
-    """
-    import torch
-
-    device, cores = ("cuda", 1) if torch.cuda.is_available() else ("cpu", min(8, torch.get_num_threads()))
-    values = torch.zeros(1 << 23, device=device)
-    copied = torch.empty_like(values)
-    with one_thread() if device == "cpu" else contextlib.nullcontext():
-        return cores * 2 * values.nbytes / least_seconds(lambda: copied.copy_(values)[-1].item(), MEASURED_S)
-
-
-def trained_tokens(lengths: Sequence[int], arguments: Any) -> float:
-    """The tokens that a process computes, padding included.
-
-    Args:
-        lengths: of the rows of an epoch, in tokens.
-        arguments: the trainer's.
-    """
-    import torch
-    from transformers.trainer_pt_utils import get_length_grouped_indices
-
-    batch = arguments.per_device_train_batch_size
-    random = torch.Generator().manual_seed(0)
-    if arguments.train_sampling_strategy == "group_by_length":
-        order = get_length_grouped_indices(
-            list(lengths), batch * arguments.gradient_accumulation_steps, generator=random
-        )
-    else:
-        order = torch.randperm(len(lengths), generator=random).tolist()
-    batches = [[lengths[place] for place in order[first : first + batch]] for first in range(0, len(order), batch)]
-    tokens = [len(rows) * max(rows) for rows in batches]
-    steps = len(batches) * arguments.num_train_epochs / arguments.world_size
+def steps_of_training(rows: int, arguments: Any) -> int:
+    """The optimizer's steps of a training on so many rows."""
     if arguments.max_steps > 0:
-        steps = arguments.max_steps * arguments.gradient_accumulation_steps
-        if steps < len(tokens):
-            return float(sum(tokens[:steps]))  # rows that are grouped by length begin with long ones
-    return steps * sum(tokens) / len(tokens)
-
-
-def pass_seconds(shape: ModelShape, tokens: float, kind: str, flops: float, bandwidth: float) -> float:
-    """The seconds of a forward pass over tokens; backward takes as long with frozen weights, otherwise twice as long.
-
-    Args:
-        kind: "cpu" or "cuda".
-        flops: per second, of a matrix product.
-        bandwidth: bytes per second that are copied.
-    """
-    products = 2 * shape.parameters / (flops * STEP_EFFICIENCY[kind])
-    return tokens * (products + ELEMENTWISE_BYTES[kind] * shape.layers * shape.hidden / bandwidth)
-
-
-def rows_of_step(arguments: Any) -> int:
-    """The rows of an optimizer's step, of all processes."""
-    return int(arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size)
-
-
-def times_of(kind: str, rows: int, arguments: Any) -> int:
-    """How often a training on so many rows evaluates (`eval`) or writes a checkpoint (`save`)."""
-    epoch = math.ceil(rows / rows_of_step(arguments))  # in steps
-    steps = arguments.max_steps if arguments.max_steps > 0 else epoch * arguments.num_train_epochs
-    every = getattr(arguments, f"{kind}_steps")
-    match getattr(arguments, f"{kind}_strategy"):
-        case "no":
-            return 0
-        case "steps":
-            return int(1 / every if every < 1 else steps / every)  # below 1: a fraction of all steps
-    return int(steps / epoch)
-
-
-def evaluations(rows: int, arguments: Any) -> int:
-    """How often a training on so many rows evaluates."""
-    return times_of("eval", rows, arguments) + bool(arguments.eval_on_start)
-
-
-def passed_tokens(lengths: Sequence[int], arguments: Any, lora: bool, evaluated: Sequence[int] = ()) -> float:
-    """The tokens of the passes of a training, each as long as a forward one; backward goes to the hidden states, and to
-    the weights if all train.
-
-    Args:
-        lengths, evaluated: of the rows to train and evaluate on, in tokens.
-    """
-    tokens = (2 if lora else 3) * trained_tokens(lengths, arguments)
-    if evaluated:
-        tokens += evaluations(len(lengths), arguments) * sum(evaluated) / arguments.world_size
-    return tokens
-
-
-def time_words(hours: float | None) -> str:
-    """Estimated hours for people: from 0.7 to 1.4 of them, because an estimate that is right within a factor of two
-    is as good as it gets."""
-    if hours is None:
-        return "time not estimated"
-    low, high = hours / 2**0.5, hours * 2**0.5
-    if high * 60 < 1:
-        return "less than a minute"
-    if high < 1.5:
-        return f"{max(1, round(low * 60))}–{math.ceil(high * 60)} min"
-    return f"{low:.1f}–{high:.1f} h" if high < 20 else f"{low:,.0f}–{high:,.0f} h"
-
-
-def money_words(dollars: float) -> str:
-    """Estimated dollars for people, in the same range as `time_words`."""
-    low, high = dollars / 2**0.5, dollars * 2**0.5
-    return "less than $1" if high < 1 else f"${low:,.0f}–{math.ceil(high):,}"
+        return int(arguments.max_steps)
+    each = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    return math.ceil(arguments.num_train_epochs * math.ceil(rows / each))
 
 
 @dataclass(frozen=True)
@@ -374,21 +215,14 @@ def memory_gib(
     }
 
 
-def checkpoint_gib(config: TrainingOptions, shape: ModelShape) -> float:
-    """What a checkpoint takes on the disk: the weights that are trained, and Adam's two moments of each."""
-    if config.lora:
-        return 3 * 4 * _lora_parameters(config.lora, shape) / GIB
-    stored = BYTES.get(weights_dtype(config), BYTES[compute_dtype(config.model)])
-    return 3 * stored * shape.parameters / GIB
-
-
 def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
     """What a run's checkpoints and final weights take: little for adapters, much for whole models with Adam's state."""
-    # A new checkpoint is written before the last one is removed.
-    checkpoints = 2 * checkpoint_gib(config, shape)
-    if config.lora:
-        return len(config.trained) * _lora_parameters(config.lora, shape) * 4 / GIB + checkpoints + 0.1
-    return shape.parameters * len(config.trained) * BYTES[compute_dtype(config.model)] / GIB + checkpoints
+    if config.lora:  # a checkpoint has Adam's two moments, too; a new one is written before the last one is removed
+        adapter = 4 * _lora_parameters(config.lora, shape) / GIB
+        return (len(config.trained) + 2 * 3) * adapter + 0.1
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    return (len(config.trained) * width + 2 * 3 * stored) * shape.parameters / GIB
 
 
 def _lora_parameters(lora: LoraOptions, shape: ModelShape) -> int:

@@ -19,7 +19,6 @@ from instruct.judging.options import JudgeOptions
 from instruct.phases.bench import objectives_as_systems
 from instruct.phases.experiment import run_phases
 from instruct.phases.judge import compare_answers
-from instruct.phases.plan import print_plans
 from instruct.reporting.gate import check_threshold
 from instruct.validation.validate import validate
 
@@ -82,7 +81,6 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: run_phases(load_config("demo"), True, first="judge", last="answer"),
         "run demo --from judge --until answer",
     ),
-    (lambda: print_plans({"demo": load_config("demo")}, "nothing"), "plan demo --on nothing"),
     (lambda: objectives_as_systems(["emo", "emo"]), "bench demo --objectives emo,emo"),
     (lambda: read_annotations(Path("none.json")), "report --annotations none.json --output run"),
 ]  # fmt: skip

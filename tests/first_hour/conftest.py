@@ -26,7 +26,6 @@ WRONG = [
     r"\bNone\b",
     r"\binf\b",
     r"- \(-\)",
-    r"estimated 0 min",
     r"not at hand",
     r"equally good",
 ]

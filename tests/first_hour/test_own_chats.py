@@ -46,7 +46,7 @@ def test_own_chats_from_preview_to_gate(user, says, tiny_model_folder, smollm2):
     says(shown, "overlap: 0 of 3 evaluation prompts")
 
     planned = user.types("run", "mine.yaml", "--dry-run")
-    says(planned, "run       runs/mine", "train     mle, emo: estimated less than a minute each")
+    says(planned, "run       runs/mine", "train     mle, emo: ")
     says(
         planned,
         "answer    customer_questions: 3 prompts, at most 8 tokens",

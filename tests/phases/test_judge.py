@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -82,3 +83,21 @@ def test_run_asks_unreadable_replies_again_on_demand(content, fake_server, instr
     asked = len(requests())
     assert instruct("run", "config.yaml", "--retry", "unparsed")[0] == 0
     assert len(requests()) == asked + 1
+
+
+def test_a_dry_run_states_the_tokens_and_dollars_of_a_paid_judge(content, fake_server, tmp_path, printed):
+    url, asked = fake_server()
+    (tmp_path / "judges").mkdir()
+    table = "prices:\n  - {model: WeOpenML/PandaLM-7B-v1, endpoint: 127.0.0.1, input: 100, output: 200}\n"
+    (tmp_path / "judges" / "prices.yaml").write_text(table)
+    paid = content(url)
+    paid["judges"][0]["budget_usd"] = 20
+    run_experiment(make_config(paid, [], "test"), dry_run=True)
+    found = re.search(
+        r"estimate: 64 requests, about ([\d,]+) prompt tokens .*most ([\d,]+) c.*\$([\d.]+);", printed.readouterr().out
+    )
+    assert found
+    prompts, replies = (int(found[number].replace(",", "")) for number in (1, 2))
+    assert prompts == 64 * (250 + 2 * 300 + 3)  # the judge's instructions, two answers, "Question 12?"
+    assert float(found[3]) == pytest.approx((prompts * 100 + replies * 200) / 1e6, abs=0.005)
+    assert asked() == []

@@ -242,7 +242,7 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     assert not list(run.rglob("*.making"))
     assert not (run / "outputs").exists()
     log = (launched / "log").read_text()
-    assert log.count("estimated") == 1
+    assert log.count(" steps each, ") == 1
     assert "continue without `accelerate launch`: python" in log
 
 
