@@ -377,7 +377,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "JudgeCard": CARD,
     "DatasetCard": {"name": "d", "source": {"files": ["x"]}, "format": "alpaca", "licence": "MIT", "purpose": "train"},
     "RatingScale": {"low": -1, "high": 5},
-    "DataOptions": {"files": ["x"], "eval_files": ["y"], "streaming": True},
+    "DataOptions": {"files": ["x"], "eval_files": ["y"]},
     "MixedSource": {"files": ["x"], "weight": 0.5},
     "ContinuationOptions": {"files": ["x"]},
     "HeldOutOptions": {"files": ["x"]},

@@ -98,10 +98,6 @@ class DataOptions(SourceOptions):
     """Stop at bad rows or skip them (default: stop at malformed ones, skip up to a tenth that the template rejects)."""
     empty_thinking: Literal["train"] | None = None
     """Train answers without thinking after the prompt that asks for thinking (default: thinking is turned off)."""
-    streaming: bool | None = None
-    """Read the rows while training, for data sets that do not fit into memory."""
-    shuffle_buffer: int | None = Field(default=None, ge=1)
-    """How many rows of each streamed data set are shuffled among themselves (default: 10,000)."""
     chat_template: str | None = None
     """The chat template: a .jinja file, a model, or the name of one in TRL, such as qwen3 (default: the model's)."""
     chat_template_kwargs: dict[str, Any] | None = None
@@ -149,20 +145,6 @@ class DataOptions(SourceOptions):
             raise ValueError("eval_limit requires eval_files; lower eval_fraction instead")
         if self.eval_samples and not self.evaluates:
             raise ValueError("eval_samples requires eval_files or eval_fraction")
-        return self
-
-    @model_validator(mode="after")
-    def _can_stream(self) -> DataOptions:
-        if not self.streaming:
-            if self.shuffle_buffer is not None:
-                raise ValueError("shuffle_buffer requires streaming: true; add it or remove shuffle_buffer")
-            return self
-        if self.eval_fraction:
-            raise ValueError("streaming cannot hold out eval_fraction of unknown rows; give eval_files instead")
-        if self.stopping_strategy:
-            raise ValueError("a stream ends with train.max_steps; remove stopping_strategy")
-        if self.mixture and self.mixture[0].weight is None:
-            raise ValueError("streaming mixes by weight, because sizes are unknown; give every data set a weight")
         return self
 
     def rendering(self, day: date | None = None) -> Rendering:

@@ -61,8 +61,6 @@ class RowSet:
         notes: warnings for the user, one line each.
         format: of the source's rows; None of a mixture, unless all of it is `text`.
         turns: of chats, the number of answers, and of turns that are not trained on, see `chat_row`.
-        parts: of a mixture, what each data set has and contributes: its counts, the rows `drawn` from it in an epoch
-            and their `tokens`.
     """
 
     dataset: Dataset
@@ -72,7 +70,6 @@ class RowSet:
     notes: list[str] = field(default_factory=list)
     format: Format | None = None
     turns: dict[str, int] = field(default_factory=dict)
-    parts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def rows(self) -> Rows:
@@ -106,7 +103,6 @@ class RowReader:
         train_on: `last_turn` makes the answers before the last one part of the prompt.
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on; once a row
             was read, the one that they have.
-        streaming: read a data set of the hub without downloading all of it.
         bad: takes the malformed rows; without it, the first one stops.
         turns: counts the turns of chats, see `chat_row`.
     """
@@ -120,7 +116,6 @@ class RowReader:
     section: str = "data"
     train_on: TrainOn = "assistant_turns"
     format: Format | None = None
-    streaming: bool = False
     bad: BadRows | None = None
     turns: Counter[str] = field(default_factory=Counter)
 
@@ -171,7 +166,7 @@ class RowReader:
             rows = itertools.chain.from_iterable(self._read(Path(file).expanduser()) for file in self.files)
         else:
             assert card is not None
-            rows = read_source(card.source, card.folder, self._read, self.streaming, self.section)
+            rows = read_source(card.source, card.folder, self._read, self.section)
         column = card.column if card else None
         for raw in rows:
             weight = {"weight": raw.fields["weight"]} if "weight" in raw.fields else {}

@@ -86,12 +86,10 @@ def read_source(
     source: Source,
     folder: Path,
     read: Callable[[Path, str | None], Iterator[RawRow]] | None = None,
-    streaming: bool = False,
     section: str = "data",
 ) -> Iterator[RawRow]:
     """The rows of a card's source; `folder` is that of the card, and `read` reads a file (default: `read_file`).
 
-    `streaming` reads a data set of the hub without downloading all of it; a source's `file` is always downloaded.
     `section` is that of the config whose `files` can take the place of the card, for errors.
 
     Raises:
@@ -108,9 +106,7 @@ def read_source(
         if source.file is None:
             from datasets import load_dataset
 
-            rows = load_dataset(
-                source.hub, source.subset, revision=source.revision, split=source.split, streaming=streaming
-            )
+            rows = load_dataset(source.hub, source.subset, revision=source.revision, split=source.split)
             arrow = ArrowRows(rows.features and rows.features.arrow_schema)
             for number, fields in enumerate(rows, start=1):
                 yield RawRow(source.hub, number, *arrow.restored(fields))

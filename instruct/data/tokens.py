@@ -277,8 +277,8 @@ class RowEncoder:
         bad: takes the rows that the template rejects; without it, the first one stops.
         prompt_weight: the weight of tokens before answers, relative to that of the row; 0: they have no loss. None: of
             rows to evaluate on, whose answers count the same whatever their weight, unless it is 0.
-        counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
-            `EncodedRows.facts` says of truncation and of chats that become several rows.
+        counts: counts the rows by status, those `read`, and what `EncodedRows.facts` says of truncation and of chats
+            that become several rows.
         weights: as `EncodedRows.weights`.
     """
 
@@ -320,7 +320,6 @@ class RowEncoder:
             counts["weightless"] += any(part.status == "fully_masked" and not part.length for part in parts)
             for part in parts:
                 if part.status in TRAINED:
-                    counts["tokens"] += part.tokens
                     self.weights.update(count_weights(part.tokens, part.spans))
             about = {"chat": counts["chat"], "place": place}
             yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]

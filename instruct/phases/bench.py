@@ -197,8 +197,8 @@ def _check(config: ExperimentConfig) -> None:
         set_here[f"answers.generation.{key}"] = changed
     if named := ", ".join(key for key, value in set_here.items() if value):
         say_so(f"bench: sets {named} itself, by the rows that it tests (`testing`); remove it from the config")
-    if data.mixture or data.streaming or not (data.files or data.card):
-        one = "a mixture" if data.mixture else "streaming" if data.streaming else "none"
+    if data.mixture or not (data.files or data.card):
+        one = "a mixture" if data.mixture else "none"
         say_so(f"bench: splits the rows of one data set, not of {one}; set data.files")
     problems.refuse()
 

@@ -14,10 +14,8 @@ from instruct.base.models import compute_dtype, warn_of_slow
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
-from instruct.data.mixture import part_line
 from instruct.data.options import data_label
 from instruct.data.rows import RowSet
-from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
 from instruct.generation.batches import local_kind
 from instruct.phases.steps import Step
@@ -184,11 +182,8 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
 
 def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, arguments: Any) -> None:
     """Print what will be trained on; `form`: how it is written."""
-    streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
     counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in data.encoded.counts.items() if n)
-    say(f"data      {data_label(config.data.model_dump())}: {streamed}{counts}; {form}")
-    for part in data.rows.parts:
-        say(f"  {part['data']}: {part_line(part)}")
+    say(f"data      {data_label(config.data.model_dump())}: {counts}; {form}")
     if data.eval_encoded:
         say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
     for note in data.notes:

@@ -17,15 +17,15 @@ from instruct.data.formats import MEDIA, columns_of, detect_format, has_text, un
 from instruct.data.nulls import ArrowRows, null_note
 from instruct.data.rows import RowReader, load_rows, stored, stored_features
 from instruct.data.sources import RawRow
-from instruct.data.stream import encoded_chats, rows_of
 from instruct.data.templates import Rendering
 from instruct.data.token_weights import weights_line, weights_record
-from instruct.data.tokens import RowEncoder, begins_twice, encode_rows, fact_notes
+from instruct.data.tokens import TRAINED, RowEncoder, begins_twice, encode_rows, fact_notes
 
 # A column that makes a row more than plain text.
 _CHATS = ("messages", "conversations", "prompt")
 # Rows of a stream that are read together. After as many, the share of bad ones is known.
 _BATCH = 1000
+_COLUMNS = {"input_ids": "int32", "labels": "int64"}
 _LEFT_OUT = {
     "malformed": "that are malformed",
     "rejected": "that the chat template rejects",
@@ -118,7 +118,7 @@ def label_rows(
     if not hasattr(dataset, "__len__"):
         bad = BadRows(args.on_bad_row, most=1)
         encoder = RowEncoder(processing_class, length, train_on, rendering, bad, prompt_weight)
-        return rows_of(encoded_chats(_stored(dataset, encoder, name), encoder, _BATCH))
+        return _encoded(_stored(dataset, encoder, name), encoder)
     arrow = _arrow_rows(dataset)
     source = (RawRow(f"{name} dataset", index, *arrow.restored(dict(row))) for index, row in enumerate(dataset))
     rows = load_rows(None, source=source, train_on=train_on, folder=folder, on_bad_row=args.on_bad_row)
@@ -159,6 +159,31 @@ def _stored(dataset: Any, encoder: RowEncoder, name: str) -> Any:
         with_indices=True,
         remove_columns=columns,
         features=stored_features(),
+    )
+
+
+def _encoded(rows: Any, encoder: RowEncoder) -> Any:
+    """The rows of a stream, encoded as they are read: `input_ids` and `labels`.
+
+    Raises:
+        InputErrors: while it is read, if a bad row stops or too many rows are bad, see `BadRows`.
+    """
+    from datasets import Features, List, Value
+
+    # A function in a function: `datasets` copies everything else, and the counts with it.
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+        trained = [row for chat in encoder.chats(batch) for row in chat if row["status"] in TRAINED]
+        if encoder.bad:
+            read, ended = encoder.counts["read"] + encoder.bad.malformed, len(batch["row"]) < _BATCH
+            encoder.bad.check_so_far(read, ended or (encoder.bad.choice is None and read >= _BATCH))
+        return {name: [row[name] for row in trained] for name in _COLUMNS}
+
+    return rows.map(
+        encode,
+        batched=True,
+        batch_size=_BATCH,
+        remove_columns=list(stored_features()),
+        features=Features({name: List(Value(kind)) for name, kind in _COLUMNS.items()}),
     )
 
 

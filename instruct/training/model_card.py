@@ -125,8 +125,6 @@ def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, st
             f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
             f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
         )
-    if config.data.streaming:
-        rows += "\nStreamed: these were read, in batches ahead of the training, and count as often as they were read."
     return what, where, rows
 
 

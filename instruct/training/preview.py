@@ -16,9 +16,7 @@ from rich.text import Text
 from instruct.base import output
 from instruct.base.errors import InputError, counted
 from instruct.data.arrow import numbers
-from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
-from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
 from instruct.data.token_weights import split_labels, weights_line, weights_record
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
@@ -152,8 +150,7 @@ def _print_data(
     """What was read, what became of it, and how long it is."""
     rows, counts = data.rows, data.encoded.counts
     form = "plain text" if rows.plain_text else f"template {data.template}"
-    streamed = f" (the first {SAMPLE:,} of each data set at most; training reads on)" if data.stream else ""
-    console.print(f"[bold]{counted(rows.counts['read'], 'row')} read[/]{streamed}, {form}:", highlight=False)
+    console.print(f"[bold]{counted(rows.counts['read'], 'row')} read[/], {form}:", highlight=False)
     if rows.plain_text:
         counts = {"texts": counts["kept"], "blank": counts["empty"]}
     if "held_out" in rows.counts:
@@ -174,7 +171,6 @@ def _print_data(
     console.print(table)
     how = TRAINED_TEXTS[config.train.get("train_on", "assistant_turns")]
     lines = [f"{rows.turns['answers']:,} answers of chats, {how}"] if rows.turns else []
-    lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
     if data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
     if not rows.plain_text:
@@ -211,7 +207,7 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
             masked.append(f"{BEGIN}{text}{end}" if trained else text, style="green" if trained else "dim")
         record: dict[str, Any] = {"source": row["place"], "parts": parts}
         panes: list[tuple[str, Text]] = []
-        chat = {} if data.rows.parts else data.rows.rows[row["chat"]]
+        chat = data.rows.rows[row["chat"]] if data.rows.format else {}  # of one data set
         messages = chat.get("messages") or chat.get("prompt")
         if isinstance(messages, list) and row["status"] in TRAINED:
             # The prompts of a chat's turns that a server sends by default.

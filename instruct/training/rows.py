@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.models import model_path
@@ -15,15 +15,10 @@ from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import is_text_file, read_file
-from instruct.data.stream import SAMPLE, RowStream, stream_sha256
 from instruct.data.token_weights import check_prompt_weight, weights_record
-from instruct.data.tokens import EncodedRows, RowEncoder, encode_rows
+from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
-
-if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
-    from trl import SFTConfig
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
 DEFAULT_MAX_LENGTH = 512
@@ -41,25 +36,17 @@ class TrainingRows:
         template: the template that the prompts were rendered with; `none` for plain text.
         encoded: the rows as token ids with labels.
         eval_encoded: those to evaluate on while training; None without.
-        stream: the rows to train on, if they are read while training; `encoded` are then the first of each data set.
     """
 
     tokenizer: Any
     template: str
     encoded: EncodedRows
     eval_encoded: EncodedRows | None = None
-    stream: RowStream | None = None
 
     @property
     def rows(self) -> RowSet:
         """The rows in TRL's prompt-completion form, chats, or texts."""
         return self.encoded.rows
-
-    def training_set(self, arguments: SFTConfig) -> Dataset | IterableDataset:
-        """The rows to train on, with the columns `input_ids` and `labels`."""
-        if self.stream is None:
-            return self.encoded.dataset()
-        return self.stream.dataset(arguments.seed if arguments.data_seed is None else arguments.data_seed)
 
     def close(self) -> None:
         """Remove the rows' files."""
@@ -67,14 +54,13 @@ class TrainingRows:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What became of the rows that were read; of a stream, of those in `rows`."""
+        """What became of the rows that were read."""
         return {**self.rows.counts, **self.encoded.counts}
 
     @property
     def notes(self) -> list[str]:
         """What the user has to know about the rows and their text, one line each."""
-        first = f"in the first {SAMPLE:,} rows: " if self.stream else ""
-        return [*self.rows.notes, *(first + note for note in self.encoded.notes)]
+        return [*self.rows.notes, *self.encoded.notes]
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -90,18 +76,15 @@ class TrainingRows:
         return {kind: count for kind, count in kinds.items() if count}
 
     def made_of(self) -> dict[str, Any]:
-        """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
-        of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens (of a stream, of the
-        first rows); `weights` of the tokens, if not all are 1."""
-        made: dict[str, Any] = {"rows": self.counts, "turns": self.rows.turns, "mixture": self.rows.parts}
-        if self.stream:
-            made = {"rows": self.stream.counts, "mixture": self.stream.parts}
+        """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats; and of `answers`
+        what is out of the ordinary: thinking, several rows a chat, lost end tokens; `weights` of the tokens, if not all
+        are 1."""
+        made: dict[str, Any] = {"rows": self.counts, "turns": self.rows.turns}
         if self.rows.plain_text:
-            tokens = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
-            made["rows"] = {**made["rows"], "tokens": tokens}
+            made["rows"]["tokens"] = int(numbers(self.encoded.encoded, "tokens").sum())
         if set(self.encoded.facts) - {"answers", "ends"}:
             made["answers"] = self.encoded.facts
-        made["weights"] = weights_record(self.stream.weights if self.stream else self.encoded.weights)
+        made["weights"] = weights_record(self.encoded.weights)
         return {name: value for name, value in made.items() if value or name == "rows"}
 
 
@@ -125,13 +108,11 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     except ValueError as error:
         raise InputError(f"train.{error}") from None
     tokenizer = load_tokenizer(config)
-    if config.data.streaming:
-        _check_streaming(config)
     rendering = config.data.rendering(RunDirectory(run).day if run else None)
     data = config.data
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     packing = {**PACKING, **config.train}
-    eval_encoded = stream = None
+    eval_encoded = None
     folder = RowFolder(run)
     try:
         sets, held_out = _read_sets(data, train_on, folder)
@@ -155,17 +136,12 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
                     f"{key}: no row has a response token within max_length {max_length}, or all weights are 0; raise "
                     "train.max_length or fix the data"
                 )
-        if data.streaming:
-            stream = RowStream(data, RowEncoder(tokenizer, cut, train_on, rendering, prompt_weight=prompt_weight))
-            notes = [f"in the first {SAMPLE:,} rows: {note}" for note in encoded.rows.notes]
-            rows = replace(encoded.rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
-            encoded = replace(encoded, rows=rows)
     except BaseException:
         folder.close()
         raise
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
     shown = " and ".join(dict.fromkeys(templates)) or "none"
-    return TrainingRows(tokenizer, shown, encoded, eval_encoded, stream)
+    return TrainingRows(tokenizer, shown, encoded, eval_encoded)
 
 
 def check_sources(data: DataOptions) -> None:
@@ -190,27 +166,6 @@ def check_sources(data: DataOptions) -> None:
     problems.refuse()
 
 
-def _check_streaming(config: TrainingOptions) -> None:
-    """Refuse what needs all rows, or their number.
-
-    Raises:
-        InputError: no `max_steps`, a sampler, epochs, or worker processes.
-    """
-    train = config.train
-    if not train.get("max_steps") or train["max_steps"] < 1:
-        raise InputError("data.streaming: the number of rows is unknown; set train.max_steps")
-    if train.get("train_sampling_strategy", "random") != "random":
-        raise InputError(
-            f"train.train_sampling_strategy {train['train_sampling_strategy']}: needs all rows; remove it, or set "
-            "data.streaming to false (data.shuffle_buffer 1 keeps the order of the rows)"
-        )
-    for key in ("save_strategy", "eval_strategy"):
-        if train.get(key) == "epoch":
-            raise InputError(f"train.{key} epoch: a stream has no epochs; set it to steps")
-    if train.get("dataloader_num_workers"):
-        raise InputError("train.dataloader_num_workers: a stream is read by the training process; set it to 0")
-
-
 def evaluated(data: TrainingRows) -> str:
     """What is evaluated on while training, for people; `data` has such rows."""
     assert data.eval_encoded
@@ -220,14 +175,13 @@ def evaluated(data: TrainingRows) -> str:
 
 
 def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple[list[RowSet], list[RowSet]]:
-    """Each data set's rows to train on, of a stream the first ones; and those to evaluate on, if there are any."""
+    """Each data set's rows to train on; and those to evaluate on, if there are any."""
 
     def read(source: SourceOptions, limit: int | None, format: Format | None = None) -> RowSet:
         how = source.reading() | {"on_bad_row": data.on_bad_row}
         return load_rows(**how, limit=limit, train_on=train_on, format=format, folder=folder)
 
-    limits = [min(source.limit or SAMPLE, SAMPLE) if data.streaming else source.limit for source in data.parts]
-    sets = [read(source, limit) for source, limit in zip(data.parts, limits, strict=True)]
+    sets = [read(source, source.limit) for source in data.parts]
     if data.eval_fraction:
         splits = [split_rows(rows, data.eval_fraction) for rows in sets]
         return [train for train, _ in splits], [held_out for _, held_out in splits]

@@ -290,9 +290,7 @@ def train_system(
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
         arguments.teacher_cache = arguments.teacher_cache or str(run.folder / TEACHER)
-        trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
-        if data.stream:
-            data.stream.restart_counts()
+        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset(), data.eval_encoded)
         if data.eval_encoded:
             samples = samples_of(data.eval_encoded, config.data.eval_samples)
             trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
@@ -404,7 +402,7 @@ def _finished(
     return {
         **made_of,
         "steps": state.global_step,
-        "epochs": None if data.stream else round(state.epoch or 0.0, 4),
+        "epochs": round(state.epoch or 0.0, 4),
         "processes": trainer.args.world_size,
         "peak_gib": peak_gib(),
         "first": history[0] if history else None,

@@ -110,39 +110,6 @@ def test_a_pinned_revision_and_a_split_are_requested(hub, tmp_path):
     assert unknown.startswith("data set me/rows: not found at revision 'v9'; check the card's source")
 
 
-STREAM = """
-import contextlib, itertools, json
-from pathlib import Path
-from instruct.data.cards import load_dataset_card
-from instruct.data.rows import RowReader
-from instruct.base.errors import InputError
-try:
-    # Arrow's threads abort a process that ends while it reads (huggingface/datasets, issue 7566).
-    with contextlib.closing(RowReader(load_dataset_card({card!r}), streaming=True).rows()) as found:
-        print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, row in itertools.islice(found, 4)]))
-except InputError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "content"), FILES)
-def test_a_streamed_data_set_has_the_same_rows(hub, tmp_path, name, content):
-    hub.repositories["me/rows"] = {name: content}
-    expected, *_ = load(hub, tmp_path, TRAIN.format(more=""))
-    hub.run(
-        "import datasets; from pathlib import Path; import shutil; shutil.rmtree(datasets.config.HF_DATASETS_CACHE)"
-    )
-    code = STREAM.format(card=str(tmp_path / "card0.yaml"))
-    rows = json.loads(hub.run(code).splitlines()[-1])
-    assert [row for _, row in rows if row] == expected
-    assert [place for place, _ in rows] == ["me/rows:1", "me/rows:2", "me/rows:3"]
-    assert not list(hub.home.rglob("*.arrow"))  # nothing was built on disk
-
-    (tmp_path / "card0.yaml").write_text("name: mine\nlicence: none\n" + TRAIN.format(more="").replace("rows", "gone"))
-    assert json.loads(hub.run(code).splitlines()[-1]).startswith("data set me/gone: not found at revision 'main'")
-
-
 EVAL = "purpose: eval\nformat: alpaca\nsource: {hub: me/eval, file: questions.json}\n"
 
 

@@ -10,7 +10,7 @@ from small_tokenizers import small_tokenizer
 
 from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.data.mixture import mix, part_line
+from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, data_label
 from instruct.data.rows import load_rows
 from instruct.data.tokens import encode_rows
@@ -56,26 +56,15 @@ def test_rows_follow_each_other_as_in_interleave_datasets(files, strategy):
 
 
 def test_without_weights_every_row_is_there_once(files):
-    rows, encoded = mixed(files, [None, None])
+    _, encoded = mixed(files, [None, None])
     assert completions(encoded) == [*(f"a{i}" for i in range(30)), *(f"b{i}" for i in range(10) if i not in (3, 7))]
-    assert [part["drawn"] for part in rows.parts] == [30, 8]
 
 
-def test_each_data_set_is_counted(files):
+def test_the_rows_of_all_data_sets_are_counted(files):
     rows, encoded = mixed(files, [0.5, 0.5], stopping_strategy="all_exhausted")
     assert rows.counts == {"read": 40, "kept": 38, "empty": 2}
     assert encoded.counts == {"kept": 38, "truncated": 0, "empty": 2, "fully_masked": 0}
-    drawn = [sum(text.startswith(name) for text in completions(encoded)) for name in "ab"]
-    assert [part["drawn"] for part in rows.parts] == drawn
-    assert sum(part["tokens"] for part in rows.parts) == sum(len(row["input_ids"]) for row in encoded.trainable)
-    assert rows.parts[1] | {"drawn": 0, "tokens": 0} == {
-        "data": "b.jsonl", "weight": 0.5, "read": 10, "kept": 8, "truncated": 0, "empty": 2, "fully_masked": 0,
-        "drawn": 0, "tokens": 0,
-    }  # fmt: skip
-    assert drawn[1] > 8
-    assert f"weight 0.5, {drawn[1]:,} rows of an epoch ({drawn[1] / 8:.3g} times its 8 rows), " in part_line(
-        rows.parts[1]
-    )
+    assert sum(text.startswith("b") for text in completions(encoded)) > 8  # those of the smaller one repeat
 
 
 def test_the_hash_covers_rows_weights_seed_and_strategy(files, write):

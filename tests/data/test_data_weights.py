@@ -25,7 +25,6 @@ from instruct.data.mixture import mix
 from instruct.data.options import DataOptions
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
-from instruct.data.stream import RowStream
 from instruct.data.token_weights import float32, split_labels, weighted_labels, weights_line, weights_record
 from instruct.data.tokens import RowEncoder, encode_rows
 
@@ -199,23 +198,12 @@ def test_a_label_keeps_its_token_and_a_float32(weight, token):
     assert weighted_labels([token], [(0, 1, 1.0)]) == [token]
 
 
-def test_a_stream_and_a_mixture_have_the_rows_weights(write):
+def test_a_mixture_has_the_rows_weights(write):
     chats = write("chats.jsonl", [{**ROWS["messages"], "weight": weight} for weight in (2, 0, 0.5)])
     plain = write("plain.jsonl", [ROWS["prompt_completion"]])
-    tokenizer = small_tokenizer()
-    sources = {"mixture": [{"files": [chats], "weight": 0.5}, {"files": [plain], "weight": 0.5}]}
-    options = DataOptions.model_validate({**sources, "streaming": True, "shuffle_buffer": 8})
-    stream = RowStream(options, RowEncoder(tokenizer, None, prompt_weight=0.25))
-    found = {text for row in itertools.islice(stream.dataset(0), 40) for text in weighed(tokenizer, row)}
-    asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    assert found == {
-        ("yes<|im_end|>", 2.0), ("yes<|im_end|>", 0.5), ("yes<|im_end|>", 1.0),
-        (asked, 0.5), (asked, 0.125), (asked, 0.25),
-    }  # fmt: skip
-    assert set(stream.weights) == {2.0, 1.0, 0.5, 0.25, 0.125}
-    sets = [encode_rows(tokenizer, load_rows(None, files=[file]), None) for file in (chats, plain)]
-    mixed = mix(DataOptions.model_validate(sources), sets)
-    assert mixed.weights == {2.0: 4, 0.5: 4, 1.0: 4}
+    options = DataOptions.model_validate({"mixture": [{"files": [file], "weight": 0.5} for file in (chats, plain)]})
+    sets = [encode_rows(small_tokenizer(), load_rows(None, files=[file]), None) for file in (chats, plain)]
+    assert mix(options, sets).weights == {2.0: 4, 0.5: 4, 1.0: 4}
 
 
 def test_prompts_of_completions_are_weighed_and_their_own_answers_as_context():

@@ -7,7 +7,6 @@ import itertools
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -84,7 +83,6 @@ def mixture(sources: dict[str, str], weights: list[float | None], **more: Any) -
 def configs(sources: dict[str, str]) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """By name, the `data` section and arguments of `train`."""
     weighted = [0.5, 0.3, 0.2]
-    streamed = {"streaming": True, "shuffle_buffer": 7}
     return {
         "alpaca": (of_files(sources, "alpaca.json"), {}),
         "alpaca template": (of_files(sources, "alpaca.json", template="alpaca", limit=17), {"max_length": 220}),
@@ -97,8 +95,6 @@ def configs(sources: dict[str, str]) -> dict[str, tuple[dict[str, Any], dict[str
         "mixture": (mixture(sources, [None] * 3, eval_fraction=0.1), {}),
         "weights": (mixture(sources, weighted, eval_files=[sources["alpaca.json"]], eval_limit=9), {}),
         "exhausted": (mixture(sources, weighted, seed=3, stopping_strategy="all_exhausted", eval_fraction=0.2), {}),
-        "stream": (of_files(sources, "texts.txt", **streamed), {}),
-        "mixed stream": (mixture(sources, weighted, **streamed), {"max_length": 220}),
     }
 
 
@@ -122,16 +118,15 @@ def made_of(name: str, sources: dict[str, str], folder: Path) -> dict[str, Any]:
     config = tiny_config(folder, "", data=section)
     config.train |= arguments
     data = load_training_rows(config)
-    train = data.training_set(SimpleNamespace(seed=42, data_seed=None))
+    train = data.encoded.dataset()
     rows = [[row["input_ids"], row["labels"]] for row in itertools.islice(train, 200)]
     record: dict[str, Any] = {
         "tokens": digest(rows), "rows": len(rows), "counts": data.counts,
         "template": data.template, "notes": len(data.rows.notes), "turns": digest(data.rows.turns),
     }  # fmt: skip
-    if not data.stream:  # a stream's hash covers where its files are
-        record |= {"sha256": data.rows.sha256[:16], "parts": digest(data.made_of().get("mixture"))}
-        if data.rows.plain_text:
-            record["packed"] = digest(list(pack_dataset(train, 64, "bfd_split")["input_ids"]))
+    record["sha256"] = data.rows.sha256[:16]
+    if data.rows.plain_text:
+        record["packed"] = digest(list(pack_dataset(train, 64, "bfd_split")["input_ids"]))
     if data.eval_encoded:
         evaluated = [[row["input_ids"], row["labels"]] for row in data.eval_encoded.dataset()]
         rows = data.eval_encoded.rows

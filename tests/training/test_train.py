@@ -179,10 +179,9 @@ def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path,
     [
         ["--lora.r", "4", "--lora.dropout", "0.1"],
         ["--lora", "null"],
-        ["--data.streaming", "true", "--data.shuffle_buffer", "8"],
         ["--data.eval_fraction", "0.2", "--train.eval_steps", "3", "--train.eval_on_start", "true"],
     ],
-    ids=["lora", "full", "stream", "evaluated"],
+    ids=["lora", "full", "evaluated"],
 )
 def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
