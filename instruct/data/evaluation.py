@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -30,9 +29,6 @@ from instruct.data.prompts import (
     turn_text,
 )
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
-
-# The evaluation set with other references than MT-Bench's wrong ones.
-CORRECTED = "mt_bench_corrected"
 
 
 @dataclass(frozen=True)
@@ -168,11 +164,8 @@ def load_eval_set(
     prompts = [replace(prompt, temperature=card.temperatures.get(prompt.dataset)) for prompt in prompts[:limit]]
     if card.reference and not files:
         others = _by_id(card.reference, card)
-        replaces = all("replaces" in row.fields for row in others.values())  # some of the rows' own
         references = {id: tuple(turns_of(row)) for id, row in others.items()}
-        for place, prompt in enumerate(prompts):
-            own = prompt.reference if replaces else ()
-            prompts[place] = replace(prompt, reference=references.get(str(prompt.id), own))
+        prompts = [replace(prompt, reference=references.get(str(prompt.id), ())) for prompt in prompts]
     answers = None
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
@@ -181,27 +174,6 @@ def load_eval_set(
         for row, prompt in zip(raw, prompts, strict=False):
             answers.append(_answer(row, prompt, name) | ({"id": prompt.id} if prompt.id else {}))
     return EvalSet(name, prompts, answers)
-
-
-@functools.cache
-def wrong_references() -> dict[str, str]:
-    """By the start of their SHA-256, MT-Bench's published references that are wrong, and the id of their question."""
-    card = load_dataset_card(CORRECTED)
-    wrong = {}
-    for row in read_source(card.reference, card.folder) if card.reference else ():
-        for digest in row.fields.get("replaces", ()):
-            if digest:
-                wrong[digest] = id_of(row) or ""
-    return wrong
-
-
-def wrong_reference(reference: Sequence[str]) -> str | None:
-    """The question's id if one of the turns' references is among those; else None."""
-    for text in reference:
-        id = wrong_references().get(hashlib.sha256(text.strip().encode()).hexdigest()[:16])
-        if id:
-            return id
-    return None
 
 
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:

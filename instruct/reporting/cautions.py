@@ -13,7 +13,6 @@ from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.analysis.statistics import tally_pairs
 from instruct.base.errors import counted, one_line
 from instruct.base.files import sha256_of
-from instruct.data.evaluation import CORRECTED, wrong_reference
 from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT
 from instruct.judging.comparison import FILES
@@ -139,12 +138,6 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
             f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
             "the pairs were shown in one"
         )
-    if wrong := _wrong_references(judged):
-        ids = ", ".join(dict.fromkeys(wrong))
-        yield claim_warning(
-            f"{len(wrong)} of {counted(len(judged.times), 'pair')} were judged with a published reference answer that "
-            f"is wrong (questions {ids}); the evaluation set {CORRECTED} has others"
-        )
     if figures.trimmed:
         pairs = counted(len(judged.times), "pair")
         yield note_warning(f"the answers of {figures.trimmed} of {pairs} were trimmed to fit the judge's context")
@@ -171,15 +164,6 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
         yield claim_warning(_first_asking(judged, again))
     if figures.length and (warning := length_warning(figures.length)):
         yield claim_warning(warning)
-
-
-def _wrong_references(judged: Judged) -> list[str]:
-    """For each pair that a judge was shown such a reference for, the question's id."""
-    rows = judged.sides[0].by_pair if judged.sides[0] else {}
-    if not judged.card or not any("reference" in prompt.fields for prompt in judged.card.prompts):
-        return []
-    references = (rows[pair].get("reference") for pair in judged.times if pair in rows)
-    return [id for reference in references if reference and (id := wrong_reference(reference))]
 
 
 def _first_asking(judged: Judged, again: int) -> str:

@@ -10,11 +10,9 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
-from instruct.data.cards import load_dataset_card
-from instruct.data.evaluation import load_answers, load_eval_set, load_eval_sets, of_sets, turns_of
+from instruct.data.evaluation import load_answers, load_eval_set, load_eval_sets, of_sets
 from instruct.data.formats import alpaca_prompt
 from instruct.data.prompts import EvalPrompt
-from instruct.data.sources import read_file
 
 
 @pytest.fixture
@@ -86,23 +84,6 @@ def test_mt_bench_has_two_turns_and_references(shared_data, card):
     assert second["instruction"] == math.later[0]
     Path("answers.json").write_text(json.dumps([first, second]))
     assert [row.get("earlier") for row in load_answers("answers.json")] == [None, second["earlier"]]
-
-
-def test_the_corrected_references_replace_those_that_are_wrong_alone(shared_data, card):
-    folder = shared_data / "mt_bench"
-    corrected = Path(load_dataset_card("mt_bench_corrected").folder, "mt_bench_corrected", "references.jsonl")
-    published = folder / "reference_gpt-4.jsonl"
-    card("mt_bench", folder / "question.jsonl", reference=files(published, corrected))
-    found = {prompt.id: prompt.reference for prompt in load_eval_set("mt_bench").prompts if prompt.reference}
-    turns = {str(row.fields["question_id"]): tuple(turns_of(row)) for row in read_file(published)}
-    replaced = {id for id, reference in found.items() if reference != turns[id]}
-    assert found.keys() == turns.keys()
-    assert replaced == {str(row.fields["question_id"]) for row in read_file(corrected)}
-    card("mt_bench", folder / "question.jsonl", reference=files(corrected))  # the others keep their own
-    own = {str(row.fields["question_id"]): tuple(row.fields["reference"])
-           for row in read_file(folder / "question.jsonl") if row.fields.get("reference")}  # fmt: skip
-    kept = {prompt.id: prompt.reference for prompt in load_eval_set("mt_bench").prompts if prompt.reference}
-    assert kept == own | {id: found[id] for id in replaced}
 
 
 def test_several_sets_are_answered_as_one(shared_data, card):
