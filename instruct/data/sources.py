@@ -11,7 +11,6 @@ import io
 import itertools
 import json
 import re
-import string
 import sys
 import zlib
 from collections import Counter
@@ -30,16 +29,8 @@ from instruct.data.nulls import ArrowRows
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 # Characters; a longer line is no row, but would fill the memory.
 _LONGEST_LINE = 1 << 27
-# In Western European text most letters are ASCII. Other languages' 8-bit encodings cannot be told apart this simply.
-_WESTERN = 0.3
 # How archives and compressed files begin; a tar archive says so later.
 _ARCHIVES = {
     "a tar archive": rb".{257}ustar",
@@ -222,7 +213,7 @@ def _table_rows(path: Path, origin: str, encoding: str | None, option: str | Non
         codec = "utf-16"
     else:
         codec = text_codec(encoding, origin, option)
-        if not encoding or likely_encoding(data) == "utf-8":  # the named one reads only what is neither
+        if not encoding or _is_utf8(data):  # the named one reads only what is neither
             codec = "utf-8-sig"
     # A carriage return alone may be inside a row.
     newline = "" if suffix == ".csv" else "\n"
@@ -240,7 +231,7 @@ def _opened(
             yield text
     except UnicodeError:
         with _open_bytes(path, origin) as file:
-            raise wrong_encoding(file.read(), origin, codec, option, unit) from None
+            raise _wrong_encoding(file.read(), origin, codec, option, unit) from None
 
 
 def _open_bytes(path: Path, origin: str) -> IO[bytes]:
@@ -494,8 +485,8 @@ def text_codec(encoding: str | None, origin: str, option: str | None) -> str:
     return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
-def wrong_encoding(data: bytes, origin: str, encoding: str, option: str | None, unit: str) -> InputError:
-    """One line on where a file does not fit its encoding, with the encoding that it probably has.
+def _wrong_encoding(data: bytes, origin: str, encoding: str, option: str | None, unit: str) -> InputError:
+    """One line on where a file does not fit its encoding.
 
     Args:
         option: what sets the encoding, if anything does.
@@ -509,33 +500,13 @@ def wrong_encoding(data: bytes, origin: str, encoding: str, option: str | None, 
         place = f", {unit} {line}: byte {data[error.start]:#04x}"
     except UnicodeError:  # of a codec that does not say where
         pass
-    guess = likely_encoding(data)
-    problem = f"{origin}{place}: is not {name} text"
-    if guess == "utf-8":
-        return InputError(f"{problem} but UTF-8; remove {option}")
-    if option is None:
-        return InputError(f"{problem}; save the file as UTF-8")
-    if guess is None or guess == encoding:
-        remedy = f"set {option} to the file's encoding"
-    else:
-        remedy = f"it is probably {guess}: set {option} {guess}"
-    return InputError(f"{problem}; {remedy}, or save the file as UTF-8")
+    set_it = f"set {option} to the file's encoding, or " if option else ""
+    return InputError(f"{origin}{place}: is not {name} text; {set_it}save the file as UTF-8")
 
 
-def likely_encoding(data: bytes) -> str | None:
-    """The encoding that bytes probably have; None if they give no hint."""
-    with contextlib.suppress(UnicodeDecodeError):
+def _is_utf8(data: bytes) -> bool:
+    try:
         data.decode()
-        return "utf-8"
-    if mark := next(filter(data.startswith, _MARKS), None):
-        return _MARKS[mark]
-    if data[1::2].count(0) > len(data) / 4:
-        return "utf-16-le"
-    if data[::2].count(0) > len(data) / 4:
-        return "utf-16-be"
-    high = data.translate(None, bytes(range(0x80)))
-    ascii_letters = len(data) - len(data.translate(None, string.ascii_letters.encode()))
-    if not high or len(high) > _WESTERN * (len(high) + ascii_letters):
-        return None
-    # Latin-1 has only control characters between 0x80 and 0x9f, Windows' code page has quotation marks and dashes.
-    return "cp1252" if any(byte < 0xA0 for byte in high) else "latin-1"
+    except UnicodeDecodeError:
+        return False
+    return True

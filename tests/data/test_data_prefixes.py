@@ -134,7 +134,7 @@ def test_text_files_and_tables_are_read_compressed_or_not(tmp_path, suffix, comp
 @pytest.mark.parametrize(
     ("content", "how", "message"),
     [
-        ("Größe und Wärme".encode("latin-1"), {}, "probably latin-1: set continuations.encoding latin-1"),
+        ("Größe und Wärme".encode("latin-1"), {}, "is not UTF-8 text; set continuations.encoding to"),
         ("a b c", {"encoding": "klingon"}, "unknown encoding 'klingon'; set continuations.encoding"),
         ("a b c", {"prefix": None}, "set continuations.prefix, such as 20 words"),
         ("a b c", {"prefix": "2 tokens"}, "a length of 2 tokens needs a model on this machine"),

@@ -157,7 +157,7 @@ def test_columns_and_encodings_of_other_tools_are_named():
     excel = table(Path("excel.csv"), rows, "cp1252")
     wide = table(Path("wide.csv"), rows, "utf-16", "\t")
     ours = answers(Path("ours.json"), ["a", "b"], question="Größe")
-    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* it is probably cp1252: set `encoding` cp"):
+    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* set `encoding` to the"):
         run_of_answers("runs/x", [excel], ours)
     with pytest.raises(
         InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response, topic\); re"

@@ -153,7 +153,7 @@ BARE = {"path": "csv", "column_names": ["label", "text"]}
     [
         ({}, LINES, "0 fine\n2 well\n", "test.txt, row 2: the label '2' is not in the task mine (0, 1, bad, good)"),
         ({}, LINES, "0 fine\nbroken\n", "test.txt, row 2: is not a label, a space and a text"),
-        ({}, LINES, "0 f\xefne\n".encode("latin-1"), "it is probably latin-1: set dataset_kwargs.encoding latin-1"),
+        ({}, LINES, "0 f\xefne\n".encode("latin-1"), "is not UTF-8 text; set dataset_kwargs.encoding to"),
         ({}, LINES, "", "test.txt: is empty"),
         ({}, {**LINES, "values": {"n": 0}}, "0 fine\n", "the label '0' is not in the task mine (n)"),
         ({"encoding": "utf-9"}, LINES, "0 fine\n", "unknown encoding 'utf-9'; set dataset_kwargs.encoding"),
