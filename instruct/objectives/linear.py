@@ -65,23 +65,6 @@ class ObjectiveStatistics:
     correct: Tensor
 
 
-@dataclass(frozen=True)
-class ObjectiveResult:
-    """What `linear_objective` computes.
-
-    Attributes:
-        loss: float32 scalar, differentiable.
-        statistics: sums over the trained tokens.
-        columns: (9, trained tokens), the summands without weights, in the order of ObjectiveStatistics.
-        order: (trained tokens,) int64, the place of each column in the labels; None: as in the labels.
-    """
-
-    loss: Tensor
-    statistics: ObjectiveStatistics
-    columns: Tensor
-    order: Tensor | None
-
-
 def linear_objective_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -130,8 +113,7 @@ def linear_objective_loss(
             transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
     head = Head(weight, bias, logit_scale, softcap)
-    result = linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference, token_weights)
-    return result.loss, result.statistics
+    return linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference, token_weights)
 
 
 def linear_objective(
@@ -144,8 +126,8 @@ def linear_objective(
     chunk_rows: int | None = None,
     reference: AnyReference | None = None,
     token_weights: Tensor | None = None,
-) -> ObjectiveResult:
-    """`linear_objective_loss` with each token's statistics."""
+) -> tuple[Tensor, ObjectiveStatistics]:
+    """`linear_objective_loss` of a head."""
     weight = head.weight
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
         raise ValueError(
@@ -177,7 +159,7 @@ def linear_objective(
     work = LossParts(head, objective, plan, cost, reference, wants_grad, weights=token_weights)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
-        sum_loss, sums, columns = _LinearObjective.apply(hidden, weight, head.bias, work)
+        sum_loss, sums = _LinearObjective.apply(hidden, weight, head.bias, work)
     if num_items is None:
         num_items = len(plan.labels) if token_weights is None else token_weights.sum()
     # A number is not moved to the GPU: the host would wait for the copy. Without tokens the sum is 0, whatever divides.
@@ -185,14 +167,14 @@ def linear_objective(
         divisor: Tensor | int = num_items.to(sum_loss.dtype).clamp(min=LEAST_ITEMS)
     else:
         divisor = max(num_items, 1)
-    return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
+    return sum_loss / divisor, ObjectiveStatistics(*sums.unbind())
 
 
 class _LinearObjective(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, work: LossParts
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         plan, objective, cost, reference = work.plan, work.objective, work.cost, work.reference
         needs_hidden, needs_weight, needs_bias = (work.wants_grad and needed for needed in ctx.needs_input_grad[:3])
         wide = torch.promote_types(hidden.dtype, torch.float32)
@@ -271,8 +253,8 @@ class _LinearObjective(torch.autograd.Function):
         sums = (columns if work.weights is None else columns * work.weights).sum(dim=1, dtype=torch.float64)
         ctx.save_for_backward(plan.order, grad_states, scale, grad_weight, grad_bias)
         ctx.tokens, ctx.dtypes = len(hidden), (weight.dtype, None if bias is None else bias.dtype)
-        ctx.mark_non_differentiable(sums, columns)
-        return sums[1].to(wide), sums, columns
+        ctx.mark_non_differentiable(sums)
+        return sums[1].to(wide), sums
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

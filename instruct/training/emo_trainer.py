@@ -55,7 +55,7 @@ from instruct.training.frozen import (
     reference_of,
 )
 from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
-from instruct.training.nonfinite import NonFiniteLossError, TokenRecord, non_finite_line
+from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
 from instruct.training.trained import report_trained
@@ -65,7 +65,6 @@ from instruct.training.trained import report_trained
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
 
 # What an error message needs of a batch; the rest is released before backward.
-SHOWN = ("input_ids", "labels", "attention_mask", "position_ids")
 
 
 def _logged_weights(objective: Objective) -> dict[str, str]:
@@ -311,8 +310,7 @@ class EMOTrainer(SFTTrainer):
         total = outputs.statistics.value
         if outputs.aux_loss is not None:
             total = total + outputs.aux_loss.detach()
-        shown = {name: inputs[name] for name in SHOWN if name in inputs}
-        self._unchecked = functools.partial(self._raise_if_not_finite, total, outputs.tokens, mode, shown)
+        self._unchecked = functools.partial(self._raise_if_not_finite, total, mode)
         # DeepSpeed and LOMO update the weights during backward. The others are checked after it, see `training_step`.
         if mode == "eval" or self.is_deepspeed_enabled or "lomo" in self.args.optim:
             self.check_finite()
@@ -450,12 +448,11 @@ class EMOTrainer(SFTTrainer):
         row = self.accelerator.process_index * len(labels) + torch.arange(len(labels), device=labels.device)
         return labels.masked_fill((row >= state.remainder)[:, None], -100)
 
-    def _raise_if_not_finite(self, total: torch.Tensor, tokens: TokenRecord, mode: str, inputs: dict[str, Any]) -> None:
+    def _raise_if_not_finite(self, total: torch.Tensor, mode: str) -> None:
         if torch.isfinite(total):
             return
-        if mode == "train":
-            when, dataset = f"training step {self.state.global_step + 1}", self.train_dataset
-        else:
-            dataset = getattr(self.callback_handler.eval_dataloader, "dataset", None)
-            when = f"evaluation after step {self.state.global_step}"
-        raise NonFiniteLossError(non_finite_line(tokens, when, inputs, dataset, self._tokenizer, self.model))
+        step = self.state.global_step
+        when = f"training step {step + 1}" if mode == "train" else f"evaluation after step {step}"
+        raise NonFiniteLossError(
+            f"{when}: the loss is {total.item()}; lower learning_rate, check the rows, or train in bfloat16 or float32"
+        )

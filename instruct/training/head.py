@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import math
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, Tra
 from instruct.objectives.linear import linear_objective
 from instruct.objectives.torch_kernels import AnyReference, Head
 from instruct.training.batches import HostLabels
-from instruct.training.nonfinite import TokenRecord
 
 ADAPTER_ON_HEAD = (
     "an adapter on lm_head would never be trained: remove lm_head from its targets (target_modules, "
@@ -42,14 +40,10 @@ ReferenceFor = Callable[..., AnyReference]
 
 @dataclass
 class ObjectiveOutput(ModelOutput):
-    """`loss`: float32 scalar; `statistics`: sums over this batch's response tokens; `aux_loss`: of MoE models.
-
-    `tokens`: for finding what is not finite, see nonfinite.py.
-    """
+    """`loss`: float32 scalar; `statistics`: sums over this batch's response tokens; `aux_loss`: of MoE models."""
 
     loss: torch.Tensor | None = None
     statistics: ObjectiveStatistics | None = None
-    tokens: TokenRecord | None = None
     aux_loss: torch.Tensor | None = None
 
 
@@ -168,7 +162,7 @@ def attach_objective(
             aux_loss = router_loss(self, backbone_output, kwargs)
 
         # Nothing in here makes the host wait for the GPU, which would be idle between forward and backward.
-        def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics, TokenRecord]:
+        def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics]:
             whole = head_of(self)  # its weight is read once: PEFT's wrappers compute it at each access
             states = states.to(whole.weight.device)
             kind = states.device.type
@@ -184,7 +178,7 @@ def attach_objective(
                 put_before = labels.shape[1] - token_weights.shape[1]
                 weights = functional.pad(token_weights, (put_before, 0), value=1)
                 weights = functional.pad(weights[:, 1:], (0, 1), value=1).flatten()
-            result = linear_objective(
+            return linear_objective(
                 states.flatten(0, 1),
                 whole,
                 targets.flatten(),
@@ -195,14 +189,12 @@ def attach_objective(
                 reference=None if reference is None else reference.on_device(states),
                 token_weights=weights,
             )
-            largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
-            return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)
 
         if inside:
-            loss, statistics, tokens = call_inside(head, objective_of, original_forward, *args, **kwargs)
+            loss, statistics = call_inside(head, objective_of, original_forward, *args, **kwargs)
         else:
-            loss, statistics, tokens = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
-        return ObjectiveOutput(loss=loss, statistics=statistics, tokens=tokens, aux_loss=aux_loss)
+            loss, statistics = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
+        return ObjectiveOutput(loss=loss, statistics=statistics, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 import torch
 from dense_reference import reference_token_loss
@@ -22,7 +20,6 @@ from instruct.objectives import (
     torch_kernels,
 )
 from instruct.objectives.objective import TokenStatistics
-from instruct.objectives.torch_kernels import Head
 
 TOKENS, HIDDEN, VOCABULARY = 37, 16, 101
 
@@ -254,15 +251,3 @@ def test_float32_states_under_autocast_are_computed_in_float32(objective):
     assert torch.equal(loss, expected)
     for grad, wanted in zip(*(torch.autograd.grad(each, [hidden, weight]) for each in (loss, expected)), strict=True):
         assert torch.equal(grad, wanted)
-
-
-def test_each_token_is_reported_in_the_order_of_the_labels():
-    hidden, weight, labels = example()
-    labels[::4] = -100
-    result = linear.linear_objective(hidden, Head(weight), labels, EMO("paper"), chunk_rows=4)
-    assert result.order is not None
-    kept = labels[result.order]
-    expected = reference_token_loss(hidden[result.order], weight, kept, MLE())
-    names = [field.name for field in fields(linear.ObjectiveStatistics)]
-    assert relative_error(result.columns[names.index("ce")], expected.detach()) <= 1e-6
-    assert sorted(result.order.tolist()) == (labels != -100).nonzero()[:, 0].tolist()

@@ -8,12 +8,10 @@ import pytest
 import torch
 from accelerate.utils import send_to_device
 from datasets import Dataset
-from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows, tiny_tokenizer
+from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows
 from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
 
 from instruct.base.errors import InstructError
-from instruct.objectives import EMO, CosineCost
-from instruct.training.head import attach_objective
 from instruct.training.nonfinite import NonFiniteLossError
 
 
@@ -151,32 +149,13 @@ class _Spoil(TrainerCallback):
                 self.spoil(model)
 
 
-def _overflowing_word(model):
-    model.model.embed_tokens.weight[3 + 60] = float("inf")
-
-
-def test_a_row_that_overflows_is_named_with_its_step_and_words(tmp_path):
-    """Only row 5 has the word w60, with a control character beside it: it is the one that is named."""
-    tokenizer = tiny_tokenizer()
-    tokenizer.add_tokens(["\x1b[31m"])
-    model = tiny_model(tied=False)
-    model.resize_token_embeddings(len(tokenizer))
-    plain = Dataset.from_list(
-        [
-            {"prompt": row["prompt"].replace("w60", "w1"), "completion": row["completion"].replace("w60", "w1")}
-            for row in tiny_rows()
-        ]
-    )
-    rows = Dataset.from_list([{**row, "prompt": "\x1b[31m w60 w7"} if i == 5 else row for i, row in enumerate(plain)])
-    trainer = make_trainer(tmp_path, model, rows=rows, tokenizer=tokenizer, max_steps=4)
-    trainer.add_callback(_Spoil(2, _overflowing_word))
-    with pytest.raises(NonFiniteLossError) as caught:
+def test_a_loss_that_is_not_finite_is_told_with_its_step(tmp_path):
+    trainer = make_trainer(tmp_path, tiny_model(tied=False), max_steps=4)
+    trainer.add_callback(_Spoil(2, lambda model: model.lm_head.weight.fill_(float("inf"))))
+    with pytest.raises(
+        NonFiniteLossError, match=r"^training step 3: the loss is (nan|inf); lower learning_rate, "
+    ) as caught:
         trainer.train()
-    line = str(caught.value)
-    assert line.startswith("training step 3: the loss is not finite (first: hidden states) in row 5: '\\x1b[31m w60 w7")
-    assert "row 4" not in line
-    assert "parameter model.embed_tokens.weight is not finite" in line
-    assert line.isprintable()
     assert trainer.state.global_step == 2
     assert isinstance(caught.value, InstructError)
     assert isinstance(caught.value, FloatingPointError)
@@ -191,7 +170,7 @@ def test_finiteness_is_checked_after_backward_and_before_the_optimizer(tmp_path)
     trainer.model.train()
     loss = trainer.compute_loss(trainer.model, dict(batch))
     loss.backward()
-    with pytest.raises(NonFiniteLossError, match=r"training step 1: .*\(first: ce\) in row \d"):
+    with pytest.raises(NonFiniteLossError, match="training step 1: the loss is "):
         trainer.check_finite()
     trainer.check_finite()  # reported once
 
@@ -221,39 +200,11 @@ def test_streamed_batches_have_tensors_only(tmp_path):
     trainer.train()
 
 
-def test_a_packed_row_is_named_with_its_document(tmp_path):
-    rows = Dataset.from_list(
-        [{"prompt": "w60" if row == 2 else "w1", "completion": f" w{row} w5 w6"} for row in range(4)]
-    )
-    model = tiny_model()
-    third = torch.arange(20) // 5 == 2
-    trainer = make_trainer(tmp_path, model, rows=rows, packing=True, max_length=64)
-    model.model.norm.register_forward_hook(
-        lambda module, states, out: out.masked_fill(third[None, :, None], float("inf"))
-    )
-    with pytest.raises(NonFiniteLossError, match=r"hidden states\) in row 0, document 2: 'w60 w2 w5 w6 </s>';"):
-        trainer.train()
-
-
-def test_the_first_non_finite_statistic_is_named(tmp_path):
-    """Finite states and a head that is not: cross-entropy is the first. A cost that is not: the cost."""
-    trainer = make_trainer(tmp_path / "head", tiny_model(tied=False))
-    trainer.add_callback(_Spoil(0, lambda model: model.lm_head.weight.fill_(float("inf"))))
-    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: ce\) in row \d: .*; and 5 more; parameter lm_"):
-        trainer.train()
-    trainer = make_trainer(tmp_path / "cost", tiny_model(tied=False))
-    cost = CosineCost(torch.randn(64, 8))
-    cost.table[7] = float("inf")
-    attach_objective(trainer.model, EMO(), cost)
-    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: cost\) in row \d: .*; check these rows"):
-        trainer.train()
-
-
 def test_a_non_finite_evaluation_stops_too(tmp_path):
     trainer = make_trainer(tmp_path, tiny_model(tied=False))
     with torch.no_grad():
         trainer.model.lm_head.weight[7] = float("nan")
-    with pytest.raises(NonFiniteLossError, match=r"evaluation after step 0: .*\(first: ce\) in row 0: 'w"):
+    with pytest.raises(NonFiniteLossError, match="evaluation after step 0: the loss is nan; "):
         trainer.evaluate(tiny_rows())
 
 

