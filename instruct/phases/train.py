@@ -125,7 +125,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
             disk, nothing to train.
     """
     from instruct.training.callbacks import check_trackers  # imports transformers
-    from instruct.training.trained import report_trained  # imports PEFT
+    from instruct.training.trained import ALL_LINEAR, report_trained  # imports PEFT
 
     first = first_trained(config)
     check_gpu(config)
@@ -171,7 +171,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     form = f"{sum(lengths):,} tokens of text" if data.rows.plain_text else f"template {data.template}"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
-    report_trained(planned, left_out)
+    report_trained(planned, bool(config.lora and config.lora.target_modules == ALL_LINEAR), left_out)
     _print_rows(config, data, form, arguments)
     if repositories:
         say(f"upload    {', '.join(repositories.values())}, after training and again with the report")

@@ -21,7 +21,7 @@ from instruct.base.output import warn
 from instruct.training.frozen import gathered
 from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, evaluating, head_of, output_head, replaced_forward
 from instruct.training.processes import from_main
-from instruct.training.trained import reached_by_text
+from instruct.training.trained import ALL_LINEAR, reached_by_text
 
 _PICTURES = {"image", "images", "video", "videos", "pixel_values"}  # columns
 _PROBE = 16  # tokens of each of the rows that are packed to see whether a model keeps them apart
@@ -55,7 +55,7 @@ def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = 
     Returns:
         A line for each reason, with the names of those layers.
     """
-    if getattr(peft_config, "target_modules", None) != "all-linear" or peft_config.exclude_modules:
+    if getattr(peft_config, "target_modules", None) != ALL_LINEAR or peft_config.exclude_modules:
         return []
     linear = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
     refused: set[str] = set()

@@ -58,7 +58,7 @@ from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objecti
 from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
-from instruct.training.trained import report_trained
+from instruct.training.trained import ALL_LINEAR, report_trained
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -130,6 +130,7 @@ class EMOTrainer(SFTTrainer):
             network = check_whole(model, loading.get("revision"), trusted, wanted=peft_config is not None)
         first: dict[str, Any] = next(iter(dataset or ()), {})  # one look: a stream is opened for each
         self._first = dataset, first
+        all_linear = getattr(peft_config, "target_modules", None) == ALL_LINEAR  # PEFT puts names in its place
         left_out = leave_layers_out(peft_config, network, first)
         mask_pictures(args, first)
         self._folder: RowFolder | None = None  # of the rows that are read here
@@ -153,8 +154,8 @@ class EMOTrainer(SFTTrainer):
             base = base.get_base_model()
         objective = args.make_objective()
         head = output_head(base)
-        # By kind; on the main process.
-        self.trained_matrices = report_trained(self.model, left_out) if self.accelerator.is_main_process else {}
+        if self.accelerator.is_main_process:
+            report_trained(self.model, all_linear, left_out)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         if sharded_on is not None and isinstance(head, TrainableTokensWrapper):
             raise ValueError(

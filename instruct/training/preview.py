@@ -73,7 +73,6 @@ class Preview:
             the answer, if it is known.
         weights: of the tokens that are trained on, see `weights_record`; None if all are 1.
         memory_gib: the estimated memory by what needs it.
-        matrices: how many of each kind of the model's matrices there are, and how many train.
         step: one step of training.
     """
 
@@ -84,7 +83,6 @@ class Preview:
     overlap: dict[str, int] | None
     rows: list[dict[str, Any]]
     memory_gib: dict[str, float]
-    matrices: dict[str, dict[str, int]]
     step: Step
     weights: dict[str, Any] | None = None
 
@@ -134,10 +132,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
             step = one_step(trainer, "tokens" if rows.plain_text and not weights else weighted)
             done(1)
         console.print(step.words(), highlight=False)
-    matrices = {
-        kind: {"number": those.number, "trained": those.trained} for kind, those in trainer.trained_matrices.items()
-    }
-    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, matrices, step, weights)
+    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, step, weights)
 
 
 def _print_data(
