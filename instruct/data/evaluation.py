@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +33,7 @@ from instruct.data.sources import RawRow, is_text_file, read_file, read_source, 
 class EvalSet:
     """Prompts to answer and, if the set has them, the baseline's answers in the same order.
 
-    `baseline` is in model_outputs format: `[{"dataset", "instruction", "output", "generator"}]`; of several sets, it
-    answers the prompts of those that have answers.
+    `baseline` is in model_outputs format: `[{"dataset", "instruction", "output", "generator"}]`.
     """
 
     name: str
@@ -78,47 +75,6 @@ def _sample(id: str, number: int) -> str:
     """What identifies one of several answers, or a turn of it."""
     conversation, turn = turn_of(id) or (id, None)
     return f"{conversation}, answer {number}" + (f", turn {turn}" if turn else "")
-
-
-def named_sets(names: str, limit: int | None) -> list[tuple[str, int | None]]:
-    """The evaluation sets that are named, with commas between them, and each one's limit, as in `mt_bench[:10]`."""
-    parts = [re.fullmatch(r"(.+?)(?:\[:(\d+)\])?", name.strip()) for name in names.split(",")]
-    if None in parts:
-        raise InputError(f"eval_set {names!r}: has a name missing; write names with a comma between them")
-    return [(part[1], int(part[2]) if part[2] else limit) for part in parts if part]
-
-
-def load_eval_sets(
-    names: str, files: Sequence[str] | None = None, limit: int | None = None, cluster_column: str | None = None
-) -> EvalSet:
-    """The evaluation sets of `named_sets` as one.
-
-    The subsets of several are called SET/SUBSET, so that judges can be asked about one of the sets.
-
-    Raises:
-        InputError: as load_eval_set, or two sets have the same instruction.
-    """
-    sets = [load_eval_set(name, files, number, cluster_column) for name, number in named_sets(names, limit)]
-    if len(sets) == 1:
-        return sets[0]
-    prompts: list[EvalPrompt] = []
-    baseline: list[dict[str, Any]] = []
-    for part in sets:
-        prompts += [replace(prompt, dataset=_within(part, prompt.dataset)) for prompt in part.prompts]
-        baseline += [row | {"dataset": _within(part, row["dataset"])} for row in part.baseline or ()]
-    for text, times in Counter(prompt.whole for prompt in prompts).items():
-        if times > 1:
-            raise InputError(f"eval_set {names}: {one_line(text, 60)!r} is in two of the sets; answer them in two runs")
-    return EvalSet("+".join(part.name for part in sets), prompts, baseline or None)
-
-
-def of_sets(rows: Iterable[dict[str, Any]], names: Container[str]) -> list[dict[str, Any]]:
-    """The rows of answers to these evaluation sets, of several that were answered together."""
-    return [row for row in rows if row["dataset"].partition("/")[0] in names]
-
-
-def _within(of: EvalSet, dataset: str) -> str:
-    return dataset if dataset == of.name else f"{of.name}/{dataset}"
 
 
 def load_eval_set(

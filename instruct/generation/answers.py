@@ -12,7 +12,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
-from instruct.data.evaluation import EvalSet, load_eval_sets
+from instruct.data.evaluation import EvalSet, load_eval_set
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.start import Where
 from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
@@ -29,7 +29,7 @@ def evaluation_set(answers: AnswerOptions) -> EvalSet:
     Raises:
         InputError: no such set, or prompts that cannot be read.
     """
-    return load_eval_sets(answers.eval_set, answers.files, answers.limit, answers.cluster_column)
+    return load_eval_set(answers.eval_set, answers.files, answers.limit, answers.cluster_column)
 
 
 def asked_set(answers: AnswerOptions) -> EvalSet:

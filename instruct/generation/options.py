@@ -91,7 +91,7 @@ class AnswerOptions(Options):
     """The evaluation set that is answered, and how."""
 
     eval_set: str = "starter_eval"
-    """The prompts to answer, such as alpaca_eval; or several sets, as in starter_eval,arena_hard[:20],mt_bench[:10]."""
+    """The prompts to answer, such as alpaca_eval."""
     files: Texts | None = None
     """Your own prompts, instead of eval_set: rows with instruction, turns, prompt, question, text or messages."""
     limit: int | None = Field(default=None, ge=1)

@@ -159,8 +159,7 @@ class PromptFor(_Section):
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether it is the prompt for a row."""
-        dataset = row["dataset"].rpartition("/")[2]  # of several sets, it is called SET/SUBSET
-        return (not self.datasets or dataset in self.datasets) and all(map(row.get, self.fields))
+        return (not self.datasets or row["dataset"] in self.datasets) and all(map(row.get, self.fields))
 
 
 class JudgeCard(_Section):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from instruct.base.errors import InputError, InputErrors, InstructError, StoppedError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.base.output import say, warn
-from instruct.data.evaluation import load_answers, of_sets
+from instruct.data.evaluation import load_answers
 from instruct.engines.base import Engine, Request, likely_tokens
 from instruct.engines.start import check_store
 from instruct.judging.asking import Judge
@@ -80,7 +80,7 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
     tasks = []
     manifest = run.manifest()
     for names in comparisons:
-        candidate, baseline = (read_answers(run, name, judge.options.eval_sets) for name in names)
+        candidate, baseline = (read_answers(run, name) for name in names)
         _check_names(candidate, baseline, names)
         inputs = {
             "answers": {name: sha256_of(run.answers_path(name)) for name in names},
@@ -94,23 +94,17 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
     return tasks
 
 
-def read_answers(run: RunDirectory, name: str, eval_sets: Sequence[str] | None = None) -> Answers:
+def read_answers(run: RunDirectory, name: str) -> Answers:
     """The answers of a system of the run, of its `baseline`, or of any model_outputs.json.
 
-    Args:
-        eval_sets: those to judge, of several that were answered; None: all.
-
     Raises:
-        InputError: there is no such file, or it answers none of the sets.
+        InputError: there is no such file.
     """
     path = run.answers_path(name)
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
         raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
-    rows = load_answers(path)
-    if eval_sets is not None and not (rows := of_sets(rows, eval_sets)):
-        raise InputError(f"{path}: has no answers to {', '.join(eval_sets)}; name evaluation sets that were answered")
-    return Answers(name=path.stem, rows=rows)
+    return Answers(name=path.stem, rows=load_answers(path))
 
 
 def _check_names(candidate: Answers, baseline: Answers, names: Sequence[str]) -> None:

@@ -45,8 +45,6 @@ class JudgeOptions(Options):
     """The spending limit for the whole run, in US dollars; a judge that costs money requires it."""
     comparisons: list[tuple[str, str]] | None = None
     """Pairs of candidate and baseline (default: the experiment's)."""
-    eval_sets: list[str] | None = None
-    """Judge the answers to these evaluation sets only, of several that were answered (default: all)."""
     dtype: Dtype | None = None
     """What a model on this machine computes in (default: on a GPU the checkpoint's, on a CPU the faster of two)."""
     quantization: Literal["4bit"] | None = None

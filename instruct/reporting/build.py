@@ -88,12 +88,6 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     settle(claims)
     data.ranked = rank_judged(compared)
     for judged, comparison in compared:
-        about = systems
-        if judged.eval_sets:
-            sides = zip(judged.key[1:], judged.sides, strict=True)
-            about = provenance.system_reports(
-                manifest, {name: side.of_sets(judged.eval_sets) for name, side in sides if side}
-            )
         figures_of_pairs = comparison.leading_figures
         comparison.leads = leads(figures_of_pairs)
         made = figures_of_pairs.claim
@@ -111,7 +105,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
                 for warning in validation.warnings
                 if not judged.card or warning != judged.card.warning
             ]
-        comparison.warnings = comparison_warnings(contents, judged, comparison, about, data.overlap)
+        comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)
     data.figures = figures(data)
     return data
 

@@ -329,15 +329,15 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
 
 
 def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
-    """Who voted, how they agree, and the majority of each panel: several judges of one comparison and the same sets."""
+    """Who voted, how they agree, and the majority of each panel: several judges of one comparison."""
     members: dict[tuple[str, ...], list[Judged]] = {}
     for judged in comparisons:
         names = judged.key[1:]
-        if (*reversed(names), *judged.eval_sets) in members:
+        if (*reversed(names),) in members:
             names = names[::-1]
-        members.setdefault((*names, *judged.eval_sets), []).append(judged)
+        members.setdefault((*names,), []).append(judged)
     panels = []
-    for (candidate, baseline, *_), panel in members.items():
+    for (candidate, baseline), panel in members.items():
         outcomes = {
             judged.key.judge: {
                 pair.instruction: (pair if judged.key.candidate == candidate else pair.mirrored).outcome

@@ -15,7 +15,7 @@ from instruct.analysis.results import JudgeNoise
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import load_answers, of_sets
+from instruct.data.evaluation import load_answers
 from instruct.data.prompts import conversations, identity, request_of
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
@@ -43,10 +43,6 @@ class SystemAnswers:
         """The rows by what identifies their pair."""
         return {identity(row): row for row in self.rows}
 
-    def of_sets(self, names: Sequence[str]) -> SystemAnswers:
-        """The answers to these evaluation sets; all of them if none is named."""
-        return replace(self, rows=of_sets(self.rows, names)) if names else self
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -72,15 +68,10 @@ class Judged:
     conversations: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def eval_sets(self) -> list[str]:
-        """Those that the judge was asked about, of several that were answered; [] if it was asked about all."""
-        return self.step.get("config", {}).get("eval_sets") or []
-
-    @property
     def prompts(self) -> set[str]:
         """What identifies the pairs that the judge was asked about; empty without the candidate's answers."""
         ours = self.sides[0]
-        return set(ours.of_sets(self.eval_sets).by_pair) if ours else set()
+        return set(ours.by_pair) if ours else set()
 
     @cached_property
     def times(self) -> Counter[str]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
-from instruct.data.evaluation import load_answers, load_eval_set, load_eval_sets, of_sets
+from instruct.data.evaluation import load_answers, load_eval_set
 from instruct.data.formats import alpaca_prompt
 from instruct.data.prompts import EvalPrompt
 
@@ -84,24 +84,6 @@ def test_mt_bench_has_two_turns_and_references(shared_data, card):
     assert second["instruction"] == math.later[0]
     Path("answers.json").write_text(json.dumps([first, second]))
     assert [row.get("earlier") for row in load_answers("answers.json")] == [None, second["earlier"]]
-
-
-def test_several_sets_are_answered_as_one(shared_data, card):
-    folder = shared_data
-    card("mt_bench", folder / "mt_bench" / "question.jsonl")
-    card("ifeval", folder / "ifeval" / "input_data.jsonl")
-    found = load_eval_sets("starter_eval, mt_bench[:10],ifeval[:3]", limit=5)
-    assert Counter(prompt.dataset.partition("/")[0] for prompt in found.prompts) == {
-        "starter_eval": 5,
-        "mt_bench": 10,
-        "ifeval": 3,
-    }
-    assert found.name == "starter_eval+mt_bench+ifeval"
-    assert len(found.baseline) == len(of_sets(found.baseline, ["starter_eval"])) == 5
-    with pytest.raises(InputError, match="is in two of the sets"):
-        load_eval_sets("starter_eval,starter_eval")
-    with pytest.raises(InputError, match="has a name missing"):
-        load_eval_sets("starter_eval,")
 
 
 def test_a_later_turn_is_asked_after_the_conversation():
