@@ -90,14 +90,8 @@ def _add_evaluate(verb: flags.AddVerb) -> None:
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
     text = "draw demonstrations this often; scores are means over the draws"
     sub.add_argument("--seeds-of-demonstrations", metavar="N", help=text)
-    text = "rows or texts with the same value in this column are one cluster"
+    text = "rows with the same value in this column are one cluster"
     sub.add_argument("--cluster-column", metavar="NAME", help=text)
-    text = "measure files of texts against these human ones, instead of a run: a text a row, paired by id or order"
-    sub.add_argument("--texts", metavar="FILE", help=text)
-    text = "with --texts: a system's texts; repeat it for several"
-    sub.add_argument("--candidate", metavar="FILE", action="append", help=text)
-    text = "with --texts: the run directory for the figures and the report (default: runs/texts)"
-    sub.add_argument("--output", metavar="DIR", help=text)
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
 
@@ -260,9 +254,6 @@ def generate(arguments: argparse.Namespace) -> Result:
 def evaluate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.evaluate import evaluate_run, metrics_text
 
-    if arguments.texts:
-        return _evaluate_texts(arguments)
-    call.refuse_without("--texts", arguments, "candidate", "output")
     overrides: list[str] = []
     if arguments.tasks:
         overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
@@ -273,21 +264,6 @@ def evaluate(arguments: argparse.Namespace) -> Result:
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)
     metrics = evaluate_run(config, run)
     return call.shown(metrics, metrics_text(metrics, run))
-
-
-def _evaluate_texts(arguments: argparse.Namespace) -> Result:
-    from instruct.config import make_config
-    from instruct.phases.texts import evaluate_texts
-    from instruct.reporting.report import print_written, written_report
-
-    if arguments.run or arguments.tasks or not arguments.candidate:
-        raise InputError("--texts: requires --candidate FILE, and takes neither RUN nor --tasks")
-    options = make_config({"name": "texts"}, arguments.overrides, "command line").text_metrics
-    folder = arguments.output or "runs/texts"
-    run = evaluate_texts(arguments.texts, arguments.candidate, folder, options, arguments.cluster_column)
-    report = written_report(run.folder)
-    print_written(report, run.folder)
-    return call.reported(report)
 
 
 def _files(files: dict[str, Path]) -> Result:

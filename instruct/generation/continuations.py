@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from instruct.engines.local import load_tokenizer
 from instruct.engines.start import Where
 from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
 from instruct.generation.options import ContinuationOptions
-from instruct.generation.written import ReplyStats, json_list, reply_stats, warn_of_failures, write_rows, written
+from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))
@@ -207,7 +207,7 @@ def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:
                 cluster=draw.prefix.cluster,
             )
 
-    write_rows(folder / f"{kept.system}.json", lambda: map(_content, rows()), indent=1)
+    write_continuations(folder / f"{kept.system}.json", rows)
 
 
 _FILE = TypeAdapter(list[Continuation])
@@ -247,9 +247,9 @@ def read_continuations(path: str | Path) -> list[Continuation]:
     return rows
 
 
-def as_json(rows: Iterable[Continuation]) -> str:
-    """The content of the file of a system's continuations."""
-    return b"".join(json_list(map(_content, rows), indent=1)).decode()
+def write_continuations(path: Path, rows: Callable[[], Iterable[Continuation]]) -> None:
+    """Write the file of a system's continuations, unless it has these rows already."""
+    write_rows(path, lambda: map(_content, rows()), indent=1)
 
 
 def _content(row: Continuation) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from instruct.generation.continuations import Continuation, read_continuations
 from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
 from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.predictions import HeldOut, Window, entropies, likelihoods, oracle_perplexity, windows
+from instruct.measuring.texts.predictions import HeldOut, Window, likelihoods, oracle_perplexity, windows
 from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, PartResult, measure, numbers
@@ -89,29 +89,10 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
                 _measure_systems(run, metric, partial(mauve_of, reader), inputs, config=config)
             shutil.rmtree(states, ignore_errors=True)
         else:
-            _measure_with_reference(options, run, metric, oracle_perplexity_of, config=config)
-
-
-def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
-    """Measure how sure the reference model is of the next token in each system's texts: for texts whose writers are not
-    at hand, whose own entropy `evaluate/entropy` is otherwise of.
-
-    Raises:
-        InputError: continuations that cannot be read.
-    """
-    _measure_with_reference(options, run, "entropy", entropy_of)
-
-
-def _measure_with_reference(
-    options: TextMetricOptions,
-    run: RunDirectory,
-    part: str,
-    measured: Callable[[TextReader, list[Continuation]], PartResult],
-    **about: Any,
-) -> None:
-    assert options.reference_model
-    with contextlib.closing(TextReader(options.reference_model, options.max_length)) as reader:
-        _measure_systems(run, part, partial(measured, reader), reader.inputs("reference"), **about)
+            assert options.reference_model
+            with contextlib.closing(TextReader(options.reference_model, options.max_length)) as reader:
+                inputs = reader.inputs("reference")
+                _measure_systems(run, metric, partial(oracle_perplexity_of, reader), inputs, config=config)
 
 
 def _measure_systems(
@@ -241,14 +222,6 @@ def oracle_perplexity_of(reader: TextReader, rows: Sequence[Continuation]) -> Pa
     values, human = reader.continued(likelihoods, rows)
     perplexities = oracle_perplexity(values, [row.seed for row in rows], reader.options.name, human)
     return PartResult(perplexities, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
-
-
-def entropy_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
-    """The mean entropy of a reference model's next-token distributions on texts, in nats."""
-    values, human = reader.continued(partial(entropies, temperatures=[1.0]), rows)
-    mean, known = (read.means[0] if read and read.tokens.sum() else None for read in (values, human))
-    figures = numbers({"entropy": mean}, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
-    return PartResult(figures, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
 
 
 def mauve_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:

@@ -76,10 +76,8 @@ METRICS = {
     "rougeL_whole": MetricTraits("ROUGE-L of samples with prefix", _HIGHER),
     "distinct_1": MetricTraits("distinct-1", _HUMAN),
     "distinct_2": MetricTraits("distinct-2", _HUMAN),
-    "self_bleu": MetricTraits("self-BLEU", _HUMAN),
     "repetition": MetricTraits("repetition", _HUMAN),
     "words": MetricTraits("words", _HUMAN, math.inf),
-    "zipf": MetricTraits("Zipf coefficient", _HUMAN, math.inf),
 }
 
 
@@ -123,11 +121,10 @@ def text_results(metrics: Metrics, values: Values, config: Mapping[str, Any], st
     groups = [group for group in _groups(metrics, values, config) if group.samples]
     if not groups:
         return TextResults([], [], [])
-    warnings = steps.get("texts", {}).get("results", {}).get("warnings", [])
     return TextResults(
         [*(row for group in groups for row in _measurements(group)), *_human(metrics)],
         _claims(groups),
-        [*warnings, *_warnings(groups), *_measured_differently(metrics, steps)],
+        [*_warnings(groups), *_measured_differently(metrics, steps)],
     )
 
 

@@ -38,7 +38,7 @@ CALLS = {
     "train": ["train", "mine.yaml"],
     "generate": ["generate", "base.yaml", *ANSWERS],
     "generate in vLLM": ["generate", "base.yaml", "--name", "served"],
-    "perplexity": ["evaluate", "--texts", "human.jsonl", "--candidate", "texts.jsonl"],
+    "perplexity": ["evaluate", "base.yaml", "--evaluation.texts.held_out.files", "human.txt"],
     "tasks": ["evaluate", "base.yaml", "--tasks", "choice.yaml"],
     "judge": ["judge", "--judge", "smollm2_score", *JUDGED],
     "bench": ["bench", "mine.yaml", "--objectives", "mle,emo", "--name", "compared"],
@@ -72,10 +72,7 @@ def folder(tmp_path_factory):
     answers = [{"instruction": row["instruction"], "output": row["output"], "generator": "us"} for row in rows]
     (place / "a.json").write_text(json.dumps(answers))
     (place / "b.json").write_text(json.dumps([{**row, "output": row["output"][::-1]} for row in answers]))
-    texts = [{"prefix": row["instruction"], "text": row["output"]} for row in rows]
-    for name, order in (("human", 1), ("texts", -1)):
-        lines = [json.dumps({"prefix": row["prefix"], "text": row["text"][::order]}) + "\n" for row in texts]
-        (place / f"{name}.jsonl").write_text("".join(lines))
+    (place / "human.txt").write_text("".join(row["output"].replace("\n", " ") + "\n" for row in rows))
     labels = [
         {"instruction": row["instruction"], "output_1": row["output"], "output_2": row["output"][::-1]}
         | {"label": "first"}

@@ -51,7 +51,7 @@ def texts(system: str, shift: float) -> list[dict[str, Any]]:
         *rows(system, "oracle_perplexity", {"oracle_perplexity": 9 + shift}, reference="r", tokens=4, empty=1),
         *rows(system, "mauve", {"mauve": 0.9 - shift}, **mauve, curve=[[1.0, 0.0], [0.8, 0.8], [0.0, 1.0]]),
         *rows(system, "rouge", rouge, without_tokens=0),
-        *rows(system, "diversity", {"distinct_1": 0.5, "zipf": 1.0, "repetition": 0.1}, empty=1, continuations=2),
+        *rows(system, "diversity", {"distinct_1": 0.5, "distinct_2": 1.0, "repetition": 0.1}, empty=1, continuations=2),
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
-from instruct.generation.continuations import Continuation, as_json, read_continuations
+from instruct.generation.continuations import Continuation, read_continuations, write_continuations
 
 ROW = {
     "id": "a.txt:1",
@@ -31,7 +31,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
                 min_size=1, unique_by=lambda row: row.key))  # fmt: skip
 def test_what_is_written_is_read_to_the_letter(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("run") / "emo.json"
-    path.write_text(as_json(rows), encoding="utf-8", newline="")
+    write_continuations(path, lambda: rows)
     assert read_continuations(path) == rows
 
 

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
-from instruct.base.files import write_atomically
-from instruct.generation.continuations import Continuation, as_json
+from instruct.generation.continuations import Continuation, write_continuations
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, metrics_path, numbers, read_metrics, read_values, write_numbers
 
@@ -152,7 +151,7 @@ def continued(trained) -> RunDirectory:
     """`trained` with continuations of both systems, the base's half empty."""
     rows = [Continuation(f"a:{n // 2}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
     for name, found in (("emo", rows), ("base", [replace(row, continuation="") for row in rows[:2]] + rows[2:])):
-        write_atomically(trained.folder / "continuations" / f"{name}.json", as_json(found))
+        write_continuations(trained.folder / "continuations" / f"{name}.json", lambda found=found: found)
     return trained
 
 
@@ -195,7 +194,7 @@ def test_a_metric_that_lacks_something_is_refused_with_the_remedy(continued, ins
 def test_a_prefix_longer_than_the_reference_model_s_context_is_refused(continued, instruct, make_model, tmp_path):
     reference = make_model(tmp_path / "reference")
     row = Continuation("long", "x" * 600, " more", None, 0, 0, 1, "length")
-    write_atomically(continued.folder / "continuations" / "emo.json", as_json([row]))
+    write_continuations(continued.folder / "continuations" / "emo.json", lambda: [row])
     code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.reference_model", reference)
     assert code == 2
     assert "prefix 'long' has 600 tokens, and 512 are read at a time; shorten the prefixes" in err
