@@ -38,9 +38,6 @@ def reference_pages() -> dict[str, list[str]]:
 
 def on_config(config):
     config.nav.append({"API reference": sorted(reference_pages())})
-    train = next(section["Train"] for section in config.nav if "Train" in section)
-    cards = sorted(f"objectives/{path.name}" for path in (ROOT / "docs" / "objectives").glob("*.md"))
-    train.insert(train.index("objectives.md") + 1, {"Cards of the objectives": cards})
     return config
 
 

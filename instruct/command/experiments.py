@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result, say, warn
@@ -16,7 +16,6 @@ from instruct.training.objective_names import OBJECTIVES
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
-    from instruct.reporting.objective_cards import Card
     from instruct.run.directory import RunDirectory
 
 
@@ -71,12 +70,9 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
     sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
 
     sub = verb(check, "test an objective on a known distribution, in a minute on a CPU")
-    sub.add_argument("objective", nargs="?", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
+    sub.add_argument("objective", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
     text = "its arguments: '{\"gamma\": 0.8}'"
     sub.add_argument("--args", metavar="JSON", help=text)
-    sub.add_argument("--all", action="store_true", help="check each objective of the package; needs --out")
-    text = "also write its card, NAME.md with a figure, into this folder; with --all, README.md compares them"
-    sub.add_argument("--out", metavar="FOLDER", help=text)
 
 
 def _add_evaluate(verb: flags.AddVerb) -> None:
@@ -187,48 +183,20 @@ def bench_config(arguments: argparse.Namespace, objectives: list[str]) -> Experi
 def check(arguments: argparse.Namespace) -> Result:
     from dataclasses import asdict
 
-    if arguments.all:
-        return _check_all(arguments)
-    if not arguments.objective:
-        raise InputError("check: no objective; name one, or give --all --out FOLDER")
+    from instruct.objectives.check import check as check_objective
+    from instruct.training.emo_config import objective_of
+
     try:
         options = parse_json(arguments.args or "{}")
     except ValueError:
         options = None
     if not isinstance(options, dict):
         raise InputError(f"--args: {arguments.args!r} is not a JSON object; write it as '{{\"gamma\": 0.8}}'")
-    card = _checked(arguments.objective, options)
-    objective = card.objective
+    objective = objective_of(arguments.objective, options)
     plain = type(objective).__repr__ is object.__repr__  # which names an address in memory
     title = f"{arguments.objective}: {type(objective).__name__ if plain else objective}"
-    if arguments.out:
-        say(f"card      {card.write(Path(arguments.out))}")
-    return call.shown(asdict(card.checked), "\n".join([title, *card.checked.words()]))
-
-
-def _check_all(arguments: argparse.Namespace) -> Result:
-    from dataclasses import asdict
-
-    from instruct.base.files import write_atomically
-    from instruct.reporting.objective_cards import overview
-
-    if not arguments.out or arguments.objective or arguments.args:
-        raise InputError("--all: requires --out FOLDER, and takes neither an objective nor --args")
-    folder, cards = Path(arguments.out), {}
-    for number, name in enumerate(OBJECTIVES, start=1):
-        cards[name] = _checked(name, {})
-        say(f"card      {cards[name].write(folder)} ({number} of {len(OBJECTIVES)})")
-    write_atomically(folder / "README.md", overview(cards))
-    return call.shown({name: asdict(card.checked) for name, card in cards.items()}, f"{len(cards)} cards in {folder}")
-
-
-def _checked(name: str, options: dict[str, Any]) -> Card:
-    from instruct.objectives.check import check as check_objective
-    from instruct.reporting.objective_cards import Card
-    from instruct.training.emo_config import objective_of
-
-    objective = objective_of(name, options)
-    return Card(name, objective, check_objective(objective))
+    found = check_objective(objective)
+    return call.shown(asdict(found), "\n".join([title, *found.words()]))
 
 
 def train(arguments: argparse.Namespace) -> Result:

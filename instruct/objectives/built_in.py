@@ -489,14 +489,6 @@ class Frozen:
 _WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT, IDFT)
 
 
-def frozen_form(objective: Objective) -> Frozen | None:
-    """The same rule, read from a frozen model; None if it is not one of cross-entropy's weight."""
-    for name, kind in OBJECTIVES.items():
-        if type(objective) is kind and kind in _WEIGHS_CROSS_ENTROPY:
-            return Frozen(name, vars(objective))
-    return None
-
-
 @dataclass(frozen=True)
 class PriFT(Frozen):
     """a = p_ref(y): PriFT-prob (Wang et al., 2026, arXiv 2606.09396), which is DFT's rule on a frozen model.

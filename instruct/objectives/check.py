@@ -11,16 +11,14 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from instruct.base.errors import one_line
 from instruct.base.machine import one_thread
-from instruct.objectives.built_in import MLE, Energy, frozen_form
+from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.objective import SNAPSHOT, TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
@@ -39,21 +37,8 @@ VERTEX = 1e-3
 # A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
 VANISHES = 0.01
-# What a frozen model may think of the label.
-REFERENCES = (0.0001, 0.5)
-# What a model may think of a label and of one other token, the rival; all others share the rest evenly, and so does the
-# rival where it is None. A model that is wrong and a label that is noise look alike.
-SITUATIONS: dict[str, tuple[float, float | None]] = {
-    "confident": (0.9, None),
-    "unsure": (0.1, None),
-    "wrong, or a noisy label": (0.001, 0.9),
-    "a rare token": (0.0001, None),
-    "an end token, the text goes on": (0.3, 0.6),
-}
 # Tokens of a lower probability are rare. The probability with which a text may end at each of its tokens.
 RARE, END = 1e-3, 0.05
-# The label's probability where its pull is followed over the other tokens' entropy and cost.
-AT = 0.1
 
 
 @dataclass(frozen=True)
@@ -156,45 +141,19 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Target:
-    """The induced target q - d loss / d z: the distribution to which cross-entropy would have the same gradient.
-
-    It need not be a distribution: a gradient steeper than cross-entropy's leads beyond.
-
-    Attributes:
-        model, target: of the label, the rival, the other tokens nearest to and farthest from the label (by the cost of
-            their embeddings), and all others together.
-        pull: on the label, relative to cross-entropy.
-        by_reference: the target of the label, by what a frozen model gives it: the reference, or, of a rule for
-            `frozen`, the model that its weight is read from. Empty without one.
-    """
-
-    model: list[float]
-    target: list[float]
-    pull: float
-    by_reference: dict[float, float]
-
-
-@dataclass(frozen=True)
 class Checked:
     """All that `check` finds.
 
     Attributes:
-        needs: the statistics beside cross-entropy's, computed in the same pass.
         reference: the frozen model that the objective reads. Here it is the model itself, as when training begins; in
             `behavior` it is the truth, unless it follows the model.
-        targets: by situation.
         gradient: see `gradient_errors`.
-        cost: see `cost`.
     """
 
-    needs: tuple[str, ...]
     reference: str | None
     behavior: Behavior
     pull: Pull
-    targets: dict[str, Target]
     gradient: dict[str, float]
-    cost: dict[str, float]
     cross_entropy_noise: float
 
     @property
@@ -228,18 +187,8 @@ class Checked:
             lines.append("  negative: there the objective makes the label less likely")
         if pull.vanishes:
             lines.append("  vanishes for labels that the model finds all but impossible: rare words are hardly learned")
-        lines.append("where the gradient leads, q - d loss / d z: the label, and another token, its rival")
-        for name, found in self.targets.items():
-            label, rival = (f"{p:.3g} -> {q:.3g}" for p, q in zip(found.model[:2], found.target[:2], strict=True))
-            frozen = [f", {q:.3g} if p_ref = {p:g}" for p, q in found.by_reference.items()]
-            lines.append(f"  {name:<31}  label {label}{''.join(frozen)}; rival {rival}")
         errors = ", ".join(f"{error:.0e} ({dtype})" for dtype, error in self.gradient.items())
         lines.append(f"gradient    relative error against float64: {errors}")
-        lines.append(f"computes    {', '.join(('cross-entropy', *self.needs))}")
-        lines.append(
-            f"cost        {self.cost['operations']:.2f} times the tensor operations of cross-entropy, "
-            f"{self.cost['bytes']:.2f} times the bytes that they move (counted on the CPU; on a GPU more is fused)"
-        )
         return lines
 
 
@@ -252,13 +201,10 @@ def check(objective: Objective) -> Checked:
 
     A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some five seconds.
     """
-    needs, reference = tuple(objective.needs), getattr(objective, "reference", None)
-    if isinstance(objective, LogitLoss):
-        needs = ("each row of logits again, by autograd",)
+    reference = getattr(objective, "reference", None)
     with one_thread():  # the tables are small: threads would wait for each other
-        pulls, found = pull(objective), targets(objective)
-        errors, costs = gradient_errors(objective), cost(objective)
-        return Checked(needs, reference, behavior(objective), pulls, found, errors, costs, _noise_of_cross_entropy())
+        errors, noise = gradient_errors(objective), _noise_of_cross_entropy()
+        return Checked(reference, behavior(objective), pull(objective), errors, noise)
 
 
 def built_in_truth() -> tuple[Tensor, Tensor]:
@@ -363,14 +309,14 @@ def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor], r
         return all(float(expectation.loss(log_q, truth, reference)) >= least - SAME**2 for log_q in tried)
 
 
-def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -> Pull:
+def pull(objective: Objective) -> Pull:
     """The gradient to the label's logit, relative to that of cross-entropy."""
-    p = torch.tensor(probabilities, dtype=torch.float64)
+    p = torch.tensor(PROBABILITIES, dtype=torch.float64)
     spread = torch.ones(len(p), VOCABULARY - 1, dtype=torch.float64)
     conflict = torch.full_like(spread, 1e-12)
     conflict[:, -1] = 1
     pulls = [_relative_pull(objective, p, rest) for rest in (spread, conflict)]
-    return Pull(list(probabilities), pulls[0], pulls[1])
+    return Pull(list(PROBABILITIES), pulls[0], pulls[1])
 
 
 def _with_label(p: Tensor, rest: Tensor) -> Tensor:
@@ -384,64 +330,13 @@ def _relative_pull(objective: Objective, p: Tensor, rest: Tensor) -> list[float]
     return (-_gradient(objective, _with_label(p, rest))[:, 0] / (1 - p)).tolist()
 
 
-def _gradient(objective: Objective, logits: Tensor, reference: Tensor | None = None) -> Tensor:
+def _gradient(objective: Objective, logits: Tensor) -> Tensor:
     """Of the loss to the logits, (rows, tokens), where the first token is the label."""
     _, vectors = built_in_truth()
     point = logits.clone().requires_grad_()
     label = torch.zeros_like(point)
     label[:, 0] = 1
-    return torch.autograd.grad(Expectation(objective, vectors).loss(point, label, reference), point)[0]
-
-
-def targets(objective: Objective) -> dict[str, Target]:
-    """What the gradient leads to in each of SITUATIONS."""
-    _, vectors = built_in_truth()
-    near, *others, far = (1 + CosineCost(vectors).rows(torch.tensor([0]))[0, 1:].argsort()).tolist()
-    rival = others[len(others) // 2]
-    frozen: Objective | None = objective if getattr(objective, "reference", None) else frozen_form(objective)
-    found = {}
-    for name, (p, share) in SITUATIONS.items():
-        rest = torch.ones(1, VOCABULARY - 1, dtype=torch.float64)
-        if share is not None:
-            rest[0, rival - 1] = share / (1 - p - share) * (VOCABULARY - 2)
-        logits = _with_label(torch.tensor([p], dtype=torch.float64), rest)
-        after = logits.exp() - _gradient(objective, logits)
-        by_reference = {}
-        if frozen:
-            for probability in REFERENCES:
-                reference = _with_label(torch.tensor([probability], dtype=torch.float64), rest)
-                by_reference[probability] = p - float(_gradient(frozen, logits, reference)[0, 0])
-        model, target = (
-            [*row[[0, rival, near, far]].tolist(), float(row[others].sum() - row[rival])]
-            for row in (logits.exp()[0], after[0])
-        )
-        found[name] = Target(model, target, (target[0] - p) / (1 - p), by_reference)
-    return found
-
-
-def pull_curves(objective: Objective) -> dict[str, list[list[float]]]:
-    """Points of the pull on a label: over its probability, and at AT over the entropy and the cost of the others.
-
-    Entropy: the others' shares go from one token to all. Cost: all is on one other token, by its cost to the label.
-    """
-    grid = torch.logspace(-4, math.log10(0.99), 60, dtype=torch.float64).tolist()
-    over_p = pull(objective, grid)
-    ranks = torch.arange(1, VOCABULARY, dtype=torch.float64)
-    rest = torch.stack([ranks**-exponent for exponent in torch.linspace(0, 12, 40).tolist()])
-    shares = rest / rest.sum(dim=-1, keepdim=True)
-    entropy = -(shares * shares.log()).sum(dim=-1)
-    _, vectors = built_in_truth()
-    cost = CosineCost(vectors).rows(torch.tensor([0]))[0, 1:]
-    by_cost = cost.argsort()
-    one = torch.full((VOCABULARY - 1, VOCABULARY - 1), 1e-12, dtype=torch.float64).fill_diagonal_(1)[by_cost]
-    at = torch.full((len(rest),), AT, dtype=torch.float64)
-    curves = {
-        "spread": (grid, over_p.spread),
-        "conflict": (grid, over_p.conflict),
-        "entropy": (entropy.tolist(), _relative_pull(objective, at, rest)),
-        "cost": (cost[by_cost].tolist(), _relative_pull(objective, at[: len(one)], one)),
-    }
-    return {name: [list(point) for point in zip(*points, strict=True)] for name, points in curves.items()}
+    return torch.autograd.grad(Expectation(objective, vectors).loss(point, label), point)[0]
 
 
 def gradient_errors(objective: Objective) -> dict[str, float]:
@@ -484,43 +379,6 @@ def _force(expectation: Expectation, logits: Tensor, truth: Tensor, reference: T
     point = logits.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(expectation.loss(point, truth, reference), point)
     return float(gradient.abs().max())
-
-
-def cost(objective: Objective) -> dict[str, float]:
-    """What the loss and its gradient take, relative to cross-entropy by the same path, counted on the CPU.
-
-    Of 256 tokens over a vocabulary of 8,192. `operations`: tensor operations but views: on a GPU, launches, where
-    nothing is fused. `bytes`: that these operations read and write.
-    """
-    ours, theirs = _moved(objective), _moved(MLE())
-    return {"operations": ours.operations / theirs.operations, "bytes": ours.bytes / theirs.bytes}
-
-
-def _moved(objective: Objective) -> _Moved:
-    generator = torch.Generator().manual_seed(3)
-    head = torch.randn(8192, 64, generator=generator) / 8
-    states = torch.randn(256, head.shape[1], generator=generator).requires_grad_()
-    labels = torch.randint(0, len(head), (len(states),), generator=generator)
-    with _Moved() as moved:
-        loss, _ = linear_objective_loss(states, head, labels, objective)
-        loss.backward()
-    return moved
-
-
-class _Moved(TorchDispatchMode):
-    """Counts operations and the bytes of their tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = self.bytes = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        if not (function.is_view or "empty" in str(function) or "detach" in str(function)):
-            self.operations += 1
-            tensors = [leaf for leaf in tree_leaves((args, kwargs, made)) if isinstance(leaf, Tensor)]
-            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        return made
 
 
 STEPS, RATE = 3000, 0.3

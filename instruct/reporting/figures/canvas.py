@@ -49,7 +49,7 @@ _STYLE: Any = {
     **{f"{axis}tick.{key}": value for axis in "xy" for key, value in (("color", FAINT), ("labelsize", 8))},
     **{f"{axis}tick.major.size": 3 for axis in "xy"},
 }
-_DPI, _SMALL_DPI = 200, 120
+_DPI = 200
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
 
 
@@ -69,16 +69,6 @@ class Drawing:
     def svg(self) -> str:
         """The figure as SVG."""
         return self._drawn("svg")["svg"].decode()
-
-    @property
-    def small_png(self) -> bytes:
-        """The figure as a PNG for a page of the documentation, of few colors."""
-        from PIL import Image
-
-        buffer = io.BytesIO()
-        with Image.open(io.BytesIO(self._drawn("png", dpi=_SMALL_DPI)["png"])) as image:
-            image.convert("RGB").quantize(32).save(buffer, "png", optimize=True)
-        return buffer.getvalue()
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -106,7 +96,7 @@ class Drawing:
         for kind, content in self._drawn(*paths, Description=digest).items():
             write_atomically(paths[kind], content)
 
-    def _drawn(self, *kinds: str, dpi: int = _DPI, **about: str) -> dict[str, bytes]:
+    def _drawn(self, *kinds: str, **about: str) -> dict[str, bytes]:
         """The figure as a file of each kind, drawn once; `about`: what the files say of themselves."""
         import matplotlib
 
@@ -117,7 +107,7 @@ class Drawing:
             for kind in kinds:
                 buffer = io.BytesIO()
                 metadata = _METADATA[kind] | about
-                figure.savefig(buffer, format=kind, facecolor="white", dpi=dpi, metadata=metadata)
+                figure.savefig(buffer, format=kind, facecolor="white", dpi=_DPI, metadata=metadata)
                 files[kind] = buffer.getvalue()
         return files
 
