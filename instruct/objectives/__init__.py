@@ -12,7 +12,6 @@ from instruct.objectives.built_in import (
     ErrorNormTruncation,
     Focal,
     Frozen,
-    Goldfish,
     LabelSmoothing,
     MixCE,
     PriFT,

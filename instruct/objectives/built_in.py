@@ -29,10 +29,6 @@ from instruct.objectives.logit_losses import (
 )
 from instruct.objectives.objective import BASE, SNAPSHOT, Objective, TokenStatistics, Weighting
 
-# Goldfish: the size and the seed of the table of random numbers.
-TABLE_SIZE, SEED = 1_000_003, 2971215073
-# The product of more token ids is too often a multiple of 2**64: it wraps to 0, and all such windows hash alike.
-LARGEST_CONTEXT = 32
 # Added to denominators, as in the authors' released code.
 EPSILON = 1e-10
 
@@ -55,66 +51,6 @@ class MLE:
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         return Weighting(a=torch.ones_like(token.ce), value=token.ce)
-
-
-@dataclass(frozen=True)
-class Goldfish(MLE):
-    """Cross-entropy without a pseudo-random subset of the tokens, so that no passage is memorized.
-
-    Hans et al., "Be like a Goldfish, Don't Memorize!" (NeurIPS 2024). About one token in `k` is left out, chosen by a
-    hash of the `context` tokens that end there: see `mask`.
-
-    Args:
-        k: at least 2. The authors' runs use 3 to 128.
-        context: length of the hashed window, 1 to 32. The authors' configurations use 13.
-
-    Raises:
-        ValueError: `k` or `context` is out of range.
-    """
-
-    k: int = 4
-    context: int = 13
-
-    def __post_init__(self) -> None:
-        require(
-            self.k >= 2 and 1 <= self.context <= LARGEST_CONTEXT,
-            f"goldfish_k is {self.k} and goldfish_context {self.context}; k must be at least 2, the context between 1 "
-            f"and {LARGEST_CONTEXT}",
-        )
-
-    def mask(self, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Which tokens to drop from the loss: set their labels to -100 before the response tokens are counted.
-
-        As in the authors' code (github.com/ahans30/goldfish-loss, lit_gpt/utils.py, strategy "hash-table", with the
-        table drawn on a CPU), the product of the last `context` token ids, including the token's own, selects a number
-        from a fixed random table; the token is dropped if that number is below 1 / k. A passage loses the same tokens
-        in every epoch and in every copy, so they are not learned from another copy. A token is dropped only if
-        `context` tokens of its row precede it.
-
-        Two properties of that hash are kept: it ignores the order of the window's tokens, and a window with token id 0
-        has key 0, so its token is always dropped for k up to 4 and never for larger k.
-
-        Args:
-            input_ids: (rows, length) int64; padding, if any, on the right.
-            position_ids: (rows, length), for packed rows: restarts at 0 at the start of each document.
-
-        Returns:
-            (rows, length) bool, on the device of `input_ids`, True where the token is dropped.
-        """
-        dropped = torch.zeros_like(input_ids, dtype=torch.bool)
-        if input_ids.shape[1] <= self.context:
-            return dropped
-        # The first full window ends at `context`, the first token with `context` tokens before it.
-        key = input_ids[:, 1:].unfold(1, self.context, 1).prod(dim=-1) % TABLE_SIZE
-        dropped[:, self.context :] = _table().to(key.device)[key] < 1 / self.k
-        if position_ids is not None:
-            dropped &= position_ids >= self.context
-        return dropped
-
-
-@functools.cache
-def _table() -> Tensor:
-    return torch.rand(TABLE_SIZE, generator=torch.Generator().manual_seed(SEED))
 
 
 @dataclass(frozen=True)
@@ -540,7 +476,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "mixce": MixCE,
     "tailr": TaiLr,
     "dft": DFT,
-    "goldfish": Goldfish,
     "ent": ErrorNormTruncation,
     "focal": Focal,
     "power": ProbabilityPower,

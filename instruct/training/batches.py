@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from instruct.data.token_weights import split_labels
-from instruct.objectives import Goldfish
 from instruct.objectives.plan import IGNORED
 
 
@@ -39,24 +38,6 @@ def sum_of_weights(batch: Mapping[str, Any]) -> Tensor:
     has_loss = batch["labels"][:, 1:] != IGNORED
     weights = batch.get("token_weights")
     return has_loss.sum().double() if weights is None else (weights[:, 1:].double() * has_loss).sum()
-
-
-@dataclass
-class GoldfishCollator:
-    """`collator`, with the labels of the dropped tokens set to -100.
-
-    It wraps the training collator, so that the Trainer counts the remaining tokens; evaluation drops none. The
-    documents of a packed row are told apart by their `position_ids`.
-    """
-
-    collator: Callable[[list[dict[str, Any]]], dict[str, Any]]
-    objective: Goldfish
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = self.collator(rows)
-        dropped = self.objective.mask(batch["input_ids"], batch.get("position_ids"))
-        batch["labels"] = batch["labels"].masked_fill(dropped, IGNORED)
-        return batch
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,7 @@ class EMOConfig(SFTConfig):
             markers name. `False`: all tokens.
         objective (`str`, *optional*, defaults to `"emo"`):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
-            EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
-            `goldfish_k` left out of training; evaluation leaves none out), `"ent"` (error-norm truncation), `"focal"`,
+            EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"ent"` (error-norm truncation), `"focal"`,
             `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"`,
             `"gem"`, or with a reference model `"asft"` or `"distillation"`. See [`~instruct.objectives`]. Or your own:
             `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
@@ -96,10 +95,6 @@ class EMOConfig(SFTConfig):
             `"paper"` (Eq. 16) or `"official"` (the EMO authors' code). See [`~instruct.objectives.TaiLr`].
         ent_threshold (`float`, *optional*, defaults to `1.3`):
             `"ent"` leaves out tokens whose error norm exceeds this, in (0, sqrt 2).
-        goldfish_k (`int`, *optional*, defaults to `4`):
-            `"goldfish"` leaves out one token in `goldfish_k`, at least 2.
-        goldfish_context (`int`, *optional*, defaults to `13`):
-            The length of the window whose hash chooses those tokens.
         transport_cost (`str`, *optional*, defaults to `"fixed"`):
             The cost of moving probability between two tokens, for `"emo"`; the table of embeddings for `"energy"`:
 
@@ -143,8 +138,6 @@ class EMOConfig(SFTConfig):
     gamma: float = field(default=0.8, metadata={"help": "mixing coefficient of mixce and tailr, in [0, 1]"})
     tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
     ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
-    goldfish_k: int = field(default=4, metadata={"help": "goldfish leaves out one token in k"})
-    goldfish_context: int = field(default=13, metadata={"help": "length of the window that goldfish hashes"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
     teacher_cache: str | None = field(default=None, metadata={"help": "folder of the answers that top_k keeps"})

@@ -22,10 +22,9 @@ from trl import SFTConfig, SFTTrainer
 from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
-from instruct.objectives import Energy, Goldfish, LogitLoss, Objective, ObjectiveStatistics
+from instruct.objectives import Energy, LogitLoss, Objective, ObjectiveStatistics
 from instruct.objectives.own import made_up_tokens
 from instruct.training.batches import (
-    GoldfishCollator,
     HostLabelsCollator,
     SeededByEpoch,
     WeightsCollator,
@@ -246,8 +245,6 @@ class EMOTrainer(SFTTrainer):
         dispatched = isinstance(self.train_dataset, torch.utils.data.IterableDataset)
         dispatched = dispatched or bool(self.accelerator.dataloader_config.dispatch_batches)
         wrapped: Any = collator if self._is_vision_dataset else WeightsCollator(collator, always=dispatched)
-        if isinstance(self._objective, Goldfish):
-            wrapped = GoldfishCollator(wrapped, self._objective)
         if not dispatched:
             wrapped = HostLabelsCollator(wrapped)
         self.data_collator = wrapped

@@ -13,7 +13,6 @@ OPTIONS: dict[str, dict[str, str]] = {
     "mixce": {"gamma": "gamma"},
     "tailr": {"gamma": "gamma", "variant": "tailr_variant"},
     "dft": {},
-    "goldfish": {"k": "goldfish_k", "context": "goldfish_context"},
     "ent": {"threshold": "ent_threshold"},
     "focal": {},
     "power": {},

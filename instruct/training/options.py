@@ -127,10 +127,6 @@ class SystemOptions(Options):
     """The variant of TaiLr: the paper's equation, or the EMO authors' code."""
     ent_threshold: float = 1.3
     """Tokens with a larger error norm are left out by ent."""
-    goldfish_k: int = Field(default=4, ge=2)
-    """One token in this many is left out by goldfish."""
-    goldfish_context: int = Field(default=13, ge=1)
-    """The length of the window that goldfish hashes."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
     """Draws the order of the rows, first weights that are random, and dropout (default: train.seed)."""
     learning_rate: float | None = Field(default=None, gt=0)

@@ -113,30 +113,6 @@ def test_evaluation_loss_includes_the_router_loss(tmp_path):
     assert metrics["eval_aux_loss"] > 0
 
 
-def test_goldfish_drops_tokens_in_training_but_not_in_evaluation(tmp_path):
-    """The tokens that are left are counted, whether rows are padded or packed."""
-    rows = Dataset.from_list([{**row, "completion": row["completion"] * 8} for row in tiny_rows()])
-    whole = make_trainer(tmp_path / "mle", rows=rows, objective="mle", max_length=512)
-    arguments = {"rows": rows, "objective": "goldfish", "goldfish_k": 2, "goldfish_context": 3, "max_length": 512}
-    padded = make_trainer(tmp_path / "padded", **arguments)
-    packed = make_trainer(tmp_path / "packed", packing=True, **{**arguments, "max_length": 1024})
-
-    def response_tokens(dataloader):
-        return sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in dataloader)
-
-    kept, all_tokens = response_tokens(padded.get_train_dataloader()), response_tokens(whole.get_train_dataloader())
-    assert 0.3 * all_tokens < kept < 0.7 * all_tokens
-    assert response_tokens(packed.get_train_dataloader()) == kept
-    assert response_tokens(padded.get_eval_dataloader(padded.train_dataset)) == all_tokens
-    for trainer in (padded, packed, whole):
-        trainer.train()
-    loss = [trainer.state.log_history[0]["loss"] for trainer in (padded, packed, whole)]
-    assert loss[0] == pytest.approx(padded.state.log_history[0]["ce"], rel=1e-5)  # divided by what is left
-    assert loss[0] == pytest.approx(loss[1], rel=1e-5)
-    assert loss[0] != pytest.approx(loss[2], rel=1e-3)
-    assert padded.evaluate(rows)["eval_ce"] == pytest.approx(whole.evaluate(rows)["eval_ce"], rel=1e-5)
-
-
 class _Spoil(TrainerCallback):
     """Before the step after `step`: what an earlier step, or a bad row, may do."""
 
@@ -175,7 +151,7 @@ def test_finiteness_is_checked_after_backward_and_before_the_optimizer(tmp_path)
     trainer.check_finite()  # reported once
 
 
-@pytest.mark.parametrize("objective", ["mle", "emo", "goldfish"])
+@pytest.mark.parametrize("objective", ["mle", "emo"])
 def test_the_loss_is_planned_from_the_collators_labels_on_the_cpu(tmp_path, objective):
     """`labels` go to the GPU with the batch; the copy stays, and reading it does not make the host wait."""
     trainer = make_trainer(tmp_path, tiny_model(), objective=objective)

@@ -20,7 +20,7 @@ OBEYED = """
     ddp_backend ddp_broadcast_buffers ddp_bucket_cap_mb ddp_find_unused_parameters ddp_static_graph deepspeed
     emo_emphasis emo_variant empty_thinking energy_dim energy_weight ent_threshold eos_token eval_delay
     eval_on_start eval_packing eval_steps eval_strategy fp16 fp16_full_eval fsdp fsdp_config full_determinism
-    gamma goldfish_context goldfish_k gradient_accumulation_steps gradient_checkpointing
+    gamma gradient_accumulation_steps gradient_checkpointing
     gradient_checkpointing_kwargs greater_is_better learning_rate length_column_name
     liger_kernel_config load_best_model_at_end lr_scheduler_kwargs lr_scheduler_type max_grad_norm max_length
     max_steps metric_for_best_model model_init_kwargs neftune_noise_alpha num_train_epochs objective

@@ -132,8 +132,6 @@ OTHER_VALUES = {
     "gamma": 0.3,
     "tailr_variant": "official",
     "ent_threshold": 1.1,
-    "goldfish_k": 3,
-    "goldfish_context": 5,
 }
 
 

@@ -133,7 +133,6 @@ def test_a_quantized_head_is_refused():
         ({"objective": "mixce", "gamma": 2.0}, "gamma is 2.0"),
         ({"objective": "tailr", "tailr_variant": "x"}, "unknown TaiLr variant 'x'; use paper or official"),
         ({"objective": "ent", "ent_threshold": 3.0}, "threshold is 3.0"),
-        ({"objective": "goldfish", "goldfish_k": 1}, "goldfish_k is 1 .* at least 2"),
         ({"objective": "energy", "energy_weight": -1.0}, "energy_weight is -1.0"),
         ({"objective": "energy", "energy_dim": 0}, "energy_dim is 0"),
         ({"objective": "energy", "transport_cost": "numeric"}, "numeric has no embeddings, .*; use fixed"),
