@@ -21,13 +21,12 @@ from instruct.objectives.logit_losses import (
     GIFT,
     TOFU,
     Brier,
-    Distillation,
     Spherical,
     TargetSFT,
     TopEAFT,
     focal_slope,
 )
-from instruct.objectives.objective import BASE, SNAPSHOT, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import BASE, Objective, TokenStatistics, Weighting
 
 # Added to denominators, as in the authors' released code.
 EPSILON = 1e-10
@@ -383,15 +382,14 @@ class LabelSmoothing:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Cross-entropy weighted by another objective's rule, read from a frozen model: a = a(p_ref), not a(q).
+    """Cross-entropy weighted by another objective's rule, read from the base: a = a(p_base), not a(q).
 
     Such a weight does not depend on what training has done to the model ("PriFT", Wang et al., 2026, arXiv 2606.09396:
-    any reweighting rule with the pretrained model's probabilities).
+    any reweighting rule with the pretrained model's probabilities; the rule `dft` is its PriFT-prob).
 
     Args:
         rule: an objective of this module that weighs cross-entropy alone, by ce, q_target or entropy.
         args: its arguments.
-        reference: the frozen model, see LogitLoss.
 
     Raises:
         ValueError: an unknown rule, or one that needs more.
@@ -399,7 +397,8 @@ class Frozen:
 
     rule: str = "dft"
     args: Mapping[str, Any] = field(default_factory=dict)
-    reference: str = BASE
+
+    reference = BASE
 
     def __post_init__(self) -> None:
         rules = [name for name, kind in OBJECTIVES.items() if kind in _WEIGHS_CROSS_ENTROPY]
@@ -425,50 +424,6 @@ class Frozen:
 _WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT, IDFT)
 
 
-@dataclass(frozen=True)
-class PriFT(Frozen):
-    """a = p_ref(y): PriFT-prob (Wang et al., 2026, arXiv 2606.09396), which is DFT's rule on a frozen model.
-
-    Raises:
-        ValueError: another rule.
-    """
-
-    def __post_init__(self) -> None:
-        require(self.rule == "dft", f"prift is the rule dft, not {self.rule}; use frozen")
-        super().__post_init__()
-
-
-@dataclass(frozen=True)
-class PSFT:
-    """-min(r, 1 + epsilon), r = q_y / p_old(y): a = r, and 0 where r exceeds 1 + epsilon.
-
-    "Proximal Supervised Fine-Tuning" (Zhu et al., 2025, arXiv 2508.17784): a token's probability does not grow further
-    until p_old follows. p_old is the model as it was at the last step that is a multiple of `every`: in the authors'
-    runs of 8 steps of 8 rows, with an epsilon of 0.28 (github.com/zwhong714/PSFT, verl/recipe/psft/run_psft.sh).
-
-    Raises:
-        ValueError: `epsilon` or `every` is not positive.
-    """
-
-    epsilon: float = 0.28
-    every: int = 8
-
-    needs = ("ref_ce",)
-    reference = SNAPSHOT
-
-    def __post_init__(self) -> None:
-        require(0 < self.epsilon < math.inf, f"epsilon is {self.epsilon}; it must be positive")
-        require(self.every >= 1, f"every is {self.every}; it must be at least 1 step")
-
-    def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.ref_ce is not None
-        most = math.log1p(self.epsilon)
-        grown = token.ref_ce - token.ce
-        ratio = grown.clamp(max=most).exp()
-        clipped = grown > most
-        return Weighting(a=ratio.masked_fill(clipped, 0), value=-ratio, ratio=ratio, clamped=clipped)
-
-
 OBJECTIVES: dict[str, type[Objective]] = {
     "mle": MLE,
     "emo": EMO,
@@ -486,10 +441,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "label_smoothing": LabelSmoothing,
     "gem": GEM,
     "asft": ASFT,
-    "distillation": Distillation,
     "frozen": Frozen,
-    "prift": PriFT,
-    "psft": PSFT,
     "gift": GIFT,
     "target_sft": TargetSFT,
     "tofu": TOFU,

@@ -16,11 +16,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from instruct.base.errors import one_line
 from instruct.base.machine import one_thread
 from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.linear import linear_objective_loss
-from instruct.objectives.objective import SNAPSHOT, TERMS, LogitLoss, Objective, TokenStatistics
+from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
 from instruct.objectives.torch_kernels import losses_of
 from instruct.objectives.transport import CosineCost, EnergyTable
@@ -145,30 +144,25 @@ class Checked:
     """All that `check` finds.
 
     Attributes:
-        reference: the frozen model that the objective reads. Here it is the model itself, as when training begins; in
-            `behavior` it is the truth, unless it follows the model.
+        reads_base: the objective reads the model before training. Here that is the model itself, as when training
+            begins; in `behavior` it is the truth.
         gradient: see `gradient_errors`.
     """
 
-    reference: str | None
+    reads_base: bool
     behavior: Behavior
     pull: Pull
     gradient: dict[str, float]
     cross_entropy_noise: float
 
-    @property
-    def stand_in(self) -> str:
-        """What is the reference model where training ends."""
-        return "the model itself as reference" if self.reference == SNAPSHOT else "the truth as reference"
-
     def words(self) -> list[str]:
         """For people, a line a finding."""
         behavior, pull = self.behavior, self.pull
         lines = [f"class       {behavior.words}"]
-        if self.reference:
+        if self.reads_base:
             lines = [
-                f"class       no claim: it depends on the reference model ({one_line(self.reference, 60)})",
-                f"with {self.stand_in}, as in the four lines below: {behavior.words}",
+                "class       no claim: it depends on the model before training",
+                f"with the truth in its place, as in the four lines below: {behavior.words}",
             ]
         lines.append(
             f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
@@ -201,10 +195,10 @@ def check(objective: Objective) -> Checked:
 
     A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some five seconds.
     """
-    reference = getattr(objective, "reference", None)
+    reads_base = getattr(objective, "reference", None) is not None
     with one_thread():  # the tables are small: threads would wait for each other
         errors, noise = gradient_errors(objective), _noise_of_cross_entropy()
-        return Checked(reference, behavior(objective), pull(objective), errors, noise)
+        return Checked(reads_base, behavior(objective), pull(objective), errors, noise)
 
 
 def built_in_truth() -> tuple[Tensor, Tensor]:
@@ -230,15 +224,15 @@ def behavior(objective: Objective) -> Behavior:
     """Where training with `objective` ends. Takes some two seconds of one thread."""
     truth, vectors = built_in_truth()
     expectation, log_truth = Expectation(objective, vectors), truth.log()
-    frozen = getattr(objective, "reference", None) not in (None, SNAPSHOT)
-    reference = log_truth if frozen else None
+    reads_base = getattr(objective, "reference", None) is not None
+    reference = log_truth if reads_base else None
     unit = _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
     force = _force(expectation, log_truth, truth, reference) / unit
     permuted = log_truth[:, torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(1))]
     noisy, ending = 0.9 * truth + 0.1 / VOCABULARY, _end_token()
     # One descent: each context takes its own steps.
     starts = [torch.zeros_like(truth), log_truth, permuted, torch.zeros_like(truth), torch.zeros_like(ending)]
-    references = torch.cat([*[log_truth] * 4, ending.log()]) if frozen else None
+    references = torch.cat([*[log_truth] * 4, ending.log()]) if reads_base else None
     ended = descend(expectation, torch.cat([truth, truth, truth, noisy, ending]), torch.cat(starts), references)
     *ends, noise, stop = ended.split([len(start) for start in starts])
     end, rare = ends[0], truth < RARE
@@ -406,7 +400,7 @@ class Expectation:
     def loss(self, logits: Tensor, shares: Tensor, reference: Tensor | None = None) -> Tensor:
         """The loss summed over all (context, token), with their `shares`; all (contexts, vocabulary).
 
-        `reference`: logits of a reference model; None: the model's own.
+        `reference`: logits of the base; None: the model's own.
         """
         if isinstance(self.objective, LogitLoss):
             count = logits.shape[1]

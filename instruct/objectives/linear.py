@@ -20,7 +20,6 @@ from instruct.objectives.built_in import Energy
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import (
-    AnyReference,
     EnergyWeigher,
     Head,
     LogitWeigher,
@@ -76,7 +75,7 @@ def linear_objective_loss(
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
-    reference: AnyReference | None = None,
+    reference: Reference | None = None,
     token_weights: Tensor | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """The objective's loss over response tokens, and its statistics.
@@ -98,8 +97,8 @@ def linear_objective_loss(
         num_items: the divisor of the summed loss; None: the number of tokens with loss, or the sum of their weights.
         chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
             trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
-        reference: what a frozen model has for the same tokens, for an objective that takes its logits or statistics;
-            None: those of the model itself.
+        reference: what the model before training has for the same tokens, for an objective that takes its logits or
+            statistics; None: those of the model itself.
         token_weights: (tokens,) float32, what each token's loss is multiplied by; finite, and above 0 where a label is
             not -100. None: 1.
 
@@ -124,7 +123,7 @@ def linear_objective(
     cost: TransportCost | EnergyTable | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
-    reference: AnyReference | None = None,
+    reference: Reference | None = None,
     token_weights: Tensor | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """`linear_objective_loss` of a head."""

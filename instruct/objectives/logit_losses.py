@@ -96,53 +96,19 @@ class ASFT(LogitLoss):
 
 
 @dataclass(frozen=True)
-class Distillation(LogitLoss):
-    """(1 - weight) * ce + weight * T^2 * KL(teacher || q), both at temperature T (Hinton et al., 2015).
-
-    The teacher answers each batch, with its whole distribution, unless `top_k` is given: then each token's `top_k`
-    likeliest continuations are kept in a cache for further epochs, seeds and resumed trainings, and all other tokens
-    share the rest of the teacher's mass evenly. `base` as the teacher keeps the model near what it was.
-
-    Raises:
-        ValueError: `weight` is outside [0, 1], or `temperature` or `top_k` is not positive.
-    """
-
-    teacher: str = BASE
-    weight: float = 0.5
-    temperature: float = 1.0
-    top_k: int | None = None
-
-    def __post_init__(self) -> None:
-        require_share("weight", self.weight)
-        require(0 < self.temperature < math.inf, f"temperature is {self.temperature}; it must be positive")
-        require(self.top_k is None or self.top_k >= 1, f"top_k is {self.top_k}; it must be positive")
-
-    @property
-    def reference(self) -> str:  # type: ignore[override]
-        """The teacher."""
-        return self.teacher
-
-    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-        ce = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-        logs, taught = ((z / self.temperature).log_softmax(dim=-1) for z in (logits, reference[0]))
-        divergence = (taught.exp() * (taught - logs)).sum(dim=-1)
-        return (1 - self.weight) * ce + self.weight * self.temperature**2 * divergence
-
-
-@dataclass(frozen=True)
 class GIFT(LogitLoss):
-    """Cross-entropy to softmax(log p_ref + beta * onehot(y)), with a frozen p_ref ("Gibbs Initialization with Finite
-    Temperature", github.com/zzy1127/GIFT, whose `beta` is 20).
+    """Cross-entropy to softmax(log p_base + beta * onehot(y)) ("Gibbs Initialization with Finite Temperature",
+    github.com/zzy1127/GIFT, whose `beta` is 20).
 
-    The target has p_ref(y) e^beta / (1 + p_ref(y) (e^beta - 1)) on y: with beta 20 at least .9979 wherever p_ref(y) is
-    1e-6 or more, so that little of the reference is left. Beta 0 is distillation from it.
+    The target has p_base(y) e^beta / (1 + p_base(y) (e^beta - 1)) on y: with beta 20 at least .9979 wherever p_base(y)
+    is 1e-6 or more, so that little of the base is left. Beta 0 is distillation from the base.
 
     Raises:
         ValueError: a negative `beta`.
     """
 
     beta: float = 20.0
-    reference: str = BASE
+    reference = BASE
 
     def __post_init__(self) -> None:
         require_at_least_0("beta", self.beta)
@@ -155,22 +121,21 @@ class GIFT(LogitLoss):
 
 @dataclass(frozen=True)
 class TargetSFT(LogitLoss):
-    """Cross-entropy to q_y onehot(y) + (1 - q_y) r, detached, with r proportional to q^(1 - eta) p_ref^eta.
+    """Cross-entropy to q_y onehot(y) + (1 - q_y) r, detached, with r proportional to q^(1 - eta) p_base^eta.
 
     Target-SFT (Xie et al., 2026, arXiv 2606.11189; the equations of txie1.github.io/Target-SFT): a label is imitated as
-    far as the model trusts it, and the rest of the mass goes where the model and a teacher agree. With eta 0, and where
-    the teacher is the model itself, this is DFT. The page gives no value for `eta`; 0.5 is ours.
+    far as the model trusts it, and the rest of the mass goes where the model and the base agree. With eta 0, and where
+    training begins, this is DFT. The page gives no value for `eta`; 0.5 is ours.
 
     Args:
-        eta: the teacher's share in r, from 0 to 1.
-        reference: the teacher, see LogitLoss.
+        eta: the base's share in r, from 0 to 1.
 
     Raises:
         ValueError: `eta` is outside [0, 1].
     """
 
     eta: float = 0.5
-    reference: str = BASE
+    reference = BASE
 
     def __post_init__(self) -> None:
         require_share("eta", self.eta)

@@ -26,7 +26,7 @@ class TokenStatistics:
 
     All but the first two are None unless the objective's `needs` names them: `cost`; `error_norm`,
     ||q - onehot(y)||_2; `entropy` in nats; `squares`, the sum of q_j^2; `uniform`, -1/V sum log q_j; and `ref_ce`,
-    `ref_q_target` and `ref_entropy`, the same of the frozen model that the objective's `reference` names.
+    `ref_q_target` and `ref_entropy`, the same of the base, for an objective whose `reference` is `base`.
     """
 
     ce: Tensor
@@ -94,9 +94,8 @@ class Weighting:
         return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
-# The reference of an objective that takes the model before training, or as it was some steps ago.
+# The reference of an objective that takes the model before training.
 BASE = "base"
-SNAPSHOT = "snapshot"
 
 
 class LogitLoss:
@@ -108,10 +107,7 @@ class LogitLoss:
 
     needs: Collection[str] = ()
     reference: str | None = None
-    """A frozen model whose logits `losses` takes, too: `base`, the model before training; `snapshot`, the model as it
-    was up to `every` (an attribute) steps ago; or a name or folder."""
-    top_k: int | None = None
-    """Keep only the reference's `top_k` likeliest tokens, in a cache; the others share the rest of its mass evenly."""
+    """`base`: `losses` takes the logits of the model before training, too, which is the one under the adapter."""
 
     def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
         """The loss of each token, (tokens,), of its own row alone.
@@ -119,7 +115,7 @@ class LogitLoss:
         Args:
             logits: (tokens, vocabulary), float32, or float64 for float64 operands; detach what is not to be trained.
             labels: (tokens,) int64.
-            reference: like `logits`, without a gradient: those of the model that `reference` names, if it names one.
+            reference: like `logits`, without a gradient: those of the base, if `reference` names it.
         """
         raise NotImplementedError
 

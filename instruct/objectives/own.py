@@ -17,6 +17,7 @@ import torch
 
 from instruct.base.errors import InputError, one_line
 from instruct.objectives.objective import (
+    BASE,
     OF_REFERENCE,
     OPTIONAL,
     TERMS,
@@ -89,20 +90,17 @@ def check_objective(objective: Any, name: str) -> None:
             raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
     if isinstance(objective.needs, str):
         raise InputError(f'objective {name}: needs is a text; write needs = ("{one_line(objective.needs, 40)}",)')
-    for attribute in ("every", "top_k"):
-        value = getattr(objective, attribute, None)
-        if value is not None and (type(value) is not int or value < 1):
-            raise InputError(f"objective {name}: {attribute} is {one_line(value, 40)}; give a positive whole number")
+    reference = getattr(objective, "reference", None)
+    if reference not in (None, BASE):
+        raise InputError(f'objective {name}: reference is {one_line(reference, 40)}; the only one is "base"')
     if isinstance(objective, LogitLoss):
         _check_losses(objective, name)
         return
     if unknown := set(objective.needs) - {*OPTIONAL, *OF_REFERENCE}:
         statistics = ", ".join([*OPTIONAL, *OF_REFERENCE])
         raise InputError(f"objective {name}: needs {', '.join(sorted(unknown))}; statistics are {statistics}")
-    if set(objective.needs) & {*OF_REFERENCE} and not getattr(objective, "reference", None):
-        raise InputError(
-            f'objective {name}: needs statistics of a reference model, and names none; set reference = "base"'
-        )
+    if set(objective.needs) & {*OF_REFERENCE} and reference is None:
+        raise InputError(f'objective {name}: needs statistics of the model before training; set reference = "base"')
     token = made_up_tokens(objective)
     weighting = _weighed(objective, name, token)
     for part, values in ({"a": weighting.a, "value": weighting.value} | weighting.terms).items():

@@ -17,10 +17,9 @@ it takes two more products, of tokens x vocabulary x width of the embeddings.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -71,60 +70,29 @@ class Head:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a frozen model has for the same tokens: states, (tokens, hidden), and its head, without gradients."""
+    """What the model before training has for the same tokens: states, (tokens, hidden), and its head; no gradients."""
 
     states: Tensor
     head: Head
 
     def logits(self, place: slice, like: Tensor) -> Tensor:
-        """Those of some tokens, as wide as `like` and in its dtype; a padded vocabulary is cut."""
+        """Those of some tokens, in the dtype of `like`."""
         product = self.states[place] @ self.head.weight.T
-        return self.head.cap_(product.to(like.dtype))[:, : like.shape[1]]
+        return self.head.cap_(product.to(like.dtype))
 
-    def ordered(self, order: Tensor) -> Self:
+    def ordered(self, order: Tensor) -> Reference:
         """The same, of these tokens in this order."""
         return replace(self, states=self.states.index_select(0, order))
 
-    def on_device(self, like: Tensor) -> Self:
+    def on_device(self, like: Tensor) -> Reference:
         """The same in the dtype and on the device of the model's own states."""
         bias = None if self.head.bias is None else self.head.bias.to(like.device)
         head = replace(self.head, weight=self.head.weight.to(like), bias=bias)
         return replace(self, states=self.states.to(like), head=head)
 
 
-@dataclass(frozen=True)
-class TopReference:
-    """A frozen model's likeliest continuations of each token; the other tokens share the rest of its mass evenly.
-
-    Attributes:
-        ids: (tokens, k) int64, different tokens of the vocabulary.
-        logs: (tokens, k) float32, their log-probabilities.
-    """
-
-    ids: Tensor
-    logs: Tensor
-
-    def logits(self, place: slice, like: Tensor) -> Tensor:
-        """Log-probabilities of the whole vocabulary, as wide as `like` and in its dtype."""
-        logs = self.logs[place].to(like.dtype)
-        left = max(1, like.shape[1] - logs.shape[1])
-        rest = torch.log1p(-logs.exp().sum(dim=-1).clamp(max=1 - 1e-6)) - math.log(left)
-        return rest[:, None].repeat(1, like.shape[1]).scatter_(1, self.ids[place], logs)
-
-    def ordered(self, order: Tensor) -> Self:
-        """The same, of these tokens in this order."""
-        return replace(self, ids=self.ids.index_select(0, order), logs=self.logs.index_select(0, order))
-
-    def on_device(self, like: Tensor) -> Self:
-        """The same on the device of the model's own states."""
-        return replace(self, ids=self.ids.to(like.device), logs=self.logs.to(like.device))
-
-
-AnyReference = Reference | TopReference
-
-
 def reference_statistics(
-    reference: AnyReference, labels: Tensor, needs: Collection[str], like: Tensor, rows: int
+    reference: Reference, labels: Tensor, needs: Collection[str], like: Tensor, rows: int
 ) -> dict[str, Tensor]:
     """The statistics of OF_REFERENCE among `needs`, each (tokens,) in the dtype of `like`, some rows at a time.
 
@@ -151,7 +119,7 @@ class LossParts:
 
     Attributes:
         cost: the transport cost or the table of energies, if the objective needs one.
-        reference: what a frozen model has for the same tokens, if the objective takes it.
+        reference: what the model before training has for the same tokens, if the objective takes it.
         wants_grad: whether to form the gradient; otherwise the logits of a chunk are not modified.
         of_reference: the statistics of that model which the objective needs, each (tokens,).
         weights: (tokens,), what each token's loss is multiplied by; None: 1.
@@ -161,7 +129,7 @@ class LossParts:
     objective: Objective
     plan: TokenPlan
     cost: TransportCost | EnergyTable | None
-    reference: AnyReference | None
+    reference: Reference | None
     wants_grad: bool
     of_reference: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None

@@ -57,14 +57,14 @@ class Training(Step):
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
     """Train every system that is not trained yet, after counting the overlap with the evaluation prompts, and
-    remove the rows' files and what teachers answered.
+    remove the rows' files.
 
     Of the processes of `accelerate launch`, the main one holds a system's lock for all.
 
     Raises:
         InputError: another process trains a system of this run.
     """
-    from instruct.training.train import TEACHER, train_system
+    from instruct.training.train import train_system
 
     record_overlap(config, run, data.rows)
     tasks, watch = config.evaluation.tasks if config.evaluation else None, None
@@ -75,7 +75,6 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     for name in config.trained:
         with _only_launch(run, name):
             train_system(config, name, run, data, watch)
-    shutil.rmtree(run.folder / TEACHER, ignore_errors=True)
     data.close()
 
 
@@ -142,6 +141,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     if answers:
         _check_served(config, planned)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
+    _check_full_training(config, folder, data.rows.plain_text)
     check_trackers(arguments.report_to)
     repositories = configured_repositories(config)
     if repositories:
@@ -178,6 +178,22 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     steps = f"{'about ' if blocks else ''}{counted(steps_of_training(blocks or len(lengths), arguments), 'step')} each"
     say(f"train     {', '.join(config.trained)}: {steps}, {needed:.1f} of {available:.1f} GiB memory")
     return data
+
+
+def _check_full_training(config: ExperimentConfig, folder: Path, plain_text: bool) -> None:
+    """Refuse objectives that full training cannot have before the other systems train.
+
+    Raises:
+        InputError: an objective reads the model under an adapter, and there is none.
+    """
+    from instruct.training.frozen import FULL_TRAINING  # imports PEFT
+
+    if config.lora:
+        return
+    for name, system in config.trained.items():
+        objective = trainer_arguments(config, system, folder / "checkpoints", plain_text).make_objective()
+        if getattr(objective, "reference", None):
+            raise InputError(f"systems.{name}: {FULL_TRAINING}")
 
 
 def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, arguments: Any) -> None:

@@ -74,7 +74,7 @@ class EMOConfig(SFTConfig):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"ent"` (error-norm truncation), `"focal"`,
             `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"`,
-            `"gem"`, or with a reference model `"asft"` or `"distillation"`. See [`~instruct.objectives`]. Or your own:
+            `"gem"`, or, beside the model under an adapter, `"asft"`. See [`~instruct.objectives`]. Or your own:
             `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
         objective_args (`dict`, *optional*):
             The arguments that the objective's class is made with, such as `{"k": 0.5}` for `"power"`; they replace the
@@ -110,9 +110,6 @@ class EMOConfig(SFTConfig):
         chunk_rows (`int`, *optional*):
             Tokens whose logits are in memory at a time, at most. `None`: on a GPU 1,024, or 2,048 if the head trains;
             256 on a CPU. Fewer need less memory and more time.
-        teacher_cache (`str`, *optional*):
-            The folder that keeps what a reference model answered, for an objective with `top_k`. `None`: `teacher` in
-            `output_dir`.
         patience (`int`, *optional*):
             Stop when this many evaluations in a row have not improved `metric_for_best_model`.
         metric_for_best_model (`str`, *optional*, defaults to `"eval_ce"`):
@@ -140,7 +137,6 @@ class EMOConfig(SFTConfig):
     ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
-    teacher_cache: str | None = field(default=None, metadata={"help": "folder of the answers that top_k keeps"})
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:

@@ -45,15 +45,12 @@ from instruct.training.checks import (
 )
 from instruct.training.emo_config import EMOConfig
 from instruct.training.frozen import (
-    Snapshot,
     TableRecord,
-    TakeSnapshots,
-    TeacherCache,
-    frozen_model,
+    check_base,
     make_cost,
     reference_of,
 )
-from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head
+from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
@@ -174,13 +171,15 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
-        self._snapshot: Snapshot | None = None
-        reference_for = self._reference_for(objective, sharded_on is not None)
-        if inside and reference_for is not None:
-            raise ValueError(
-                f"{type(base).__name__}: an objective with a reference does not read the layers between its backbone "
-                "and its head; choose another objective or model"
-            )
+        reference_for = None
+        if getattr(objective, "reference", None):
+            if inside:
+                raise ValueError(
+                    f"{type(base).__name__}: an objective with a reference does not read the layers between its "
+                    "backbone and its head; choose another objective or model"
+                )
+            check_base(self.model, sharded_on is not None)
+            reference_for = functools.partial(reference_of, self.model)
         attach_objective(base, objective, cost, args.chunk_rows, reference_for, inside)
         self._objective = objective
         self._logged_weights = _logged_weights(objective)
@@ -189,24 +188,6 @@ class EMOTrainer(SFTTrainer):
         self._table = TableRecord(cost)
         self._sums: dict[str, torch.Tensor | None] = {"train": None, "eval": None}
         self._unchecked: Callable[[], None] | None = None
-
-    def _reference_for(self, objective: Objective, sharded: bool) -> ReferenceFor | None:
-        """What gives a batch's reference, for an objective that takes one."""
-        reference = getattr(objective, "reference", None)
-        if reference is None:
-            return None
-        frozen = frozen_model(reference, self.model, self._tokenizer, sharded, self.accelerator.device)
-        if isinstance(frozen, Snapshot):
-            self._snapshot = frozen
-            self.add_callback(TakeSnapshots(frozen, getattr(objective, "every", 1)))
-        if top_k := getattr(objective, "top_k", None):
-            if self._snapshot:
-                raise ValueError(
-                    "objective_args.top_k caches what a reference answers, and a snapshot changes; set it to null"
-                )
-            folder = Path(self.args.teacher_cache or f"{self.args.output_dir}/teacher")
-            return TeacherCache(frozen, folder, top_k)
-        return functools.partial(reference_of, frozen)
 
     def _exchange_float32(self) -> None:
         """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.
@@ -387,8 +368,6 @@ class EMOTrainer(SFTTrainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             self._table.save(output_dir)
-            if self._snapshot:
-                self._snapshot.save(output_dir)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
@@ -398,8 +377,6 @@ class EMOTrainer(SFTTrainer):
                     "would differ from one that was not stopped; train from the start, or from a checkpoint that has it"
                 )
             self._table.check(checkpoint)
-            if self._snapshot:
-                self._snapshot.load(checkpoint)
             counted = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]
             self._total_train_tokens = counted[-1] if counted else 0  # SFTTrainer would count from 0 again
         super()._load_optimizer_and_scheduler(checkpoint)

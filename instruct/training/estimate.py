@@ -11,8 +11,6 @@ from instruct.base.errors import InputError
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
-from instruct.objectives.built_in import OBJECTIVES
-from instruct.objectives.objective import BASE, SNAPSHOT
 from instruct.training.options import LoraOptions, TrainingOptions
 from instruct.training.precision import weights_dtype
 from instruct.training.rows import unreachable_model
@@ -201,12 +199,6 @@ def memory_gib(
         else:
             activations = at_objective - objective
     held = sharding.weights or (sharding.optimizer and not config.lora)
-    for system in config.trained.values():
-        if kind := OBJECTIVES.get(system.objective):
-            reference = getattr(kind(**system.objective_args or {}), "reference", None)
-            if reference is not None and not (config.lora and reference in (BASE, SNAPSHOT)):  # a second model
-                copies += shape.parameters * stored
-                break
     return {
         "weights": (weights * sharding.part(held) + copies) / GIB,
         "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,

@@ -21,7 +21,7 @@ from instruct.base.errors import InputError
 from instruct.base.networks import backbone_of
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
-from instruct.objectives.torch_kernels import AnyReference, Head
+from instruct.objectives.torch_kernels import Head, Reference
 from instruct.training.batches import HostLabels
 
 ADAPTER_ON_HEAD = (
@@ -34,8 +34,8 @@ MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")
 DIVISORS = ("logits_scaling", "logits_mup_width_multiplier")  # HyperCLOVA X multiplies by logits_scaling
 SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
-# Of the model that trains, a batch's labels and what else its forward takes, the reference.
-ReferenceFor = Callable[..., AnyReference]
+# Of the model that trains and what its forward takes, the reference.
+ReferenceFor = Callable[..., Reference]
 
 
 @dataclass
@@ -150,7 +150,7 @@ def attach_objective(
             if labels is not None:
                 kwargs["labels"] = labels
             return original_forward(*args, **kwargs)
-        reference = None if reference_for is None else reference_for(self, labels, *args, **kwargs)
+        reference = None if reference_for is None else reference_for(self, *args, **kwargs)
         head, aux_loss = self.get_output_embeddings(), None
         if not inside:
             backbone = backbone_of(self)

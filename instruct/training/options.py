@@ -30,7 +30,7 @@ _LOGS |= {"logging_steps", "logging_strategy", "include_num_input_tokens_seen", 
 _TRACKERS = {"report_to", "run_name", "project", "trackio_bucket_id", "trackio_space_id", "trackio_static_space_id"}
 _LOADING = {"dataloader_num_workers", "dataloader_persistent_workers", "dataloader_pin_memory", "dataset_num_proc"}
 _LOADING |= {"dataloader_prefetch_factor", "dataloader_multiprocessing_context"}
-_SAVING = {"push_to_hub", "hub_model_id", "hub_private_repo", "save_on_each_node", "save_total_limit", "teacher_cache"}
+_SAVING = {"push_to_hub", "hub_model_id", "hub_private_repo", "save_on_each_node", "save_total_limit"}
 _MACHINE = {"ddp_timeout", "enable_jit_checkpoint", "skip_memory_metrics", "torch_empty_cache_steps"}
 # For a program's own use, or for metrics that a program computes.
 _PROGRAM = {"do_train", "do_eval", "do_predict", "local_rank", "use_cache", "hub_token", "hub_strategy"}

@@ -28,8 +28,6 @@ from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 
 LOG = "training_log.json"
-# The folder of a run that keeps what a teacher answered, for all its systems.
-TEACHER = "teacher"
 # Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
 HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
@@ -289,7 +287,6 @@ def train_system(
     with recorded as results:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
-        arguments.teacher_cache = arguments.teacher_cache or str(run.folder / TEACHER)
         trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset(), data.eval_encoded)
         if data.eval_encoded:
             samples = samples_of(data.eval_encoded, config.data.eval_samples)

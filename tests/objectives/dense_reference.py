@@ -21,7 +21,6 @@ from instruct.objectives.built_in import (
     OBJECTIVES,
     TOFU,
     Brier,
-    Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -111,8 +110,6 @@ def reference_token_loss(
         return -(c * (-ce[:, None] - log_q)).sum(dim=-1)
     if isinstance(objective, ASFT):  # the reference is the model itself
         return q_target * ce
-    if isinstance(objective, Distillation):
-        return (1 - objective.weight) * ce
     if isinstance(objective, Frozen):
         rule = OBJECTIVES[objective.rule](**objective.args)
         return reference_token_loss(hidden, weight, labels, rule, bias=bias, logit_scale=logit_scale, softcap=softcap)

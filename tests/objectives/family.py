@@ -17,7 +17,6 @@ from instruct.objectives import (
     MLE,
     TOFU,
     Brier,
-    Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -25,7 +24,6 @@ from instruct.objectives import (
     LabelSmoothing,
     MixCE,
     Objective,
-    PriFT,
     ProbabilityPower,
     Spherical,
     TaiLr,
@@ -63,7 +61,6 @@ LOGIT_LOSSES: list[Objective] = [
     GEM(),
     GEM(0.5, "logsigmoid"),
     ASFT(0.3),
-    Distillation(),
     GIFT(2.0),
     TargetSFT(0.3),
     TOFU(),
@@ -72,7 +69,7 @@ LOGIT_LOSSES: list[Objective] = [
     Spherical(),
 ]
 # They weigh by a reference model's statistics, which are the model's own where there is none.
-FROZEN: list[Objective] = [PriFT(), Frozen("eaft", {"alpha": 0.7}), Frozen("tailr", {"gamma": 0.3})]
+FROZEN: list[Objective] = [Frozen(), Frozen("eaft", {"alpha": 0.7}), Frozen("tailr", {"gamma": 0.3})]
 
 
 class EveryTerm:

@@ -187,16 +187,12 @@ def test_the_optimum_of_a_frozen_rule_is_the_truth_times_its_weight(rule):
 
 @pytest.mark.slow
 def test_a_frozen_rule_ends_at_a_temperature_where_the_reference_is_the_truth():
-    found = behavior(OBJECTIVES["prift"]())
+    found = behavior(Frozen("dft"))
     assert found.imitates == pytest.approx(0.5, abs=1e-4)  # q is proportional to p times p
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "ends"),
-    [("asft", "the truth .*: not calibrated"), ("distillation", "the truth .*: proper"), ("psft", "the model .*: cal")],
-)
-def test_an_objective_with_a_reference_model_gets_no_claim(name, ends):
-    lines = check(OBJECTIVES[name]()).words()
-    assert lines[0].startswith("class       no claim: it depends on the reference model (")
-    assert re.match(f"with {ends}", lines[1])
+def test_an_objective_that_reads_the_base_gets_no_claim():
+    lines = check(OBJECTIVES["asft"]()).words()
+    assert lines[0] == "class       no claim: it depends on the model before training"
+    assert re.match("with the truth in its place, .*: not calibrated", lines[1])

@@ -20,7 +20,6 @@ from instruct.objectives import (
     GEM,
     GIFT,
     MLE,
-    PSFT,
     CosineCost,
     Energy,
     EnergyTable,
@@ -334,8 +333,6 @@ def dense_loss(objective, log_q, log_base, labels):
         case Frozen(rule="tailr"):
             gamma, p = objective.args["gamma"], torch.exp(-base_ce)
             return p / (gamma + (1 - gamma) * p) * ce
-        case PSFT():
-            return -torch.exp(base_ce - ce).clamp(max=1 + objective.epsilon)
         case TargetSFT():
             guided = log_q.detach().exp() ** (1 - objective.eta) * log_base.exp() ** objective.eta
             trust = torch.exp(-ce).detach()[:, None]
@@ -346,9 +343,7 @@ def dense_loss(objective, log_q, log_base, labels):
             return -(tilted / tilted.sum(-1, keepdim=True) * log_q).sum(-1)
 
 
-@pytest.mark.parametrize(
-    "objective", [ASFT(0.1), *FROZEN, PSFT(), GIFT(2.0), GIFT(), TargetSFT(), TargetSFT(1.0)], ids=str
-)
+@pytest.mark.parametrize("objective", [ASFT(0.1), *FROZEN, GIFT(2.0), GIFT(), TargetSFT(), TargetSFT(1.0)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("chunk_rows", [None, 8])
 def test_an_objective_with_a_reference_model_equals_the_dense_one(objective, dtype, chunk_rows):

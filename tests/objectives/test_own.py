@@ -96,9 +96,8 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
             "a token's loss changes with the other tokens",
         ),
         ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
-        ("class Mine:\n    needs, every = (), 0\n    weigh = None", "every is 0; give a positive whole number"),
-        ("class Mine:\n    needs, every = (), 2.5\n    weigh = None", "every is 2.5; give a positive whole number"),
-        ("class Mine:\n    needs, top_k = (), 0\n    weigh = None", "top_k is 0; give a positive whole number"),
+        ("class Mine:\n    needs, reference = (), 'gpt2'\n    weigh = None", 'gpt2; the only one is "base"'),
+        ("class Mine:\n    needs = ('ref_ce',)\n    weigh = None", 'the model before training; set reference = "base"'),
         (f"{LOSSES}return -logits.log_softmax(-1)[:, labels[0]]", "a token's loss changes with the other tokens"),
         (
             f"{LOSSES}ce = torch.nn.functional.cross_entropy(logits, labels, reduction='none')\n"

@@ -122,12 +122,3 @@ def arguments_of(micro_batches: int, accumulation: dict | None, plugin=None) -> 
         gradient_accumulation_steps=micro_batches,
         accelerator_config=SimpleNamespace(gradient_accumulation_kwargs=accumulation),
     )
-
-
-def test_a_second_model_is_counted_where_an_objective_reads_one(full_13b):
-    config, shape, arguments = full_13b
-    alone = memory_gib(config, shape, arguments, Sharding())["weights"]
-    config.systems["asft"] = config.trained[next(iter(config.trained))].model_copy(update={"objective": "asft"})
-    assert memory_gib(config, shape, arguments, Sharding())["weights"] - alone == pytest.approx(
-        shape.parameters * 4 / 2**30
-    )
