@@ -22,8 +22,5 @@ from instruct.objectives.objective import LogitLoss, Objective, TokenStatistics,
 from instruct.objectives.transport import (
     CosineCost,
     EnergyTable,
-    NumericCost,
-    TransportCost,
     load_cost_table,
-    number_values,
 )

@@ -28,7 +28,7 @@ from instruct.objectives.torch_kernels import (
     TorchWeigher,
     reference_statistics,
 )
-from instruct.objectives.transport import CosineCost, EnergyTable, TransportCost
+from instruct.objectives.transport import CosineCost, EnergyTable
 
 if TYPE_CHECKING:
     from instruct.objectives.triton_kernels import TritonWeigher
@@ -69,7 +69,7 @@ def linear_objective_loss(
     weight: Tensor,
     labels: Tensor,
     objective: Objective,
-    cost: TransportCost | EnergyTable | None = None,
+    cost: CosineCost | EnergyTable | None = None,
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
@@ -120,7 +120,7 @@ def linear_objective(
     head: Head,
     labels: Tensor,
     objective: Objective,
-    cost: TransportCost | EnergyTable | None = None,
+    cost: CosineCost | EnergyTable | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
     reference: Reference | None = None,

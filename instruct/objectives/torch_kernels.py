@@ -34,7 +34,7 @@ from instruct.objectives.objective import (
     TokenStatistics,
 )
 from instruct.objectives.plan import TokenPlan, whole_rows
-from instruct.objectives.transport import EnergyTable, TransportCost
+from instruct.objectives.transport import CosineCost, EnergyTable
 
 # Numbers in a block of rows on a CPU, which needs two float32 buffers of this size.
 BLOCK_NUMBERS = 2**20
@@ -128,7 +128,7 @@ class LossParts:
     head: Head
     objective: Objective
     plan: TokenPlan
-    cost: TransportCost | EnergyTable | None
+    cost: CosineCost | EnergyTable | None
     reference: Reference | None
     wants_grad: bool
     of_reference: dict[str, Tensor] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class TorchWeigher:
     def __init__(self, work: LossParts, like: Tensor) -> None:
         self.head, self.objective, self.wants_grad = work.head, work.objective, work.wants_grad
         # A table of energies has no rows of costs.
-        cost = self.cost = None if work.plan.distinct is None else cast("TransportCost", work.cost)
+        cost = self.cost = None if work.plan.distinct is None else cast("CosineCost", work.cost)
         rows, vocabulary = like.shape
         self.size = max(1, min(rows, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else rows))
         wide = torch.promote_types(like.dtype, torch.float32)

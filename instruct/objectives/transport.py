@@ -1,18 +1,13 @@
-"""Transport costs: the cost of moving probability from one token to another.
-
-The EMO paper's cost is 1 - cosine of the tokens' embeddings (Eq. 13). Another cost is a class with `vocabulary` and
-`rows`; it must not be negative, because EMO divides by its mean (see `CosineCost.rows`).
-"""
+"""The transport cost, of moving probability from one token to another, and the energy's embeddings: from a table."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,23 +21,6 @@ TABLE_DTYPES = ("F16", "BF16", "F32", "F64")
 PROJECTION_SEED = 0
 # Rows of a table that are normalized and projected at a time, in float32.
 ROWS = 8192
-
-
-class TransportCost(Protocol):
-    """The cost of moving probability to a label from every other token of the vocabulary."""
-
-    @property
-    def vocabulary(self) -> int:
-        """The number of tokens, equal to the number of rows of the head."""
-        ...
-
-    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
-        """The cost from every token to each label: (labels, vocab), any floating dtype, at least 0.
-
-        The entry at the label itself is never used and may be any finite number. The caller may modify the result.
-        `out`, (labels, vocab), is memory that may be used for the result if its dtype fits.
-        """
-        ...
 
 
 class CosineCost:
@@ -108,71 +86,6 @@ class CosineCost:
 def unit_rows(table: Tensor, inverse_norm: Tensor, labels: Tensor) -> Tensor:
     """(labels, width): the labels' rows, divided by their norms, in the table's dtype."""
     return (table[labels].to(inverse_norm.dtype) * inverse_norm[labels, None]).to(table.dtype)
-
-
-class NumericCost:
-    """The distance of the values between two number tokens, and another cost between all others.
-
-    This is the Wasserstein-1 distance of "Regress, Don't Guess" (Zausinger et al., ICML 2025; github.com/tum-ai/
-    number-token-loss, class NTLoss): against a one-hot target it is the expected |v_j - v_y|, an expected transport
-    cost. It differs from theirs in two ways. They renormalize the probabilities over the number tokens and add the
-    result to cross-entropy with a fixed weight; here it is part of EMO's expected cost over the whole vocabulary. And
-    the distance is divided by the largest one between any two numbers, so that it reaches about 1, like `base` between
-    unrelated words; theirs is not scaled.
-
-    Args:
-        base: the cost if one of the two tokens is not a number.
-        values: (tokens,), each token's number, NaN if it is not a number, see `number_values`. If it is shorter than
-            the base's vocabulary, the remaining tokens are padding and not numbers.
-
-    Raises:
-        ValueError: more values than the base's vocabulary, or fewer than two different numbers.
-    """
-
-    def __init__(self, base: TransportCost, values: Tensor) -> None:
-        if values.ndim != 1 or len(values) > base.vocabulary:
-            raise ValueError(
-                f"{tuple(values.shape)} number values for {base.vocabulary} tokens; give one per token or NaN"
-            )
-        self.base = base
-        self.numbers = torch.nonzero(~torch.isnan(values))[:, 0]
-        known = values[self.numbers]
-        if len(known.unique()) < 2:
-            raise ValueError("fewer than two tokens with different numbers; use another transport_cost")
-        self.scaled = known / (known.max() - known.min())
-        self.place = torch.full((base.vocabulary,), -1, device=values.device)
-        self.place[self.numbers] = torch.arange(len(self.numbers), device=values.device)
-
-    @property
-    def vocabulary(self) -> int:
-        return self.base.vocabulary
-
-    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
-        """The cost from every token to each label: (labels, vocab), the base's dtype."""
-        rows = self.base.rows(labels, out)
-        # No copies after the first call.
-        self.numbers, self.scaled, self.place = (
-            part.to(rows.device) for part in (self.numbers, self.scaled, self.place)
-        )
-        # For all labels, because choosing those that are numbers would make the host wait for the GPU.
-        place = self.place[labels][:, None]
-        distance = (self.scaled[place.clamp(min=0)] - self.scaled).abs_().to(rows.dtype)
-        rows[:, self.numbers] = torch.where(place >= 0, distance, rows[:, self.numbers])
-        return rows
-
-
-def number_values(tokenizer: Any) -> Tensor:
-    """The number that each token stands for: (len(tokenizer),) float32, NaN if it is not a number.
-
-    A number is a sequence of the digits 0 to 9, with or without a leading space. The authors of the number token loss
-    use only the ten single digits, for tokenizers that split numbers into digits: `values[values > 9] = nan`.
-
-    Args:
-        tokenizer: a transformers tokenizer.
-    """
-    texts = tokenizer.batch_decode([[index] for index in range(len(tokenizer))])
-    stripped = [text.strip() for text in texts]
-    return torch.tensor([float(text) if text.isascii() and text.isdecimal() else math.nan for text in stripped])
 
 
 class EnergyTable:

@@ -30,7 +30,7 @@ from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStati
 from instruct.objectives.own import made_up_tokens
 from instruct.objectives.plan import whole_rows
 from instruct.objectives.torch_kernels import Head, LossParts
-from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
+from instruct.objectives.transport import CosineCost, unit_rows
 
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
@@ -475,7 +475,7 @@ class TritonWeigher:
     def __init__(self, work: LossParts, like: Tensor) -> None:
         objective, tokens = work.objective, len(work.plan.labels)
         self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
-        cost = self.cost = cast("TransportCost | None", work.cost)  # EnergyWeigher has the tables of energies
+        cost = self.cost = cast("CosineCost | None", work.cost)  # EnergyWeigher has the tables of energies
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
         self.of_reference = work.of_reference
         self.statistics = replace(self.raw.of_tokens, **self.of_reference)  # filled by `weigh_`, as is `correct`
@@ -487,9 +487,8 @@ class TritonWeigher:
         self.buffer: Tensor | None = None
         self.cost_rows: Tensor | None = None
         if cost is not None:
-            dtype = cost.table.dtype if isinstance(cost, CosineCost) else like.dtype
-            self.buffer = like.new_empty(work.plan.most_labels, like.stride(0), dtype=dtype)[:, : like.shape[1]]
-        if isinstance(cost, CosineCost):
+            rows = like.new_empty(work.plan.most_labels, like.stride(0), dtype=cost.table.dtype)
+            self.buffer = rows[:, : like.shape[1]]
             # In the products' dtype: every token's row reads them all.
             missing = like.stride(0) - cost.vocabulary
             self.inverse_norm = torch.nn.functional.pad(cost.inverse_norm.to(like.dtype), (0, missing))
@@ -497,12 +496,8 @@ class TritonWeigher:
     def load_costs(self, labels: Tensor) -> None:
         assert self.cost is not None
         assert self.buffer is not None
-        buffer = self.buffer[: len(labels)]
-        if isinstance(self.cost, CosineCost):
-            units = compiled(unit_rows)(self.cost.table, self.cost.inverse_norm, labels)
-            self.cost_rows = torch.mm(units, self.cost.table.T, out=buffer)
-        else:
-            self.cost_rows = self.cost.rows(labels, out=buffer)
+        units = compiled(unit_rows)(self.cost.table, self.cost.inverse_norm, labels)
+        self.cost_rows = torch.mm(units, self.cost.table.T, out=self.buffer[: len(labels)])
 
     def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
         costs = None

@@ -27,7 +27,6 @@ from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OPTIONS, is_own, objective_arguments
 
-COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
 COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
 # Arguments of SFTConfig that would change or break the objective, or that nothing reads: only these values are taken.
@@ -102,9 +101,6 @@ class EMOConfig(SFTConfig):
               the head is frozen or PEFT keeps the original next to the trained one; otherwise one copy. Checkpoints
               do not contain the copy: to resume, construct the trainer with the model that training began with, not
               with a checkpoint of it.
-            - `"adaptive"`: the same for the head as it is now, detached.
-            - `"numeric"`: `"fixed"`, except that two number tokens cost the distance of their values; not for
-              `"energy"`. See [`~instruct.objectives.NumericCost`].
             - a path: 1 - cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
               `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
         chunk_rows (`int`, *optional*):
@@ -135,7 +131,7 @@ class EMOConfig(SFTConfig):
     gamma: float = field(default=0.8, metadata={"help": "mixing coefficient of mixce and tailr, in [0, 1]"})
     tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
     ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
-    transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
+    transport_cost: str = field(default="fixed", metadata={"help": "fixed, or a table's path"})
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
@@ -182,10 +178,10 @@ class EMOConfig(SFTConfig):
         if self.chunk_rows is not None and self.chunk_rows < 1:
             raise ValueError(f"chunk_rows is {self.chunk_rows}; it must be at least 1")
         file = self.transport_cost.partition(".safetensors:")
-        if self.transport_cost not in COSTS and not Path(file[0] + (file[1] and ".safetensors")).exists():
+        if self.transport_cost != "fixed" and not Path(file[0] + (file[1] and ".safetensors")).exists():
             raise ValueError(
-                f"transport_cost {self.transport_cost!r}: no such file or folder; use {', '.join(COSTS)}, or the "
-                "path of a .safetensors table or of a model's folder"
+                f"transport_cost {self.transport_cost!r}: no such file or folder; use fixed, or the path of a "
+                ".safetensors table or of a model's folder"
             )
 
     def _take_object(self) -> None:
@@ -254,8 +250,6 @@ class EMOConfig(SFTConfig):
             self._object = make_own_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
-        if self.objective == "energy" and self.transport_cost == "numeric":
-            raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
         arguments = objective_arguments(self.objective, vars(self), self.objective_args)

@@ -170,7 +170,7 @@ class EMOTrainer(SFTTrainer):
             check_packing(base, collator, narrow, loaded_on_main_only=self.is_fsdp_enabled)
         cost = None
         if "cost" in objective.needs:
-            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
+            cost = make_cost(args.transport_cost, head, sharded_on, narrow, objective)
         reference_for = None
         if getattr(objective, "reference", None):
             if inside:

@@ -15,9 +15,9 @@ from torch import nn
 
 from instruct.base.errors import InputError
 from instruct.base.networks import INITS_OF_BASE, backbone_of
-from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
+from instruct.objectives import CosineCost, Energy, EnergyTable, Objective
 from instruct.objectives.torch_kernels import Reference
-from instruct.objectives.transport import NumericCost, load_cost_table, number_values
+from instruct.objectives.transport import load_cost_table
 from instruct.training.head import head_of
 
 FULL_TRAINING = (
@@ -111,19 +111,17 @@ def gathered(module: nn.Module) -> Any:
 def make_cost(
     choice: str,
     head: nn.Module,
-    tokenizer: Any,
     sharded_on: torch.device | None = None,
     narrow: torch.dtype | None = None,
     objective: Objective | None = None,
-) -> TransportCost | EnergyTable | None:
-    """The cost that `EMOConfig.transport_cost` selects; None: 1 - cosine of the current head's rows.
+) -> CosineCost | EnergyTable | None:
+    """The cost that `EMOConfig.transport_cost` selects; None: 1 - cosine of the rows of a frozen head, as it is.
 
-    For the objective Energy, a table in place of a cost; None: that of the current head's rows.
+    For the objective Energy, a table in place of a cost.
 
     Args:
-        choice: fixed, adaptive, numeric, or a path: see EMOConfig.
+        choice: fixed, or a path: see EMOConfig.
         head: the model's head before training, on its device.
-        tokenizer: tells which tokens are numbers.
         sharded_on: this process's device if FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen head
             is gathered for each forward and then serves as the table.
         narrow: the dtype of autocast, if it is on: a copy of a trained head need not be wider, and a frozen head is
@@ -131,19 +129,16 @@ def make_cost(
         objective: the one that the cost is for; None: EMO.
 
     Raises:
-        InputError: the table cannot be read or has a different vocabulary, or no token is a number.
+        InputError: the table cannot be read or has a different vocabulary.
     """
-    trains, is_energy = head.weight.requires_grad, isinstance(objective, Energy)
-    if choice == "adaptive" and trains:
-        return None
-    of_head = choice in ("fixed", "adaptive")
+    is_energy = isinstance(objective, Energy)
     rebuilt_each_forward = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
-    if of_head and rebuilt_each_forward and not trains and not is_energy:
+    if choice == "fixed" and rebuilt_each_forward and not head.weight.requires_grad and not is_energy:
         return None
     device = head.weight.device if sharded_on is None else sharded_on
     try:
         with gathered(head):
-            if of_head or choice == "numeric":
+            if choice == "fixed":
                 # An energy's projected rows need no copy of the head.
                 table = original_table(head, sharded_on, None if is_energy else narrow)
             else:
@@ -151,8 +146,7 @@ def make_cost(
             vocabulary = head.weight.shape[0]
             if isinstance(objective, Energy):
                 return EnergyTable(table, objective.dim, vocabulary)
-            cost = CosineCost(table, vocabulary)
-            return NumericCost(cost, number_values(tokenizer).to(device)) if choice == "numeric" else cost
+            return CosineCost(table, vocabulary)
     except ValueError as error:
         raise InputError(f"transport_cost {choice}: {error}") from None
 
@@ -167,10 +161,8 @@ class TableRecord:
 
     FILE = "transport_cost.json"
 
-    def __init__(self, cost: TransportCost | EnergyTable | None) -> None:
-        if isinstance(cost, NumericCost):
-            cost = cost.base
-        self.checksum = cost.checksum if isinstance(cost, CosineCost | EnergyTable) else None
+    def __init__(self, cost: CosineCost | EnergyTable | None) -> None:
+        self.checksum = None if cost is None else cost.checksum
 
     def save(self, checkpoint: str) -> None:
         Path(checkpoint).mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from transformers.utils import ModelOutput
 
 from instruct.base.errors import InputError
 from instruct.base.networks import backbone_of
-from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
+from instruct.objectives import CosineCost, EnergyTable, Objective, ObjectiveStatistics
 from instruct.objectives.linear import linear_objective
 from instruct.objectives.torch_kernels import Head, Reference
 from instruct.training.batches import HostLabels
@@ -114,7 +114,7 @@ def _first_number(names: Sequence[str], *owners: Any) -> float | None:
 def attach_objective(
     model: PreTrainedModel,
     objective: Objective,
-    cost: TransportCost | EnergyTable | None,
+    cost: CosineCost | EnergyTable | None,
     chunk_rows: int | None = None,
     reference_for: ReferenceFor | None = None,
     inside: bool = False,

@@ -59,8 +59,6 @@ def model_card(
     """
     from huggingface_hub import ModelCardData
 
-    from instruct.training.emo_config import COSTS
-
     base = None if config.from_scratch else hub_id(config.model.name)  # the Hub accepts no path
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL and base:
@@ -80,8 +78,7 @@ def model_card(
 
     arguments = objective_arguments(system.objective, system.emo_config(), system.objective_args)
     if system.objective in ("emo", "energy"):
-        cost = system.transport_cost
-        arguments["transport cost"] = cost if cost in COSTS else Path(cost).name
+        arguments["transport cost"] = Path(system.transport_cost).name
     listed = ", ".join(f"{argument} {value}" for argument, value in arguments.items())
     objective = f"**{system.objective}**" + (f" ({listed})" if listed else "")
     if is_own(system.objective):

@@ -116,7 +116,7 @@ class SystemOptions(Options):
     emphasis: Literal["mle", "emo"] = "mle"
     """What EMO emphasizes; emo is the authors' mode 2."""
     transport_cost: str = "fixed"
-    """The cost between tokens in EMO and energy: fixed, adaptive, numeric (EMO alone), or the path of a table."""
+    """The cost between tokens in EMO and energy: fixed, or the path of a table."""
     energy_weight: float = Field(default=10.0, ge=0)
     """The weight of energy relative to that of cross-entropy."""
     energy_dim: int = Field(default=128, ge=1)

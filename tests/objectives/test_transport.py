@@ -10,12 +10,11 @@ import pytest
 import torch
 from dense_reference import dense_cosine_cost, reference_token_loss
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
-from instruct.objectives import EMO, CosineCost, NumericCost, linear_objective_loss, load_cost_table, number_values
+from instruct.objectives import EMO, CosineCost, linear_objective_loss, load_cost_table
 
 VOCABULARY, WIDTH = 83, 24
 
@@ -130,86 +129,6 @@ def test_a_different_vocabulary_is_refused():
 def test_a_tensor_that_is_not_a_table_is_refused(wrong):
     with pytest.raises(ValueError, match="floating-point matrix"):
         CosineCost(wrong)
-
-
-def numbers_and_words() -> Tensor:
-    """Tokens 10 to 19 are the digits 0 to 9, token 20 is 7 again, token 30 is 1000; all others are words."""
-    values = torch.full((VOCABULARY - 4,), math.nan)
-    values[10:20] = torch.arange(10.0)
-    values[[20, 30]] = torch.tensor([7.0, 1000.0])
-    return values
-
-
-def dense_numeric_cost(embeddings: Tensor, values: Tensor) -> Tensor:
-    cost = dense_cosine_cost(embeddings)
-    for row, row_value in enumerate(values.tolist()):
-        for column, value in enumerate(values.tolist()):
-            if not math.isnan(row_value) and not math.isnan(value):
-                cost[row, column] = abs(row_value - value) / 1000.0
-    return cost
-
-
-def test_number_tokens_cost_their_distance_and_words_their_cosine():
-    embeddings, values = table(), numbers_and_words()
-    labels = torch.tensor([0, 12, 30, 12, VOCABULARY - 1])
-    rows = NumericCost(CosineCost(embeddings), values).rows(labels)
-    assert torch.allclose(
-        off_label(rows, labels), off_label(dense_numeric_cost(embeddings, values)[labels], labels), atol=1e-6
-    )
-    assert rows[1, 30] == pytest.approx((1000 - 2) / 1000)
-    words_only = torch.tensor([0, 5])
-    words = CosineCost(embeddings)
-    assert torch.equal(NumericCost(words, values).rows(words_only), words.rows(words_only))
-
-
-@pytest.mark.parametrize("objective", [EMO("paper"), EMO("official"), EMO("pypi", "emo")], ids=str)
-def test_emo_with_a_numeric_cost_equals_the_reference(objective):
-    head, values = table(), numbers_and_words()
-    labels = torch.tensor([3, 11, 11, 15, 20, 30, 50])
-    hidden = table(rows=7, seed=1).mul(0.3).requires_grad_()
-    loss, _ = linear_objective_loss(hidden, head, labels, objective, NumericCost(CosineCost(head), values))
-    expected = reference_token_loss(
-        hidden, head, labels, objective, cost_matrix=dense_numeric_cost(head, values)
-    ).mean()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    found, wanted = (torch.autograd.grad(each, hidden)[0].double() for each in (loss, expected))
-    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
-
-
-def test_with_only_number_tokens_the_expected_cost_is_the_number_token_loss():
-    """Theirs renormalizes over the number tokens; where there are no others the two are one, up to the scale."""
-    values = torch.tensor([0.0, 1.0, 2.0, 5.0, 9.0])
-    logits = table(rows=6, width=5, seed=4)
-    labels = torch.tensor([0, 1, 2, 3, 4, 2])
-    theirs = (logits.softmax(-1) * (values[labels][:, None] - values).abs()).sum(-1).sum()
-    cost = NumericCost(CosineCost(torch.eye(5)), values)
-    _, statistics = linear_objective_loss(logits, torch.eye(5), labels, EMO(), cost)
-    assert 9 * statistics.cost.item() == pytest.approx(theirs.item(), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (torch.arange(VOCABULARY + 1.0), "number values for 83 tokens"),
-        (torch.full((VOCABULARY,), math.nan), "fewer than two tokens with different numbers"),
-        (torch.full((VOCABULARY,), 3.0), "fewer than two tokens with different numbers"),
-    ],
-    ids=["too-many", "no-number", "one-number"],
-)
-def test_unusable_numeric_values_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        NumericCost(CosineCost(table()), values)
-
-
-def test_number_values_are_read_from_the_tokens():
-    """As byte-level tokenizers write them: a leading space is part of the token."""
-    pieces = ["<s>", "7", "Ġ7", "42", "Ġ042", "x7", "7.5", "-3", "Â²", "Ù£", "1e3", "Ġ", "nan", "1_0"]
-    inner = Tokenizer(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, unk_token="<s>"))
-    inner.decoder = decoders.ByteLevel()
-    values = number_values(PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>"))
-    assert values.shape == (len(pieces),)
-    assert values[1:5].tolist() == [7, 7, 42, 42]
-    assert torch.isnan(values[[0, *range(5, len(pieces))]]).all()
 
 
 LLAMA = {

@@ -50,7 +50,6 @@ CASES = {
     "full": Case(),
     "tied": Case(tied=True),
     "mle": Case(arguments={"objective": "mle"}),
-    "adaptive": Case(arguments={"transport_cost": "adaptive"}),
     "table": Case(arguments={"transport_cost": "{folder}/tied"}),  # another model's head
     "lora": Case(lora=LORA),
     "saved_head": Case(lora={**LORA, "modules_to_save": ["lm_head"]}),

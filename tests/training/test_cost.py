@@ -8,7 +8,7 @@ from dense_reference import reference_token_loss
 from peft import LoraConfig
 from safetensors import safe_open
 from safetensors.torch import save_file
-from tiny import VOCABULARY, make_trainer, tiny_model, tiny_tokenizer
+from tiny import VOCABULARY, make_trainer, tiny_model
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from instruct.base.errors import InputError
@@ -49,19 +49,18 @@ def test_a_table_is_copied_only_where_the_head_itself_trains(tmp_path, way):
 
 def test_a_copy_is_no_wider_than_what_autocast_computes_in():
     head = tiny_model().lm_head
-    assert make_cost("fixed", head, None, narrow=torch.bfloat16).table.dtype == torch.bfloat16
+    assert make_cost("fixed", head, narrow=torch.bfloat16).table.dtype == torch.bfloat16
     head.requires_grad_(False)
-    assert make_cost("fixed", head, None).table.data_ptr() == head.weight.data_ptr()
+    assert make_cost("fixed", head).table.data_ptr() == head.weight.data_ptr()
     # Autocast narrows it for each forward: that is the table, and nothing of it stays between steps.
-    assert make_cost("fixed", head, None, narrow=torch.bfloat16) is None
+    assert make_cost("fixed", head, narrow=torch.bfloat16) is None
 
 
 @pytest.mark.parametrize("way", ["head", "tokens", "tokens-untied"])
-@pytest.mark.parametrize("cost", ["fixed", "adaptive"])
-def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp_path, way, cost):
+def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp_path, way):
     """Loss and gradients of everything trained, against the dense reference over PEFT's own weights."""
     tied, peft_config = WAYS[way]
-    trainer = make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config, transport_cost=cost)
+    trainer = make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
     model, base = trainer.model, unwrapped(trainer)
     with torch.no_grad():  # an adapter that has been trained a while
         for parameter in model.parameters():
@@ -74,7 +73,7 @@ def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp
     head = base.get_output_embeddings()
     states = base.base_model(**batch).last_hidden_state[:, :-1][responses]
     assert torch.allclose(head(states), model(**batch).logits[:, :-1][responses], atol=1e-4)  # PEFT's own forward
-    table = tiny_model(tied=tied).lm_head.weight if cost == "fixed" else head.weight
+    table = tiny_model(tied=tied).lm_head.weight
     expected = reference_token_loss(
         states, head.weight, labels[:, 1:][responses], EMO(), cost_table=table.detach().clone()
     ).mean()
@@ -164,7 +163,7 @@ def test_an_external_table_is_used_as_the_cost(tmp_path):
         trainer.train()
         costs[name] = trainer.state.log_history[0]["cost"]
         alone = tiny_model()
-        attach_objective(alone, EMO(), make_cost(str(path), output_head(alone), tiny_tokenizer()))
+        attach_objective(alone, EMO(), make_cost(str(path), output_head(alone)))
         batch = next(iter(trainer.get_train_dataloader()))
         responses = batch["labels"][:, 1:] != -100
         states = alone.base_model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
@@ -173,19 +172,3 @@ def test_an_external_table_is_used_as_the_cost(tmp_path):
         transport = 1 - unit[batch["labels"][:, 1:][responses]] @ unit.T
         assert costs[name] == pytest.approx((q * transport).sum(dim=-1).mean().item(), rel=1e-5)
     assert costs["file"] != pytest.approx(costs["folder"], rel=1e-2)
-
-
-def test_a_numeric_cost_takes_number_tokens_by_their_values(tmp_path):
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = ["<pad>", "<s>", "</s>", *(str(number) for number in range(VOCABULARY - 3))]
-    raw = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="0"))
-    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
-    rows = make_cost("numeric", tiny_model().lm_head, tokenizer).rows(torch.tensor([3, 2]))
-    assert rows[0, 3:8].tolist() == pytest.approx([number / (VOCABULARY - 4) for number in range(5)])
-    fixed = make_cost("fixed", tiny_model().lm_head, tokenizer).rows(torch.tensor([2]))
-    assert torch.allclose(rows[1], fixed[0], atol=1e-6)  # the end token is no number
-    with pytest.raises(InputError, match="transport_cost numeric: fewer than two tokens with different numbers"):
-        make_trainer(tmp_path, transport_cost="numeric")  # w0, w1, ...

@@ -45,11 +45,16 @@ def test_emo_lowers_its_own_loss(tmp_path):
     assert history[-1]["cost"] < history[0]["cost"]
 
 
-def test_a_fixed_cost_uses_the_initial_head_and_an_adaptive_cost_the_current_one(tmp_path):
-    histories = {}
-    for kind in ("fixed", "adaptive"):
-        trainer = make_trainer(tmp_path / kind, tiny_model(), max_steps=6, learning_rate=1e-2, transport_cost=kind)
+def test_a_fixed_cost_is_that_of_the_initial_head(tmp_path):
+    tiny_model().save_pretrained(tmp_path / "initial")
+    costs = {}
+    for head in ("fixed", "initial", "current"):
+        table = str(tmp_path / "initial") if head == "initial" else "fixed"
+        trainer = make_trainer(tmp_path / head, tiny_model(), max_steps=6, learning_rate=1e-2, transport_cost=table)
+        if head == "current":
+            attach_objective(trainer.model, EMO(), None)
         trainer.train()
-        histories[kind] = [entry["cost"] for entry in trainer.state.log_history if "cost" in entry]
-    assert histories["fixed"][0] == pytest.approx(histories["adaptive"][0], rel=1e-6)
-    assert histories["fixed"][-1] != pytest.approx(histories["adaptive"][-1], rel=1e-4)
+        costs[head] = [entry["cost"] for entry in trainer.state.log_history if "cost" in entry]
+    assert costs["fixed"] == pytest.approx(costs["initial"], rel=1e-6)
+    assert costs["fixed"][0] == pytest.approx(costs["current"][0], rel=1e-6)
+    assert costs["fixed"][-1] != pytest.approx(costs["current"][-1], rel=1e-4)

@@ -9,7 +9,8 @@ import torch
 from accelerate.utils import send_to_device
 from tiny import make_trainer, tiny_model
 
-from instruct.objectives import linear
+from instruct.objectives import CosineCost, linear
+from instruct.training.head import attach_objective
 
 pytest.importorskip("triton")
 META = torch.device("meta")
@@ -20,7 +21,9 @@ def test_no_number_is_read_between_forward_and_backward(tmp_path, objective, mon
     """On the meta device, which has shapes and no numbers, whatever would wait for a number on a GPU raises."""
     from instruct.objectives import triton_kernels
 
-    trainer = make_trainer(tmp_path, tiny_model(), objective=objective, transport_cost="adaptive")
+    trainer = make_trainer(tmp_path, tiny_model(), objective=objective)
+    table = trainer.model.lm_head.weight.detach().to(META)
+    attach_objective(trainer.model, trainer.args.make_objective(), CosineCost(table))
     batch = dict(next(iter(trainer.get_train_dataloader())))
     rows, length = batch["input_ids"].shape
     # The model's own forward would read a mask of tokens, before any of this project's code.

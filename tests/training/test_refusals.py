@@ -135,8 +135,7 @@ def test_a_quantized_head_is_refused():
         ({"objective": "ent", "ent_threshold": 3.0}, "threshold is 3.0"),
         ({"objective": "energy", "energy_weight": -1.0}, "energy_weight is -1.0"),
         ({"objective": "energy", "energy_dim": 0}, "energy_dim is 0"),
-        ({"objective": "energy", "transport_cost": "numeric"}, "numeric has no embeddings, .*; use fixed"),
-        ({"transport_cost": "adaptativ"}, "'adaptativ': no such file or folder; use fixed, adaptive, numeric"),
+        ({"transport_cost": "fix"}, "'fix': no such file or folder; use fixed, or the path"),
     ],
 )
 def test_an_invalid_value_in_the_config_is_refused(tmp_path, arguments, message):

@@ -62,10 +62,9 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
         ({"objective": "ent", "ent_threshold": 1.1}, {"ce", "clamped_fraction"}, "(threshold 1.1)"),
         ({"objective": "power", "objective_args": {"threshold": 0.1}}, {"ce", "clamped_fraction"}, "(threshold 0.1)"),
         ({"objective": "eaft"}, {"ce", "entropy"}, "**eaft** on"),
-        ({"objective": "emo", "transport_cost": "adaptive"}, {"ce", "cost"}, "emphasis mle, transport cost adaptive)"),
-        ({"objective": "emo", "transport_cost": "numeric"}, {"ce", "cost"}, "emphasis mle, transport cost numeric)"),
+        ({"objective": "emo"}, {"ce", "cost"}, "emphasis mle, transport cost fixed)"),
     ],
-    ids=lambda value: value.get("transport_cost", value["objective"]) if isinstance(value, dict) else "",
+    ids=lambda value: value["objective"] if isinstance(value, dict) else "",
 )
 def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows, system, logged, said):
     config = tiny_config(tiny_model_folder, rows, systems={"ours": system}, lora=None)
