@@ -111,12 +111,12 @@ def on_this_machine(gpu: bool) -> list[str]:
 
 
 def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:
-    """The loss of the contender `name`. EMO uses the variant of the authors' package, so that both compute the same."""
+    """The loss of the contender `name`. EMO uses the variant that the authors' package computes, and clamps."""
     if name in LOSSES:
         return LOSSES[name]
     if name == "emo_2048":  # the chunks of a head that trains
-        return ours(EMO("pypi"), example, chunk_rows=2048)
-    return ours(EMO("pypi") if name == "emo" else MLE(), example)
+        return ours(EMO("paper"), example, chunk_rows=2048)
+    return ours(EMO("paper") if name == "emo" else MLE(), example)
 
 
 def contenders(example: Example, only: Sequence[str] | None = None) -> dict[str, Callable[[], None]]:

@@ -52,12 +52,11 @@ def draw_a(axes: Axes, q: torch.Tensor) -> None:
 
 
 def draw_b(axes: Axes, q: torch.Tensor) -> None:
-    # pypi equals paper unless it is clamped, so its thin line is drawn on the thick one.
-    for variant, color, width in (("paper", SKY, 4.0), ("official", ORANGE, 1.8), ("pypi", BLUE, 1.4)):
+    for variant, color in (("paper", SKY), ("official", ORANGE)):
         for mean_cost, style in ((0.4, "--"), (0.9, "-")):
             b = weights(EMO(variant), q, mean_cost).b  # type: ignore[arg-type]
             assert b is not None
-            axes.plot(q, b, style, color=color, label=f"emo {variant}, mean cost {mean_cost}", linewidth=width)
+            axes.plot(q, b, style, color=color, label=f"emo {variant}, mean cost {mean_cost}", linewidth=1.8)
     axes.set(title="b, the weight of the transport cost", xlabel="probability of the target, $q_y$", ylim=(0, 4))
     axes.legend(loc="upper right", frameon=False, fontsize=8)
 

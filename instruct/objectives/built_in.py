@@ -31,7 +31,7 @@ from instruct.objectives.objective import BASE, Objective, TokenStatistics, Weig
 # Added to denominators, as in the authors' released code.
 EPSILON = 1e-10
 
-EMOVariant = Literal["paper", "official", "pypi"]
+EMOVariant = Literal["paper", "official"]
 Emphasis = Literal["mle", "emo"]
 TaiLrVariant = Literal["paper", "official"]
 Side = Literal["above", "below"]
@@ -61,9 +61,8 @@ class EMO:
             `paper`: Eq. 18, ratio ce / cost.
             `official`: the authors' instruction-tuning code, ratio ce / (cost + q_y): the target's own probability
             enters the value of the ratio but not the gradient.
-            `pypi`: the authors' package EMOLoss 0.0.3, ratio min(ce / cost, 3).
-        emphasis: `mle` scales the cost up to the cross-entropy (Eq. 18; mode 1 of EMOLoss); `emo` scales the
-            cross-entropy down to the cost (mode 2, the authors' choice for continual pre-training).
+        emphasis: `mle` scales the cost up to the cross-entropy (Eq. 18); `emo` scales the cross-entropy down to the
+            cost (mode 2 of the authors' package EMOLoss, their choice for continual pre-training).
 
     Raises:
         ValueError: an unknown variant or emphasis.
@@ -85,12 +84,8 @@ class EMO:
             a = cost / (token.ce + EPSILON)
             return Weighting(a=a, b=torch.ones_like(cost), value=a * token.ce + cost, ratio=a)
         ratio = token.ce / (cost + EPSILON)
-        clamped = None
-        if self.variant == "pypi":
-            clamped = ratio > 3
-            ratio = ratio.clamp(max=3)
         half = torch.full_like(cost, 0.5)
-        return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * cost), ratio=ratio, clamped=clamped)
+        return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * cost), ratio=ratio)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class EMOConfig(SFTConfig):
             The arguments that the objective's class is made with, such as `{"k": 0.5}` for `"power"`; they replace the
             options below. See [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
-            `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
+            `"paper"` (Eq. 18) or `"official"` (the authors' instruction-tuning code). See
             [`~instruct.objectives.EMO`].
         emo_emphasis (`str`, *optional*, defaults to `"mle"`):
             `"mle"`, or `"emo"` for the authors' mode 2.
@@ -124,7 +124,7 @@ class EMOConfig(SFTConfig):
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     objective_args: dict[str, Any] | None = field(default=None, metadata={"help": "arguments of the objective"})
-    emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
+    emo_variant: str = field(default="official", metadata={"help": "paper or official"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
     energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
     energy_dim: int = field(default=128, metadata={"help": "width of the embeddings that energy is measured in"})

@@ -111,8 +111,8 @@ class SystemOptions(Options):
     """What is trained, see docs/objectives.md; none is the untrained base, FILE.py:NAME your own."""
     objective_args: dict[str, Any] | None = None
     """The objective's arguments by name; an option below is another way to give the same one."""
-    variant: Literal["paper", "official", "pypi"] = "official"
-    """The variant of EMO: the paper's equation, the authors' code, or their package."""
+    variant: Literal["paper", "official"] = "official"
+    """The variant of EMO: the paper's equation, or the authors' code."""
     emphasis: Literal["mle", "emo"] = "mle"
     """What EMO emphasizes; emo is the authors' mode 2."""
     transport_cost: str = "fixed"

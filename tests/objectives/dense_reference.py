@@ -148,8 +148,6 @@ def reference_token_loss(
     if objective.emphasis == "emo":
         return (cost / ce).detach() * ce + cost
     ratio = (ce / cost).detach()
-    if objective.variant == "pypi":
-        ratio = ratio.clamp(max=3)
     return 0.5 * (ce + ratio * cost)
 
 

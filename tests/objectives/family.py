@@ -33,7 +33,7 @@ from instruct.objectives import (
 from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics, Weighting
 
 EMO_VARIANTS: list[Objective] = [
-    EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")
+    EMO(variant, emphasis) for variant in ("paper", "official") for emphasis in ("mle", "emo")
 ]
 FAMILY: list[Objective] = [
     MLE(),

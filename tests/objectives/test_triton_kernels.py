@@ -130,7 +130,7 @@ def check(function, *arguments):
     return metrics.generated_kernel_count
 
 with torch.no_grad():
-    for objective in (MLE(), EMO(), EMO("pypi", "emo"), ErrorNormTruncation(1.0)):
+    for objective in (MLE(), EMO(), EMO("paper", "emo"), ErrorNormTruncation(1.0)):
         print(check(weights, objective, TokenStatistics(*torch.rand(4, 100))))
         assert check(weights, objective, TokenStatistics(*torch.rand(4, 37))) == 0  # not compiled again
     # In float16 the tokens' units are written, too.

@@ -123,7 +123,7 @@ def test_the_gradient_of_every_term_equals_a_dense_computation(in_flight, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("pypi", "emo")], ids=str)
+@pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("paper", "emo")], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("rows_dtype", [None, torch.float32], ids=str)
 def test_low_precision_logits_keep_their_dtype_and_stay_near_the_reference(objective, dtype, rows_dtype):

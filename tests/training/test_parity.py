@@ -95,7 +95,7 @@ def model_states_labels(architecture: str, dtype: torch.dtype) -> tuple[PreTrain
 
 
 # Every objective on one architecture and every architecture with three objectives; the full grid before a release.
-THREE = (MLE(), EMO("official"), EMO("pypi", "emo"))
+THREE = (MLE(), EMO("official"), EMO("paper", "emo"))
 GRID = [
     pytest.param(
         architecture, objective, marks=[] if architecture == "llama" or objective in THREE else pytest.mark.full
