@@ -121,8 +121,9 @@ def attach_objective(
 ) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
-    Without `objective_loss` the forward is unchanged, and so is generation. The head and the backbone are looked up at
-    each call because PEFT and FSDP replace them. Only response tokens reach the head.
+    Without `objective_loss` the forward is that of the model's class, and generation is unchanged. It, the head and the
+    backbone are looked up at each call, because PEFT and FSDP replace them and a deep copy of the model has others.
+    Only response tokens reach the head.
 
     Args:
         model: the causal language model, unwrapped (not a PeftModel).
@@ -133,7 +134,6 @@ def attach_objective(
             around it.
     """
     output_head(model)
-    original_forward = model.forward
 
     @functools.wraps(type(model).forward)
     def forward(
@@ -149,7 +149,7 @@ def attach_objective(
         if not objective_loss:
             if labels is not None:
                 kwargs["labels"] = labels
-            return original_forward(*args, **kwargs)
+            return class_forward(self, *args, **kwargs)
         reference = None if reference_for is None else reference_for(self, *args, **kwargs)
         head, aux_loss = self.get_output_embeddings(), None
         if not inside:
@@ -191,12 +191,24 @@ def attach_objective(
             )
 
         if inside:
-            loss, statistics = call_inside(head, objective_of, original_forward, *args, **kwargs)
+            loss, statistics = call_inside(head, objective_of, class_forward, self, *args, **kwargs)
         else:
             loss, statistics = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
         return ObjectiveOutput(loss=loss, statistics=statistics, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
+
+
+def class_forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+    """The forward of a model's class, in accelerate's hook for `device_map`.
+
+    TRL replaces the instance's forward by one that calls the model which it was made for, also in a copy.
+    """
+    hook = getattr(model, "_hf_hook", None)
+    if hook is None:
+        return type(model).forward(model, *args, **kwargs)
+    args, kwargs = hook.pre_forward(model, *args, **kwargs)
+    return hook.post_forward(model, type(model).forward(model, *args, **kwargs))
 
 
 @torch.compiler.disable  # its shapes depend on the number of response tokens: it would recompile for every batch
