@@ -102,9 +102,6 @@ class EMOTrainer(SFTTrainer):
         NonFiniteLossError: the loss or the gradient became NaN or infinite during training or evaluation.
     """
 
-    _tag_names = ["trl", "sft", "emo"]
-    _name = "EMO"
-
     def __init__(self, model: Any, args: SFTConfig | None = None, *positional: Any, **kwargs: Any) -> None:
         if args is None:
             args = EMOConfig()
@@ -129,6 +126,8 @@ class EMOTrainer(SFTTrainer):
         all_linear = getattr(peft_config, "target_modules", None) == ALL_LINEAR  # PEFT puts names in its place
         left_out = leave_layers_out(peft_config, network, first)
         mask_pictures(args, first)
+        self._name = args.objective.rpartition(":")[2]  # in TRL's model card
+        self._tag_names = ["trl", "sft", self._name]
         self._folder: RowFolder | None = None  # of the rows that are read here
         try:
             super().__init__(model, args, *positional, **kwargs)

@@ -8,13 +8,16 @@ import shutil
 
 import pytest
 import yaml
+from tiny import make_trainer
 from train_configs import tiny_config, write_rows
 from train_configs import train as train_tiny
 
 from instruct.base.models import EMBEDDED_MODEL, hub_id, model_path
+from instruct.objectives import MLE
 from instruct.reporting.provenance import trainings
 from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
+from instruct.training.objective_names import OBJECTIVES
 
 
 @pytest.fixture
@@ -89,3 +92,15 @@ def test_hub_id_names_only_what_others_can_load(name, expected):
 
 def test_the_embedded_model_is_found_by_its_name(embedded):
     assert model_path(embedded).endswith(f"models/{EMBEDDED_MODEL}")
+
+
+class Mine(MLE):
+    """A user's own."""
+
+
+@pytest.mark.parametrize("objective", [*OBJECTIVES, Mine()], ids=str)
+def test_the_card_of_a_trainer_names_its_objective(tmp_path, objective):
+    make_trainer(tmp_path, objective=objective).create_model_card()
+    card, name = (tmp_path / "README.md").read_text(), objective if isinstance(objective, str) else "Mine"
+    assert re.search(r"trained with ([^,]+)\.$", card, re.MULTILINE)[1] == name
+    assert {"trl", "sft", name} == {*metadata(card)["tags"]} - {"generated_from_trainer", "hf_jobs"}
