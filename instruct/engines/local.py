@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from instruct.base.replies import (
     parted_after,
     reasoning_tokens,
 )
+from instruct.data.templates import DEFAULT
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.vllm_parsers import called, has_a_call
@@ -293,19 +295,26 @@ def has_tokenizer(model: ModelOptions) -> bool:
 
 
 def stop_token_ids(tokenizer: Any, model: str, revision: str | None = None) -> tuple[int, ...]:
-    """The tokenizer's end of text, the generation config's, and the end of a turn in the chat template."""
+    """The tokenizer's end of text, the end of a turn in the chat template, and the generation config's."""
     from transformers import GenerationConfig as ModelGenerationConfig
 
-    ids = {tokenizer.eos_token_id}
+    ids = end_token_ids(tokenizer)
     try:
         ends = ModelGenerationConfig.from_pretrained(model, revision=revision).eos_token_id
         ids |= set(ends) if isinstance(ends, list) else {ends}
     except OSError:  # optional
         pass
+    return tuple(sorted(ids - {None}))
+
+
+def end_token_ids(tokenizer: Any) -> set[int]:
+    """The tokenizer's end of text, and the end of a turn in the chat template."""
+    ids = {tokenizer.eos_token_id}
     if tokenizer.chat_template:
         turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
-        text = apply_template(tokenizer, turns)
-        tail = tokenizer(text.rpartition("answer")[2].lstrip(), add_special_tokens=False)["input_ids"]
-        if tail and tokenizer.added_tokens_decoder.get(tail[0]) is not None:
-            ids.add(tail[0])
-    return tuple(sorted(ids - {None}))
+        with contextlib.suppress(InputError):  # the template rejects such a chat
+            _, found, after = DEFAULT.render(tokenizer, turns).rpartition("answer")
+            tail = tokenizer(after.lstrip(), add_special_tokens=False)["input_ids"] if found else []
+            if tail and tokenizer.added_tokens_decoder.get(tail[0]) is not None:
+                ids.add(tail[0])
+    return ids - {None}

@@ -50,6 +50,7 @@ from instruct.training.frozen import (
     make_cost,
     reference_of,
 )
+from instruct.training.generation_config import settle_generation_config
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
@@ -147,6 +148,7 @@ class EMOTrainer(SFTTrainer):
         if hasattr(base, "get_base_model"):
             record_class(base)
             base = base.get_base_model()
+        settle_generation_config(base, self._tokenizer)
         objective = args.make_objective()
         head = output_head(base)
         if self.accelerator.is_main_process:

@@ -13,6 +13,7 @@ from instruct.base.output import say, warn
 from instruct.engines.canary import read_canary
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import merged_of, only_process
+from instruct.training.generation_config import settle_generation_config
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
@@ -45,6 +46,8 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             base = load_network(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
+        tokenizer = load_tokenizer(config)
+        settle_generation_config(base, tokenizer)
         model = _merged(load_adapter(base, adapter), adapter, compute_dtype(config.model))
         folder = run.folder / "merged" / name
         record = run.manifest()["steps"][f"train/{name}"]
@@ -53,7 +56,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         card = model_card(config, name, results, train, merged=True, evaluation=evaluation)
         with only_process(run, merged_of(name)), new_folder(folder) as making:
             model.save_pretrained(making)
-            load_tokenizer(config).save_pretrained(making)
+            tokenizer.save_pretrained(making)
             write_atomically(making / "README.md", card)
             replace_folder(folder, making)
         merged.append(folder)
