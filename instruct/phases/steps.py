@@ -1,12 +1,12 @@
 """A step of an experiment: made with what, how it is checked and made.
 
-A run goes on with a changed config unless a finished step was made with another value of an option.
+A run goes on with a changed config unless a step that is finished or has checkpoints was made with another value of
+an option.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +36,10 @@ class Step:
     def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
         """By the name of each record that the step makes in a run, the part of its inputs that the config has."""
         yield from ()
+
+    def has_checkpoints(self, run: RunDirectory, name: str) -> bool:
+        """Whether a record that is not finished has checkpoints, which other options would waste."""
+        return False
 
     def check(self, run: RunDirectory, phases: Collection[str]) -> Any:
         """Read what `make` needs, and say what will be done; nothing is written.
@@ -93,18 +97,21 @@ def refusals(run: RunDirectory, steps: Iterable[Step], redo: Collection[str] = (
         for name in redo
         if not any(is_named(step, [name]) for step in records)
     ]
-    finished: dict[str, list[str]] = {}
-    for name, options in itertools.chain.from_iterable(step.inputs(run) for step in steps if begun):
-        record = records.get(name, {"inputs": {}, "status": "started"})
+    made: dict[str, list[str]] = {}
+    for step, (name, options) in ((each, inputs) for each in steps if begun for inputs in each.inputs(run)):
+        record = records.get(name)
+        if record is None or is_named(name, redo):
+            continue
         made_with = {part: record["inputs"].get(part) for part in options}
-        if record["status"] == "done" and made_with != options and not is_named(name, redo):
+        if made_with != options and (record["status"] == "done" or step.has_checkpoints(run, name)):
             changes = [*changed_options(_sections(made_with), _sections(options))]
             for words in changes or ["the default of an option has changed"]:
-                finished.setdefault(words, []).append(name)
-    for words, names in finished.items():
+                made.setdefault(words, []).append(name)
+    for words, names in made.items():
+        state = "is finished" if records[names[0]]["status"] == "done" else "has checkpoints"
         again = " and ".join(f"`redo` {kind}" for kind in dict.fromkeys(name.partition("/")[0] for name in names))
         remedy = f"choose another `name`, restore the value, or replace what was made with {again}"
-        lines.append(f"{run.folder / 'config.yaml'}: {words}, but {names[0]} is finished; {remedy}")
+        lines.append(f"{run.folder / 'config.yaml'}: {words}, but {names[0]} {state}; {remedy}")
     return lines
 
 
@@ -150,7 +157,8 @@ def start_or_continue(
         redo: records of finished ones to make again, as in `refusals`.
 
     Raises:
-        InputErrors: a finished step was made with another value of an option, or there is none to make again.
+        InputErrors: a step that is finished or has checkpoints was made with another value of an option, or there is
+            none to make again.
     """
     if reasons := refusals(run, steps, redo):
         raise InputErrors(reasons)

@@ -44,6 +44,9 @@ class Training(Step):
         for name in self.config.trained:
             yield f"train/{name}", {"options": self.config.trained_with(name)}
 
+    def has_checkpoints(self, run: RunDirectory, name: str) -> bool:
+        return any((run.folder / "checkpoints" / name.removeprefix("train/")).glob("checkpoint-*"))
+
     def check(self, run: RunDirectory, phases: Collection[str]) -> TrainingRows | None:
         if self.name not in phases or not self.config.trained:
             return None

@@ -31,6 +31,7 @@ _TRACKERS = {"report_to", "run_name", "project", "trackio_bucket_id", "trackio_s
 _LOADING = {"dataloader_num_workers", "dataloader_persistent_workers", "dataloader_pin_memory", "dataset_num_proc"}
 _LOADING |= {"dataloader_prefetch_factor", "dataloader_multiprocessing_context"}
 _SAVING = {"push_to_hub", "hub_model_id", "hub_private_repo", "save_on_each_node", "save_total_limit"}
+_SAVING |= {"save_only_model"}
 _MACHINE = {"ddp_timeout", "enable_jit_checkpoint", "skip_memory_metrics", "torch_empty_cache_steps"}
 # For a program's own use, or for metrics that a program computes.
 _PROGRAM = {"do_train", "do_eval", "do_predict", "local_rank", "use_cache", "hub_token", "hub_strategy"}
@@ -40,6 +41,8 @@ TRAIN_KEYS = FreeKeys(
     partial(_argument_types, "instruct.training.emo_config", "EMOConfig"),
     frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM),
 )
+# Without evaluations: else the best one of these steps is kept.
+_SAVING_STEPS = {"save_strategy", "save_steps"}
 LORA_KEYS = FreeKeys(partial(_argument_types, "peft", "LoraConfig"), frozenset({"runtime_config"}))
 
 
@@ -221,7 +224,8 @@ class TrainingOptions(Options):
     def trained_with(self, name: str) -> dict[str, Any]:
         """The options that the training of a system is made with, by section."""
         content = self.made_with()
-        train = {key: value for key, value in content.get("train", {}).items() if key not in TRAIN_KEYS.no_result}
+        no_result = TRAIN_KEYS.no_result | (set() if self.data.evaluates else _SAVING_STEPS)
+        train = {key: value for key, value in content.get("train", {}).items() if key not in no_result}
         options = {key: value for key, value in content.items() if key in ("model", "data", "lora", "from_scratch")}
         return options | {"train": train, "systems": {name: self.systems[name].made_with()}}
 

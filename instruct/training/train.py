@@ -337,7 +337,7 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
             "train with it; restore it, or start a run with another `name`"
         )
     if begun and begun["inputs"] != inputs:
-        shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
+        shutil.rmtree(work, ignore_errors=True)  # of a training on different rows, or one to make again
     checkpoint = last_complete_checkpoint(work, PartialState().num_processes)
     if checkpoint:
         find_best_checkpoint(Path(checkpoint))

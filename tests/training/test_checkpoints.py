@@ -169,3 +169,40 @@ def test_two_trainings_of_one_system_at_once_do_not_disturb_each_other(tmp_path,
     results = json.loads((tmp_path / "runs" / "both" / "manifest.json").read_text())["steps"]["train/emo"]["results"]
     assert results["steps"] == 60
     assert subprocess.run(command, cwd=tmp_path).returncode == 0
+
+
+def test_a_changed_key_costs_an_interrupted_training_nothing(tmp_path, tiny_model_folder, instruct, monkeypatch):
+    """One that changes the result is refused until the training is to be made again; with another it goes on."""
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "train", "--model", str(tiny_model_folder), "--data.files", write_rows(tmp_path / "rows.jsonl"), "--objective",
+        "emo", "--name", "cut", "--model.dtype", "float32", "--train.max_steps", "4", "--train.save_steps", "2",
+        "--train.logging_steps", "1", "--train.per_device_train_batch_size", "4",
+    ]  # fmt: skip
+
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    def steps() -> list[int]:
+        log = json.loads((tmp_path / "runs" / "cut" / "adapters" / "emo" / "training_log.json").read_text())
+        return [entry["step"] for entry in log if "loss" in entry]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("instruct.training.train.model_card", interrupt)
+        assert instruct(*command)[0] != 0
+    checkpoints = tmp_path / "runs" / "cut" / "checkpoints" / "emo"
+    before = {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")}
+    assert before
+    code, _, error = instruct(*command, "--train.max_steps", "5")
+    assert code == 2
+    assert "train.max_steps was 4 and is 5 now, but train/emo has checkpoints; " in error
+    assert "--redo train" in error
+    assert {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")} == before
+    assert instruct(*command, "--train.save_steps", "3", "--train.logging_steps", "2")[0] == 0
+    assert steps() == [1, 2, 3, 4], "as it was logged before the interruption"
+
+    with monkeypatch.context() as patch:
+        patch.setattr("instruct.training.train.model_card", interrupt)
+        assert instruct(*command, "--train.max_steps", "6", "--redo", "train")[0] != 0
+    assert instruct(*command, "--train.max_steps", "8", "--redo", "train", "--train.logging_steps", "2")[0] == 0
+    assert steps() == [2, 4, 6, 8], "from the start"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
@@ -9,7 +10,10 @@ from trl import SFTConfig
 
 from instruct import EMOConfig
 from instruct.base.errors import InputError
-from instruct.config import check_train_arguments
+from instruct.config import check_train_arguments, make_config
+from instruct.phases.experiment import steps_of
+from instruct.phases.steps import start_or_continue
+from instruct.run.directory import RunDirectory
 from instruct.training.emo_config import REFUSED
 from instruct.training.options import LORA_KEYS, TRAIN_KEYS
 
@@ -27,7 +31,7 @@ OBEYED = """
     objective_args on_bad_row optim optim_args optim_target_modules output_dir packing packing_strategy
     pad_to_multiple_of pad_token padding_free parallelism_config patience per_device_eval_batch_size
     per_device_train_batch_size prompt_loss_weight remove_unused_columns restore_callback_states_from_checkpoint
-    router_aux_loss_coef save_only_model save_steps save_strategy seed shuffle_dataset tailr_variant tf32
+    router_aux_loss_coef save_steps save_strategy seed shuffle_dataset tailr_variant tf32
     torch_compile torch_compile_backend torch_compile_mode train_on train_sampling_strategy transport_cost
     trust_remote_code use_cpu use_liger_kernel warmup_steps weight_decay
 """
@@ -90,3 +94,64 @@ def test_the_command_refuses_what_it_would_not_read():
             check_train_arguments({key: "x"}, "config.yaml")
         assert "\n" not in str(error.value)
     check_train_arguments({"max_length": 64}, "config.yaml")
+
+
+@pytest.fixture(params=[False, True], ids=["", "evaluated"])
+def begun(request, tmp_path):
+    """A training with a checkpoint, as a run and its config; with evaluations, or without."""
+    data = {"card": "starter", **({"eval_fraction": 0.1} if request.param else {})}
+    config = make_config({"name": "one", "data": data, "systems": {"emo": {"objective": "emo"}}}, [], "test")
+    run = RunDirectory(tmp_path / "one")
+    start_or_continue(run, config, steps_of(config))
+    run.record("train/emo", {"status": "started", "inputs": {"options": config.trained_with("emo")}})
+    (run.folder / "checkpoints" / "emo" / "checkpoint-2").mkdir(parents=True)
+    return run, config
+
+
+def test_a_training_with_checkpoints_refuses_what_changes_its_result_and_goes_on_with_the_rest(begun):
+    run, config = begun
+    affecting = {*OBEYED.split(), *REFUSED_VALUES} - {"chat_template_path"}  # it is data.chat_template
+    if not config.data.evaluates:
+        affecting -= {"save_steps", "save_strategy"}
+    for key in {*TRAIN_KEYS.types()} - {"chat_template_path"}:
+        changed = config.model_copy(update={"train": {key: "changed"}})
+        inputs = run.manifest()["steps"]["train/emo"]["inputs"]
+        if key not in affecting:
+            start_or_continue(run, changed, steps_of(changed))
+            assert changed.trained_with("emo") == inputs["options"], key
+            continue
+        with pytest.raises(
+            InputError, match=rf": train\.{key} was not set and is .* now, but train/emo .*`redo` train"
+        ):
+            start_or_continue(run, changed, steps_of(changed))
+    for key in {*LORA_KEYS.types()} - LORA_KEYS.no_result - {"lora_alpha", "lora_dropout", "r", "target_modules"}:
+        options = config.lora.model_dump() | {key: not getattr(config.lora, key, False)}
+        changed = config.model_copy(update={"lora": type(config.lora)(**options)})
+        with pytest.raises(InputError, match=rf": lora\.{key} was .* now, but train/emo .*`redo` train"):
+            start_or_continue(run, changed, steps_of(changed))
+
+
+OTHERS = {
+    "lora.r": 4, "lora.alpha": 4, "lora.dropout": 0.1, "lora.target_modules": ["q_proj"], "model.name": "gpt2",
+    "model.dtype": "float16", "data.limit": 3, "data.template": "alpaca", "data.chat_template": "qwen3",
+    "systems.emo.variant": "paper", "systems.emo.seed": 2, "systems.emo.learning_rate": 0.5, "from_scratch": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_it_refuses_other_sections_keys_until_it_is_to_be_made_again(begun, key):
+    run, config = begun
+    update = ["--lora", "null"] if key == "from_scratch" else []
+    changed = make_config(config.model_dump(mode="json"), [f"--{key}", json.dumps(OTHERS[key]), *update], "test")
+    with pytest.raises(InputError, match=rf"{key} was .* now, but train/emo has checkpoints; .*`redo` train"):
+        start_or_continue(run, changed, steps_of(changed))
+    assert run.config() == config.model_dump(mode="json")
+    start_or_continue(run, changed, steps_of(changed), ["train/emo"])
+    assert run.config() == changed.model_dump(mode="json")
+
+
+def test_one_without_a_checkpoint_loses_nothing(begun):
+    run, config = begun
+    (run.folder / "checkpoints" / "emo" / "checkpoint-2").rmdir()
+    changed = config.model_copy(update={"train": {"learning_rate": 0.5}})
+    start_or_continue(run, changed, steps_of(changed))
