@@ -20,19 +20,19 @@ LEAST_SEEDS = 3
 _BESIDE = 1e-6
 
 
-def finding_of(p: float | None, rate: float | None, enough: bool = True) -> Finding:
+def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Finding:
     """Which system may be said to beat the other.
 
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
-        rate: the candidate's win rate in percent.
+        gain: by how much the candidate is better.
         enough: whether there are LEAST_DECIDED decided pairs, FEW_PAIRS graded ones, or LEAST_SEEDS seeds.
     """
     if not enough:
         return "too few"
-    if p is None or p > ALPHA or rate is None or rate == 50:
+    if p is None or p > ALPHA or not gain:
         return "no difference"
-    return "candidate" if rate > 50 else "baseline"
+    return "candidate" if gain > 0 else "baseline"
 
 
 def enough_decided(wins: int, losses: int, units: int) -> bool:
@@ -154,16 +154,14 @@ def decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
 
 
 def _find(claim: Claim, p: float | None, of_complete: float | None) -> None:
-    rate = None if claim.gain is None else 50 + claim.gain
-
     def finding(of: float | None) -> Finding:
         if claim.test not in MARGIN_TESTS:
-            return finding_of(of, rate, bool(claim.enough))
+            return finding_of(of, claim.gain, bool(claim.enough))
         rejected = MARGIN_TESTS[claim.test] if of is not None and of <= ALPHA else "no difference"
         return rejected if claim.enough else "too few"
 
     made, among_complete = finding(p), finding(of_complete)
-    if claim.is_rate:
+    if claim.kind == "rate":
         claim.complete.interval = agreeing_interval(claim.complete.interval, among_complete)
         claim.interval = agreeing_interval(claim.interval, made)
     claim.finding = made if made == among_complete else "reversible"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.claims import enough_decided
 from instruct.analysis.inference import score_interval
-from instruct.analysis.results import WITH_LABELS, Claim, PredictionPowered, rounded
+from instruct.analysis.results import Claim, PredictionPowered, rounded
 
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
 LEAST_ON_A_SIDE = 10
@@ -51,7 +51,8 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
     error = math.sqrt(_variance(seen, weight, n, m))
     p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
     claim = Claim(
-        measure=WITH_LABELS,
+        measure="win rate with labels",
+        kind="rate",
         test="prediction-powered",
         n=n + m,
         value=round(100 * rate, 6),

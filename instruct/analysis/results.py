@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-# The measures of claims that judges' verdicts make, in percent; other claims are differences. Of a weighted judge the
-# first is the mean of the grades, the second counts who is preferred. The third is corrected by people's labels.
-WIN_RATE, PREFERRED, WITH_LABELS = "win rate", "preferred on more prompts", "win rate with labels"
-OVER_TASKS = "mean over tasks"
+# A claim's value: a win rate in percent, a difference in percentage points, or a difference in the unit of the metric.
+Kind = Literal["rate", "points", "metric"]
+# What the mean of a judge's verdicts is called.
+WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
 ELSEWHERE = "elsewhere"
 # The test of a judge that stopped early.
@@ -55,13 +55,13 @@ class CompleteCase(Record):
 class Claim(Record):
     """A candidate against a baseline in one measure: the form of every comparison that a report makes.
 
-    `value`: the candidate's win rate, or its figure minus the baseline's in the unit of the measure, over `n` prompts,
-    texts or rows and so many `trainings` of each. `interval` and the two-sided `p` are those of `test`; `adjusted_p` is
-    corrected by Holm's method for the `claims` of the same `family` that have a p, and None where a report does not
-    correct. `better`: which values are; empty where a measure has no better side, or nobody knows it. `enough`: whether
-    there are LEAST_DECIDED decided pairs, of graded ones FEW_PAIRS, or LEAST_SEEDS trainings; None: no finding rests on
-    this claim. The `finding` follows `adjusted_p`. `through`: the third system that both were compared with. `params`:
-    what one test alone has, see docs/statistics.md.
+    `value`: by its `kind`, which no name of a measure tells, the candidate's win rate, or its figure minus the
+    baseline's in points or in the unit of the metric, over `n` prompts, texts or rows and so many `trainings` of each.
+    `interval` and the two-sided `p` are those of `test`; `adjusted_p` is corrected by Holm's method for the `claims` of
+    the same `family` that have a p, and None where a report does not correct. `better`: which values are; empty where a
+    measure has no better side, or nobody knows it. `enough`: whether there are LEAST_DECIDED decided pairs, of graded
+    ones FEW_PAIRS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
+    `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
     `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
     `not_worse` and `equivalent`: the claims that the candidate is not worse than the baseline by more than the stated
@@ -74,6 +74,7 @@ class Claim(Record):
     """
 
     measure: str
+    kind: Kind
     candidate: str
     baseline: str
     test: str
@@ -107,26 +108,20 @@ class Claim(Record):
         return "/".join(filter(None, [self.judge or self.task, outcome_name(self.measure)]))
 
     @property
-    def is_rate(self) -> bool:
-        """Whether the value is a win rate in percent, not a difference."""
-        return self.measure in (WIN_RATE, PREFERRED, WITH_LABELS)
-
-    @property
     def in_points(self) -> bool:
         """Whether the value is in percent or percentage points, not in the unit of a metric."""
-        share = bool(self.task or self.through) or self.measure == OVER_TASKS
-        return self.is_rate or (share and self.params.get("unit") != "metric")
+        return self.kind != "metric"
 
     @property
     def null(self) -> float:
         """The value of two equal systems."""
-        return 50.0 if self.is_rate else 0.0
+        return 50.0 if self.kind == "rate" else 0.0
 
     @property
     def excluded(self) -> float | None:
         """Beyond which difference, in the unit of the value, all are excluded; None where none is."""
         most = max((abs(end - self.null) for end in self.excluding or ()), default=None)
-        impossible = most is None or (self.in_points and most >= (50 if self.is_rate else 100))
+        impossible = most is None or (self.in_points and most >= 100 - self.null)
         return None if impossible else rounded(most)
 
     @property

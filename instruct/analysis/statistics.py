@@ -257,6 +257,7 @@ def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str
         estimate,
         **names,
         measure=measure,
+        kind="rate",
         test=EARLY if stopped else "mean" if counts.graded else "sign",
         n=counts.n_judged,
         missing=counts.unread,

@@ -223,6 +223,7 @@ def claim_between(
     return make_claim(
         difference.estimate,
         measure=measure,
+        kind="metric",
         test="two-way",
         n=difference.n,
         trainings=number,
@@ -278,7 +279,7 @@ def _notes(
 
 CLAIM_COLUMNS = [
     Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
-    Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.is_rate else claim.measure, text=True),
+    Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.judge else claim.measure, text=True),
     Column("seeds", "trainings"),
     Column("n"),
     Column("mean", "value", error="interval", sign=True),
@@ -341,7 +342,7 @@ def _figure(row: Measurement) -> str:
 
 def as_difference(claim: Claim) -> Claim:
     """A win rate as its distance from one half, as a share; a difference as it is."""
-    if not claim.is_rate or claim.value is None:
+    if claim.kind != "rate" or claim.value is None:
         return claim
     interval = claim.interval and [end / 100 - 0.5 for end in claim.interval]
-    return claim.model_copy(update={"value": claim.value / 100 - 0.5, "interval": interval})
+    return claim.model_copy(update={"kind": "metric", "value": claim.value / 100 - 0.5, "interval": interval})

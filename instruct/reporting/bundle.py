@@ -16,13 +16,13 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from instruct.analysis.claims import decide, of_family, settle
 from instruct.analysis.outcomes import mirrored_scores
-from instruct.analysis.results import ELSEWHERE, Claim
+from instruct.analysis.results import ELSEWHERE, Claim, Kind
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import Finding
@@ -107,14 +107,19 @@ class _Scores(_Part):
     verdicts: list[_Verdicts]
 
 
+def _of_kind(kind: Kind) -> BeforeValidator:
+    """Claims of the bundles in docs/results do not say what they are."""
+    return BeforeValidator(lambda claim: {"kind": kind, **claim} if isinstance(claim, dict) else claim)
+
+
 class _Claims(BaseModel):
     """What the report says: the claims of objectives, those of judges over seeds, the figures of each system with the
     learning rates that were tried, and the sizes and notes."""
 
     model_config = ConfigDict(extra="forbid")
 
-    objectives: list[Claim]
-    judges: list[Claim]
+    objectives: list[Annotated[Claim, _of_kind("metric")]]
+    judges: list[Annotated[Claim, _of_kind("rate")]]
     figures: list[Measurement]
     bench: Bench
 

@@ -227,7 +227,7 @@ class LogComparison:
                 **{key: getattr(claim, key) for key in ("family", "candidate", "baseline", "n", "trainings")},
                 "difference": claim.value,
                 **ends("interval", claim.interval),
-                "unit": "points" if claim.in_points else "metric",
+                "unit": claim.kind,
                 **{key: getattr(claim, key) for key in ("test", "p", "adjusted_p", "finding", "missing")},
             }
             for claim in self.claims

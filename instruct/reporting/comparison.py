@@ -125,7 +125,7 @@ def tally_figures(
     claim = win_rate_claim(counts, looked, **names, policy=policy)
     preferred = None
     if counts.scores and counts.conversations is None and not looked and counts.n_judged >= FEW_PAIRS:
-        preferred = win_rate_claim(counts.preferences, measure=results.PREFERRED, **names, policy=policy)
+        preferred = win_rate_claim(counts.preferences, measure="preferred on more prompts", **names, policy=policy)
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"
     return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim, preferred=preferred)
@@ -260,6 +260,7 @@ def claim_over_seeds(
     return make_claim(
         estimate,
         measure=results.WIN_RATE,
+        kind="rate",
         test="two-way",
         n=spread.n,
         trainings=trainings,
@@ -313,6 +314,7 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
             make_claim(
                 difference.estimate,
                 measure="difference of win rates",
+                kind="points",
                 family="through",
                 candidate=first,
                 baseline=second,

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,21 +224,17 @@ def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> 
     clusters = len(set(places.tolist()))
     test = "two-way" if len(shared.seeds) > 1 else paired_test_name(gains, places)
     found = _Found(estimate, complete, gains, clusters, missing)
-    params = {} if share else {"unit": "metric"}
-    return _claim(shared, metric, found, simultaneous, params, test=test, family=family)
+    kind: Literal["points", "metric"] = "points" if share else "metric"
+    return _claim(shared, metric, found, simultaneous, kind, test=test, family=family)
 
 
 def _claim(
-    shared: Shared, metric: str, found: _Found, simultaneous: int, params: Mapping[str, Any], **about: Any
+    shared: Shared, metric: str, found: _Found, simultaneous: int, kind: Literal["points", "metric"], **about: Any
 ) -> Claim:
-    """A claim, in points where the metric is a share.
-
-    Args:
-        params: of the claim, beside those that all have. about: other fields of the claim.
-    """
-    share, trainings, n = params.get("unit") != "metric", len(shared.seeds), len(found.gains)
+    """A claim; `about`: its other fields."""
+    share, trainings, n = kind == "points", len(shared.seeds), len(found.gains)
     above, below = int((found.gains > 0).sum()), int((found.gains < 0).sum())
-    told: dict[str, Any] = {"candidate_above": above, "baseline_above": below, **params}
+    told: dict[str, Any] = {"candidate_above": above, "baseline_above": below, **about.pop("params", {})}
     told |= {"clusters": found.clusters} if found.clusters < n else {}
     scaled, complete = (each.scaled(100 if share else 1) for each in (found.estimate, found.complete))
     if simultaneous > 1:
@@ -251,6 +247,7 @@ def _claim(
     fields = {
         "task": first.log.task,
         "measure": metric,
+        "kind": kind,
         "candidate": shared.candidate[0].system,
         "baseline": first.system,
         "n": n,
@@ -308,7 +305,8 @@ def _group_claim(
     found = _Found(estimate, complete, kept[np.isfinite(kept)], clusters, missing)
     params = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
     test = "two-way" if len(of_tasks[0].seeds) > 1 else "permutation"
-    return _claim(of_tasks[0], metric, found, simultaneous, params, task=group, test=test, family=family)
+    about = {"task": group, "test": test, "family": family, "params": params}
+    return _claim(of_tasks[0], metric, found, simultaneous, "points", **about)
 
 
 def _over_tasks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,4 +110,10 @@ def _tasks(contents: RunContents) -> Iterator[Log]:
             for row, value in scores.items():
                 cluster = clusters.get(row)
                 log.add(Row(str(row), {metric: value}, cluster=None if cluster is None else str(cluster)), part)
+            about = part, system, metric, "lower"
+            rows = contents.metrics.measurements
+            lower = [row.value for row in rows if (row.part, row.system, row.metric, row.details.better) == about]
+            if lower:  # the rows of a perplexity, which is no mean over them, have log-likelihoods
+                mean = log.mean(metric) or 0.0
+                log.better[metric] = "lower" if any(math.isclose(value or 0.0, mean) for value in lower) else ""
             yield log

@@ -89,7 +89,7 @@ def apply_stated(said: Stated, claims: Sequence[Claim]) -> list[ReportWarning]:
     A primary outcome that was set after results existed is none.
     """
     for claim in claims if said.margin else ():
-        if claim.measure == WIN_RATE and claim.family:
+        if claim.kind == "rate" and claim.measure == WIN_RATE and claim.family:
             add_margin(claim, said.margin or 0.0, late="margin" in said.late)
     if said.primary is None:
         return []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from instruct.analysis.claims import make_claim, of_family
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import mean_of_groups, paired_difference, paired_test_name
-from instruct.analysis.results import OVER_TASKS, Claim
+from instruct.analysis.results import Claim
 from instruct.reporting.tables import (
     CLUSTERS,
     DIFFERENCE,
@@ -129,6 +129,7 @@ def _claim(
     return make_claim(
         difference.estimate,
         measure=metric,
+        kind="points",
         task=task,
         candidate=candidate,
         baseline=baseline,
@@ -179,7 +180,8 @@ def forgetting(metrics: Metrics, answers: AnswerColumns) -> tuple[list[Measureme
         claims.append(
             make_claim(
                 change.scaled(100),
-                measure=OVER_TASKS,
+                measure="mean over tasks",
+                kind="points",
                 candidate=system,
                 baseline=base,
                 family=FORGETTING,

@@ -199,7 +199,7 @@ def bench_headlines(claims: Sequence[Claim]) -> list[str]:
     for claim in claims:
         if claim.value is None:
             continue
-        if claim.is_rate:
+        if claim.kind == "rate":
             lines.append(seeds_headline(claim))
             continue
         counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"

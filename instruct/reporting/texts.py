@@ -295,6 +295,7 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     return make_claim(
         estimate,
         measure=metric,
+        kind="metric",
         candidate=first.name,
         baseline=second.name,
         family=TEXTS,

@@ -40,6 +40,7 @@ class Details(BaseModel):
     `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`. `trainings` that it is the
     mean of.
     `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).
+    `better`: which values of a task's metric are.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -72,6 +73,7 @@ class Details(BaseModel):
     lowest: float | None = None
     highest: float | None = None
     forgetting: Literal["before", "after"] | None = None
+    better: Literal["higher", "lower"] = "higher"
 
 
 class Number(BaseModel):

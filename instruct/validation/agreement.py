@@ -201,6 +201,7 @@ def measure_agreement(
         counts = np.stack([differences, np.ones_like(differences)], axis=1)
         claim = Claim(
             measure="accuracy",
+            kind="points",
             candidate=names[name],
             baseline=names[best],
             test="sign-flip test of instructions" if by_instruction else "McNemar's test",

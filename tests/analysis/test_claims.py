@@ -21,18 +21,18 @@ from instruct.reporting.comparison import tally_figures
 
 
 @pytest.mark.parametrize(
-    ("p", "rate", "enough", "finding"),
+    ("p", "gain", "enough", "finding"),
     [
-        (0.05, 60.0, True, "candidate"),
-        (0.05, 40.0, True, "baseline"),
-        (0.051, 60.0, True, "no difference"),
-        (None, 60.0, True, "no difference"),
-        (0.001, 50.0, True, "no difference"),
-        (0.001, 60.0, False, "too few"),
+        (0.05, 10.0, True, "candidate"),
+        (0.05, -10.0, True, "baseline"),
+        (0.051, 10.0, True, "no difference"),
+        (None, 10.0, True, "no difference"),
+        (0.001, 0.0, True, "no difference"),
+        (0.001, 10.0, False, "too few"),
     ],
 )
-def test_the_test_decides(p, rate, enough, finding):
-    assert finding_of(p, rate, enough) == finding
+def test_the_test_decides(p, gain, enough, finding):
+    assert finding_of(p, gain, enough) == finding
 
 
 @pytest.mark.parametrize("n", [5, 12, 24, 40])

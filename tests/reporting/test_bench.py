@@ -119,8 +119,8 @@ def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, jud
     report.measurements = [about("ROUGE-L", 0.5, deviation=0.01), about(bench.RATE, 3e-4), about(bench.MINUTES, 1.25)]
     report.claims = [
         Claim(
-            measure="ROUGE-L", candidate="a|b", baseline="mle", family=bench.OBJECTIVES, test="two-way", n=2,
-            trainings=3, value=0.15, interval=[0.1, 0.2], p=0.1, adjusted_p=0.25, finding="no difference",
+            measure="ROUGE-L", kind="metric", candidate="a|b", baseline="mle", family=bench.OBJECTIVES, test="two-way",
+            n=2, trainings=3, value=0.15, interval=[0.1, 0.2], p=0.1, adjusted_p=0.25, finding="no difference",
         )
     ]  # fmt: skip
     text = render_markdown(document(report))

@@ -337,6 +337,8 @@ def read_results(result: Mapping[str, Any], about: Mapping[str, Any]) -> list[Nu
                 continue
             error = finite.get(metric_name(f"{metric}_stderr", applied))
             details = Details(task=task, shots=result["n-shot"].get(task), standard_error=error, **about)
+            if result.get("higher_is_better", {}).get(task, {}).get(metric) is False:
+                details.better = "lower"
             n = result["n-samples"].get(task, {}).get("effective")
             rows.append(Number(metric=name, value=finite[name], n=n, details=details))
     return rows

@@ -177,11 +177,13 @@ def test_tasks_are_cards_or_lm_evals(tmp_path):
 def test_results_are_read_by_metric_and_filter():
     values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
     result = {"results": {"x": values}, "n-shot": {"x": 5}, "n-samples": {"x": {"original": 20, "effective": 9}}}
+    result["higher_is_better"] = {"x": {"acc": True, "em": False}}
     found = read_results(result, {})
     assert {row.metric: (row.value, row.details.standard_error, row.n) for row in found} == {
         "acc": (0.5, 0.1, 9),
         "em (strict)": (1.0, None, 9),
     }
+    assert {row.metric: row.details.better for row in found} == {"acc": "higher", "em (strict)": "lower"}
 
 
 @pytest.mark.slow
