@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from population import tiny_network
 from safetensors.torch import load_file
 from test_plain_text import write_texts
 from train_configs import metrics, tiny_config, train, write_rows
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.output import printed_log
@@ -147,8 +148,7 @@ def test_a_merge_that_rounds_the_adapter_away_says_so_and_one_that_changes_nothi
 
 def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path, rows, tiny_model_folder):
     """The head does not see the adapter, so that one table of both would be another model."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     folder = tmp_path / "tied"
     config = LlamaConfig.from_pretrained(tiny_model_folder, tie_word_embeddings=True)
@@ -305,3 +305,21 @@ def test_a_model_that_others_cannot_take_is_refused_in_one_line(tmp_path, tiny_m
 
     with pytest.raises(InputError, match=line):
         make_and_train()
+
+
+def test_each_systems_own_adapter_is_merged(tmp_path, tiny_model_folder, rows):
+    config = tiny_config(tiny_model_folder, rows, systems={"mle": {"objective": "mle"}, "emo": {"objective": "emo"}})
+    config.train["max_steps"] = 2
+    for system in ("mle", "emo"):
+        run = train(tmp_path / "run", config, system)
+    ids = torch.arange(5, 40)[None]
+
+    def logits(folder: Path, adapter: Path | None = None) -> torch.Tensor:
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        with torch.no_grad():
+            return (PeftModel.from_pretrained(network, str(adapter)) if adapter else network)(ids).logits
+
+    adapted = {system: logits(tiny_model_folder, run.adapters / system) for system in ("mle", "emo")}
+    assert (adapted["mle"] - adapted["emo"]).abs().max() > 1e-3
+    for folder in merge_adapter(config, run):
+        assert torch.allclose(logits(folder), adapted[folder.name], atol=1e-5)
