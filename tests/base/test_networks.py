@@ -22,6 +22,7 @@ from instruct.base.networks import (
     new_network,
     record_class,
 )
+from instruct.engines.local import load_config, load_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -158,3 +159,28 @@ def test_the_class_is_the_configs_or_the_one_that_has_a_head_for_words():
     assert named(LlamaConfig()) == named(LlamaConfig(), ["OfTheRepository"]) == "AutoModelForCausalLM"
     assert named(Mistral3Config()) == "AutoModelForImageTextToText"
     assert model_class(LlamaConfig(), "score") is AutoModelForSequenceClassification
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda model: load_network(model),
+        lambda model: check_whole(model),
+        lambda model: load_config("model x", model, None),
+        lambda model: load_tokenizer("model x", model, None),
+    ],
+    ids=["load_network", "check_whole", "load_config", "load_tokenizer"],
+)
+def test_code_beside_the_weights_is_not_run(tiny_model_folder, tmp_path, load):
+    folder, mark = tmp_path / "model", tmp_path / "mark"
+    shutil.copytree(tiny_model_folder, folder)
+    (folder / "theirs.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    named = {name: f"theirs.{name}" for name in ("AutoConfig", "AutoModelForCausalLM")}
+    for file, classes in {
+        "config.json": named,
+        "tokenizer_config.json": {"AutoTokenizer": ["theirs.Slow", None]},
+    }.items():
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**content, "auto_map": classes}))
+    load(str(folder))
+    assert not mark.exists()

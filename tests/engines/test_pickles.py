@@ -21,6 +21,7 @@ from instruct.base.errors import InputError
 from instruct.base.machine import has_gpu_device
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.memory import check_memory
+from instruct.engines.transformers import TransformersEngine
 from instruct.engines.weights import safetensors_folder
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
@@ -120,6 +121,25 @@ def test_anything_but_named_tensors_is_refused(pickled_model_folder, tmp_path, c
         safetensors_folder("judge x", str(pickled_model_folder), None)
     assert str(path) in str(caught.value)
     assert not list((tmp_path / "cache").glob("models/*"))
+
+
+class Code:
+    """Opens a file to write as soon as it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return open, (str(self.mark), "w")
+
+
+def test_code_in_a_pickle_is_not_run(pickled_model_folder, tmp_path):
+    mark, path = tmp_path / "mark", pickled_model_folder / "pytorch_model.bin"
+    torch.save({**torch.load(path, weights_only=True), "code": Code(mark)}, path)
+    options = EngineOptions("judge x", str(pickled_model_folder), Decoding(), 512, allow_pickle=True)
+    with pytest.raises(InputError):
+        TransformersEngine(options).start()
+    assert not mark.exists()
 
 
 @pytest.fixture(scope="module")
