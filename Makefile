@@ -15,7 +15,7 @@ WORKERS ?= 2
 XDIST := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest $(XDIST) --durations=15 --junitxml=.pytest_cache/$@.xml $(PYTEST_ARGS)
 
-.PHONY: demo test test-slow test-full test-latest lint venv docs sbom
+.PHONY: demo test test-slow test-full test-latest mutants lint venv docs sbom
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
 	@rm -f .venv/.installed-*
 	PYTHON=$(PYTHON) requirements/install $(REQUIREMENTS)
@@ -31,7 +31,7 @@ demo: $(RUNTIME)
 	$(BIN)/python recipes/alpaca_emo.py --config demo
 
 # Tiny models, and the demo once on real parts. What they write lies in memory, where nothing waits for a disk.
-test: export PYTEST_DEBUG_TEMPROOT ?= $(if $(wildcard /dev/shm/.),/dev/shm)
+test mutants: export PYTEST_DEBUG_TEMPROOT ?= $(if $(wildcard /dev/shm/.),/dev/shm)
 test: $(DEV)
 	$(PYTEST) -m "not slow and not full"
 
@@ -48,6 +48,11 @@ test-full: $(DEV)
 test-latest:
 	PYTHON=$(PYTHON) VENV=.venv-latest requirements/install --latest
 	.venv-latest/bin/python -m pytest $(XDIST) $(PYTEST_ARGS) -m "not slow and not full"
+
+# Whether `make test` still sees each of the faults in tests/mutants/faults.py. FAULTS="budget clusters" chooses those
+# with such words in their names.
+mutants: $(DEV)
+	$(BIN)/python -m tests.mutants $(FAULTS)
 
 lint: $(DEV)
 	$(BIN)/ruff check .
