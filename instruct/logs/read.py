@@ -9,14 +9,10 @@ from typing import NamedTuple
 from instruct.base.errors import InputError, one_line
 from instruct.logs.alpaca_eval import read_alpaca_eval
 from instruct.logs.arena_hard import read_arena_hard
-from instruct.logs.evalplus import read_evalplus
-from instruct.logs.helm import read_helm
 from instruct.logs.inspect import read_inspect
-from instruct.logs.judge_arena import read_judge_arena
 from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.log import Log
 from instruct.logs.mt_bench import read_mt_bench
-from instruct.logs.promptfoo import read_promptfoo
 from instruct.logs.source import Columns, Source
 from instruct.logs.tables import read_table
 
@@ -36,16 +32,11 @@ class Reader(NamedTuple):
 
 # In the order in which they are asked; a table of any tool is the last.
 READERS: tuple[Reader, ...] = (
-    # It knows the large files beside its logs by their names.
-    Reader("HELM", read_helm, "give the per_instance_stats.json beside it"),
     Reader("lm-eval", read_lm_eval, "evaluate with `lm_eval run --log_samples`, and give the samples_*.jsonl"),
     Reader("Inspect", read_inspect),
     Reader("alpaca_eval", read_alpaca_eval, "give the annotations.json beside it"),
     Reader("Arena-Hard", read_arena_hard),
     Reader("FastChat", read_mt_bench),
-    Reader("JudgeArena", read_judge_arena, "give the results-*.json beside it"),
-    Reader("EvalPlus", read_evalplus),
-    Reader("promptfoo", read_promptfoo),
     Reader("table", read_table),
 )
 

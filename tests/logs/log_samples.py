@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,129 +83,6 @@ def paired() -> list[dict[str, Any]]:
     ]
 
 
-def judge_arena() -> dict[str, Any]:
-    name = "alpaca-eval-tuned-base-judge-both"
-    orders = [("tuned", "base"), ("base", "tuned")]
-    battles = [
-        {"instruction": f"Q{n}?", "completion_A": f"{a} {n}", "completion_B": f"{b} {n}", "judge_completion": "…"}
-        | {"instruction_index": n, "model_A": a, "model_B": b, "judge": "judge"}
-        for a, b in orders
-        for n in range(3)
-    ]
-    preferences = [0.2, 0.5, None, 0.4, 0.9, 0.1]
-    results = {
-        "task": "alpaca-eval",
-        "model_A": "tuned",
-        "model_B": "base",
-        "judge_model": "judge",
-        "swap_mode": "both",
-    }
-    results |= {"num_battles": 6, "winrate": 3.5 / 5, "preferences": preferences}
-    return {f"results-{name}.json": results, f"{name}-annotations.csv": battles}
-
-
-def evalplus(samples: int = 2) -> dict[str, Any]:
-    draw = random.Random(1)
-    tasks = {
-        f"HumanEval/{n}": [
-            {"task_id": f"HumanEval/{n}", "solution": "def f(): 1", "base_status": (s := draw.choice(["pass", "fail"]))}
-            | {"plus_status": s if draw.random() < 0.5 else "timeout", "base_fail_tests": [], "plus_fail_tests": []}
-            for _ in range(samples)
-        ]
-        for n in range(4)
-    }  # fmt: skip
-    return {"date": "2026-01-01 10:00", "hash": "fe58", "eval": tasks, "pass_at_k": pass_at_1(tasks)}
-
-
-def pass_at_1(tasks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The mean over tasks of the share of samples that pass, as `estimate_pass_at_k` has it for k = 1."""
-    base = [[sample["base_status"] == "pass" for sample in samples] for samples in tasks.values()]
-    plus = [[s["base_status"] == s["plus_status"] == "pass" for s in samples] for samples in tasks.values()]
-    return {
-        kind: {"pass@1": sum(sum(each) / len(each) for each in passed) / len(passed)}
-        for kind, passed in (("base", base), ("plus", plus))
-    }
-
-
-def stat(metric: str, values: list[float], **context: Any) -> dict[str, Any]:
-    return {
-        "name": {"name": metric, "split": "test", **context},
-        "count": len(values),
-        "sum": sum(values),
-        "mean": sum(values) / len(values),
-    }
-
-
-def helm() -> dict[str, Any]:
-    typos = {"perturbation": {"name": "typos", "robustness": True, "fairness": False, "computed_on": "perturbed"}}
-    values = {"id1": 1.0, "id2": 0.0, "id3": 1.0}
-    # One row a metric class, as runner.py extends the list.
-    rows = [
-        {"instance_id": unit, "train_trial_index": 0, **about}
-        | {"stats": [stat("num_prompt_tokens", [9], **about), *(stat(m, [value], **about) for m in metrics)]}
-        for metrics in (("f1_score", "exact_match"), ("quality",))
-        for about in ({}, typos)
-        for unit, value in values.items()
-    ]
-    spec = {
-        "name": "mmlu:subject=anatomy,method=joint,model=org_tuned",
-        "adapter_spec": {"model": "org/tuned", "max_train_instances": 5, "max_eval_instances": 3, "temperature": 0.0},
-        "metric_specs": [{"class_name": "Basic", "args": {"names": ["exact_match", "f1_score"]}}],
-    }
-    states = [
-        {"instance": {"id": unit, "input": {"text": f"Q{unit}?"}, "references": [], **about}, "train_trial_index": 0}
-        | {"request": {"prompt": f"Shots. Q{unit}?"}, "result": {"completions": [{"text": "A"}]}}
-        for about in ({}, typos)
-        for unit in values
-    ]
-    stats = [stat(metric, [2 / 3], **about) for metric in ("exact_match", "quality") for about in ({}, typos)]
-    stats += [stat("perplexity", [3.5]), stat("num_instances", [3])]
-    state = {"adapter_spec": spec["adapter_spec"], "request_states": states}
-    return {"per_instance_stats.json": rows, "run_spec.json": spec, "scenario_state.json": state, "stats.json": stats}
-
-
-def promptfoo(version: int = 3) -> dict[str, Any]:
-    results = []
-    outcomes = {"openai:a": "pfe", "openai:b": "ppf"}
-    for column, (provider, states) in enumerate(outcomes.items()):
-        for n, state in enumerate(states):
-            result: dict[str, Any] = {
-                "provider": {"id": provider}, "prompt": {"raw": f"Say {n}", "label": "Say {{x}}"},
-                "vars": {"x": str(n)}, "success": state == "p", "score": float(state == "p"),
-                "namedScores": {"tone": 0.5}, "response": {"output": f"said {n}"},
-            }  # fmt: skip
-            if state != "e":
-                result["gradingResult"] = {"pass": state == "p", "score": float(state == "p"), "reason": "…"}
-            else:
-                result |= {"error": "API error: 429", "namedScores": {}}
-            if version == 3:
-                result |= {"promptIdx": column, "testIdx": n, "promptId": "p", "testCase": {"vars": {"x": str(n)}}}
-                result["failureReason"] = {"p": 0, "f": 1, "e": 2}[state]
-            results.append(result)
-    columns = [
-        {"raw": "Say {{x}}", "label": "Say {{x}}", "provider": provider}
-        | {"metrics": {"testPassCount": states.count("p"), "testFailCount": states.count("f")}}
-        for provider, states in outcomes.items()
-    ]
-    stats = {"successes": 3, "failures": 2}
-    summary: dict[str, Any] = {
-        "version": version,
-        "timestamp": "2026-01-01T10:00:00Z",
-        "results": results,
-        "stats": stats,
-    }
-    summary |= (
-        {"prompts": columns} if version == 3 else {"table": {"head": {"prompts": columns, "vars": ["x"]}, "body": []}}
-    )
-    return {
-        "evalId": "e",
-        "results": summary,
-        "config": {},
-        "shareableUrl": None,
-        "metadata": {"promptfooVersion": "0.120.0"},
-    }
-
-
 def lm_eval() -> dict[str, Any]:
     date = "2026-01-01T10-00-00.000000"
     rows = [
@@ -254,7 +130,6 @@ def inspect() -> dict[str, Any]:
 
 # By tool.
 SAMPLES: dict[str, list[Sample]] = {
-    "HELM": [Sample(helm(), 6)],
     "lm-eval": [Sample(lm_eval(), 4, count=len)],
     "Inspect": [Sample(inspect(), 3, count=lambda log: len(log["samples"]))],
     "alpaca_eval": [Sample({"annotations.json": annotations()}, 5, count=len)],
@@ -262,18 +137,6 @@ SAMPLES: dict[str, list[Sample]] = {
     "FastChat": [
         Sample({"gpt-4_single.jsonl": rated()}, 8, count=len),
         Sample({"gpt-4_pair.jsonl": paired()}, 8, count=lambda rows: 2 * len(rows)),
-    ],
-    "JudgeArena": [Sample(judge_arena(), 6, count=lambda results: len(results["preferences"]))],
-    "EvalPlus": [
-        Sample(
-            {"org--tuned_vllm_temp_0.8.eval_results.json": evalplus()},
-            8,
-            count=lambda results: sum(map(len, results["eval"].values())),
-        )
-    ],
-    "promptfoo": [
-        Sample({"results.json": promptfoo(version)}, 6, count=lambda file: len(file["results"]["results"]))
-        for version in (3, 2)
     ],
     "table": [
         Sample({f"scores{suffix}": TABLE}, 5, Columns("id", ("score",), "passage"), len)
