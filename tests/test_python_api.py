@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import instruct
-from instruct.base.models import is_faster
+from instruct.base.models import has_bfloat16_instructions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,7 +34,7 @@ def test_the_readme_snippet_runs_as_printed(tmp_path, monkeypatch, smollm2):
 def test_emo_config_with_defaults_works_on_a_cpu(tmp_path):
     arguments = instruct.EMOConfig(str(tmp_path))
     assert arguments.use_cpu
-    assert arguments.bf16 == is_faster("bfloat16")  # TRL's default is True
+    assert arguments.bf16 == has_bfloat16_instructions()  # TRL's default is True
 
 
 def test_dir_shows_the_exports_before_anything_is_imported():

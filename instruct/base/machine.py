@@ -14,8 +14,7 @@ import os
 import platform
 import shlex
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -126,18 +125,6 @@ def processor_line(name: str) -> str:
             if line.startswith(name):
                 return line.split(":", 1)[1].strip()
     return ""
-
-
-def least_seconds(work: Callable[[], object], measured: float) -> float:
-    """Of a call: the least of two or more, in `measured` seconds of CPU time, after one that sets up the device."""
-    work()
-    times: list[float] = []
-    used = time.process_time()
-    while len(times) < 2 or time.process_time() - used < measured:
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times)
 
 
 @contextlib.contextmanager

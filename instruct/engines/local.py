@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype, warn_of_slow
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype
 from instruct.base.output import warn
 from instruct.base.replies import (
     Completion,
@@ -117,7 +117,6 @@ class LocalEngine(BatchesInTurn):
         """The dtype that the model computes in; of one that does not fit here, it is not measured."""
         check_memory(self.options)
         dtype = pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
-        warn_of_slow(dtype)
         return dtype
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, Problems, counted
 from instruct.base.machine import check_gpu_is_usable
-from instruct.base.models import compute_dtype, warn_of_slow
+from instruct.base.models import compute_dtype
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
@@ -151,7 +151,6 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         check_write_access(repositories.values())
 
     sharding = sharding_of(arguments)
-    warn_of_slow(compute_dtype(config.model))
     needed = sum(memory_gib(config, shape, arguments, sharding).values())
     available = available_gib()
     disk = disk_gib(config, shape)
@@ -241,7 +240,6 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
             remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/distributed.md)")
         elif sharding.processes > 1:
             remedies.insert(0, "use more GPUs (--num_processes)")
-        remedies.insert(1, "set train.optim adamw_torch_8bit and train.optim_args bf16_stochastic_round=True")
     on_gpus = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
     raise InputError(
         f"config {config.name}: training needs about {needed:.0f} GiB of memory{on_gpus} and {available:.0f} GiB are "

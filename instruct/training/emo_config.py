@@ -17,7 +17,7 @@ from trl import SFTConfig
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
 from instruct.base.machine import check_gpu_is_usable
-from instruct.base.models import is_faster
+from instruct.base.models import has_bfloat16_instructions
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.data.token_weights import check_prompt_weight
@@ -158,7 +158,7 @@ class EMOConfig(SFTConfig):
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         if self.use_cpu and self.bf16 is None and not self.fp16:  # type: ignore[has-type]
-            self.bf16 = is_faster("bfloat16")
+            self.bf16 = has_bfloat16_instructions()
         self._choose_metric()
         super().__post_init__()
         for name, (only, reason) in REFUSED.items():

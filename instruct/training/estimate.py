@@ -148,8 +148,7 @@ def memory_gib(
     Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
     weights, gradients and two moments. Narrower computation takes 2 more for the copies that autocast or DeepSpeed
     make; if the weights are sharded, only a layer or two and the ends of the model are whole at a time. DDP keeps the
-    gradients a second time, in its buckets. torchao's optimizers take 1 or 2 bytes for the moments, and leave weights
-    and gradients in bfloat16.
+    gradients a second time, in its buckets. torchao's optimizers take 1 or 2 bytes for the moments.
 
     Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
     SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and with it the layers' inputs and one layer's

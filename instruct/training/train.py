@@ -23,7 +23,7 @@ from instruct.training.estimate import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.objective_names import is_own
 from instruct.training.options import SystemOptions, TrainingOptions
-from instruct.training.precision import check_optimizer, round_saved_weights, weights_dtype
+from instruct.training.precision import round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 
@@ -105,7 +105,6 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         for key in ("patience", "eval_strategy", "eval_on_start", "load_best_model_at_end"):
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
-    check_optimizer(config.train)
     _check_numbers({**config.train, **system.model_dump(include={"learning_rate"}, exclude_none=True)})
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)

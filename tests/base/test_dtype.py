@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from instruct.base import models
-from instruct.base.models import ModelOptions, compute_dtype, is_faster, pick_dtype, warn_of_slow
-from instruct.base.output import log_once
+from instruct.base.models import ModelOptions, compute_dtype, pick_dtype
 from instruct.config import make_config
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.forward import open_model
@@ -26,73 +25,24 @@ from instruct.measuring.sampled import TextReader
 from instruct.phases.experiment import settle_dtype
 
 
-@pytest.fixture
-def measure_again(tmp_path, monkeypatch):
-    """Nothing is measured yet, on a CPU; products take the seconds that a test says."""
-    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path))
-    monkeypatch.setattr(models, "has_gpu", lambda: False)
-    for function in (is_faster, log_once):
-        function.cache_clear()
-    measured: list[str] = []
-
-    def seconds_of(seconds: dict[torch.dtype, float]) -> list[str]:
-        def measure(dtype: torch.dtype, *sizes: int) -> float:
-            measured.append(str(dtype))
-            return seconds[dtype]
-
-        monkeypatch.setattr(models, "_seconds", measure)
-        return measured
-
-    yield seconds_of
-    for function in (is_faster, log_once):
-        function.cache_clear()
-
-
 def never() -> str:
     raise AssertionError("the checkpoint was looked at")
 
 
-def test_a_cpu_takes_bfloat16_if_it_is_measured_to_be_faster(measure_again):
-    measured = measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
-    assert pick_dtype("auto", never) == pick_dtype(None, never) == "bfloat16"
-    assert len(measured) == 4  # both models, a small and a large product; once
-
-
-def test_a_cpu_takes_float32_otherwise_and_measures_no_large_product(measure_again):
-    measured = measure_again({torch.float32: 1.0, torch.bfloat16: 1.5})
-    assert pick_dtype("auto", never) == "float32"
-    assert len(measured) == 2
-    is_faster.cache_clear()
-    assert pick_dtype("auto", never) == "float32"
-    assert len(measured) == 2  # kept in the cache
-
-
-def test_the_measurement_is_kept_by_processor_and_settings(measure_again, tmp_path, monkeypatch):
-    measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
-    assert is_faster("bfloat16")
-    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    is_faster.cache_clear()
-    measure_again({torch.float32: 1.0, torch.bfloat16: 2.0})
-    assert not is_faster("bfloat16")
-    kept = json.loads((tmp_path / "faster_dtypes.json").read_text())
-    assert sorted(kept.values()) == [False, True]
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "{", '{"a": "b"}'])
-def test_a_damaged_cache_is_measured_again(measure_again, tmp_path, content):
-    (tmp_path / "faster_dtypes.json").write_text(content)
-    measure_again({torch.float32: 1.0, torch.bfloat16: 0.5})
-    assert is_faster("bfloat16")
-
-
-def test_what_is_asked_for_is_taken_and_warned_about_where_it_is_slow(measure_again, caplog):
-    measure_again({torch.float32: 1.0, torch.bfloat16: 1.5, torch.float16: 0.5})
-    for name in ("float32", "float16", "bfloat16", "bfloat16"):
-        assert pick_dtype(name, never) == name
-        warn_of_slow(name)
-    assert caplog.messages == [
-        "dtype bfloat16: matrix products in it are slower than in float32 on this CPU; leave it out"
-    ]
+@pytest.mark.parametrize(
+    ("line", "flags", "picked"),
+    [
+        ("flags", "avx2 avx512f avx512_bf16", "bfloat16"),
+        ("flags", "avx512f amx_bf16", "bfloat16"),
+        ("Features", "fp asimd bf16", "bfloat16"),
+        ("flags", "avx2 avx512f", "float32"),
+    ],
+)
+def test_a_cpu_takes_bfloat16_if_it_has_the_instructions(monkeypatch, line, flags, picked):
+    monkeypatch.setattr(models, "has_gpu", lambda: False)
+    monkeypatch.setattr(models, "processor_line", lambda name: flags if name == line else "")
+    assert pick_dtype("auto", never) == pick_dtype(None, never) == picked
+    assert pick_dtype("float16", never) == "float16"
 
 
 @pytest.mark.parametrize(
@@ -122,10 +72,10 @@ def options_of(model: str | Path, **more: Any) -> EngineOptions:
 
 @pytest.fixture(params=["float32", "bfloat16"])
 def picked(request, monkeypatch) -> str:
-    """What a CPU picks, as if it had been measured."""
+    """What a CPU picks, with and without the instructions."""
     monkeypatch.setattr(models, "has_gpu", lambda: False)
     for module in ("base.models", "training.emo_config"):
-        monkeypatch.setattr(f"instruct.{module}.is_faster", lambda dtype: request.param == "bfloat16")
+        monkeypatch.setattr(f"instruct.{module}.has_bfloat16_instructions", lambda: request.param == "bfloat16")
     return request.param
 
 
@@ -143,7 +93,7 @@ def trained_with(tmp_path, tiny_model_folder):
         config = make_config({"name": "t", "model": model, "data": data, "lora": {"r": 2}, **content}, [], "test")
         encoded = load_training_rows(config)
         arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out")
-        return config, make_trainer(config, arguments, encoded.tokenizer, encoded.training_set(arguments))
+        return config, make_trainer(config, arguments, encoded.tokenizer, encoded.encoded.dataset())
 
     return make
 
@@ -231,11 +181,11 @@ def experiment(tiny_experiment, instruct):
 
 
 def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
-    """Begun where float32 is faster, continued where bfloat16 is: nothing is trained, answered or judged again."""
+    """Begun without instructions for bfloat16, continued with them: nothing is trained, answered or judged again."""
     import yaml
 
     monkeypatch.setattr(models, "has_gpu", lambda: False)
-    monkeypatch.setattr(models, "is_faster", lambda dtype: False)
+    monkeypatch.setattr(models, "has_bfloat16_instructions", lambda: False)
     code, printed, errors = experiment()
     assert code == 0, errors
     assert "LoRA rank 2, float32" in printed
@@ -247,7 +197,7 @@ def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
     judged = next(step for name, step in steps.items() if name.startswith("judge/"))
     assert judged["inputs"]["judge"]["dtype"] == judged["config"]["engine"]["dtype"] == "float32"
 
-    monkeypatch.setattr(models, "is_faster", lambda dtype: True)
+    monkeypatch.setattr(models, "has_bfloat16_instructions", lambda: True)
     code, printed, errors = experiment()
     assert code == 0, errors
     again = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import sys
@@ -123,8 +122,6 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
     monkeypatch.setattr("instruct.phases.train.sharding_of", lambda arguments: spread(gpus))
     monkeypatch.setattr("instruct.phases.train.available_gib", lambda: 0.95 * size * 1e9 / GIB)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**13))
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: name == "torchao" or find_spec(name, *rest))
     counts = check_training(config, tmp_path / "run").counts
     assert counts["kept"] + counts.get("held_out", 0) == 24
     assert f"of {0.95 * size * 1e9 / GIB:.1f} GiB memory" in printed.readouterr().out

@@ -98,7 +98,7 @@ def estimated_and_measured(model: Path, folder: Path, lora: bool, use_cpu: bool 
     arguments = trainer_arguments(config, config.systems["emo"], folder / "out")
     estimated = sum(memory_gib(config, model_shape(config), arguments).values())
     with PeakBytes() as measured:
-        trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments))
+        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset())
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
             measured.count(tensor)
         trainer.add_callback(measured.since_the_first_step())

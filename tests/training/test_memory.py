@@ -55,7 +55,7 @@ def test_llama_2_13b_is_fully_fine_tuned_on_eight_gpus_and_refused_on_one(full_1
         check_memory(config, needed[name], GPU, SHARDINGS[name])
     with pytest.raises(InputError, match=r"needs about 2\d\d GiB .*79 GiB are free; spread it over .*fsdp2\.yaml"):
         check_memory(config, needed["one"], GPU, SHARDINGS["one"])
-    with pytest.raises(InputError, match=r"on each of 8 GPUs .* spread it over .*bf16_stochastic_round=True"):
+    with pytest.raises(InputError, match=r"on each of 8 GPUs .* spread it over "):
         check_memory(config, needed["ddp"], GPU, SHARDINGS["ddp"])
     two = Sharding(2, weights=True, gradients=True, optimizer=True)
     with pytest.raises(InputError, match=r"use more GPUs \(--num_processes\)"):
@@ -72,13 +72,6 @@ def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model
     adapter.mkdir(parents=True)
     (adapter / "adapter_model.safetensors").touch()
     assert check_training(config, tmp_path / "run").encoded.counts["kept"] == 24
-
-
-def test_stochastic_rounding_fits_one_gpu(full_13b):
-    config, shape, arguments = full_13b
-    config.train |= {"optim": "adamw_torch_8bit", "optim_args": "bf16_stochastic_round=True"}
-    arguments.optim = "adamw_torch_8bit"
-    assert sum(memory_gib(config, shape, arguments, Sharding()).values()) < GPU
 
 
 @pytest.mark.parametrize(

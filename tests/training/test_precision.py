@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import warnings
@@ -18,12 +17,10 @@ from transformers import AutoModelForCausalLM, TrainingArguments
 from instruct.base.errors import InputError
 from instruct.base.models import compute_dtype
 from instruct.training.checks import check_arguments
-from instruct.training.precision import check_trained_weights, unmoved_share, weights_dtype
+from instruct.training.precision import check_trained_weights, weights_dtype
 from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer as make_from_config
 from instruct.training.train import quantization_arguments, train_options, trainer_arguments
-
-STOCHASTIC = {"optim": "adamw_torch_8bit", "optim_args": "bf16_stochastic_round=True"}
 
 
 @pytest.fixture
@@ -62,24 +59,6 @@ def test_full_fine_tuning_moves_its_weights(tmp_path, tiny_model_folder, rows):
     assert share == pytest.approx(expected, abs=0.01)
 
 
-@pytest.mark.slow  # torchao compiles its step
-def test_stochastic_rounding_moves_bfloat16_weights(tmp_path, tiny_model_folder, rows):
-    pytest.importorskip("torchao")
-    config = full_config(tiny_model_folder, rows, **STOCHASTIC)
-    nearest = full_config(tiny_model_folder, rows)
-    assert (weights_dtype(config), weights_dtype(nearest)) == ("bfloat16", "float32")
-    share, dtype = moved(config, tmp_path / "a")
-    assert dtype == torch.bfloat16
-    assert share > 0.5 * moved(nearest, tmp_path / "b")[0]
-
-
-def test_an_optimizer_that_is_not_installed_is_refused(tmp_path, tiny_model_folder, rows, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
-    config = full_config(tiny_model_folder, rows, **STOCHASTIC)
-    with pytest.raises(InputError, match=r"train\.optim: adamw_torch_8bit needs torchao, .* run `pip install torchao`"):
-        trainer_arguments(config, config.systems["emo"], tmp_path)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -111,59 +90,12 @@ def test_adapters_are_float32_on_a_bfloat16_base(tmp_path):
     assert trained == {torch.float32}
 
 
-def simulated(make_optimizer, dtype: torch.dtype, learning_rate: float) -> tuple[float, torch.Tensor]:
-    """400 steps on 10,240 normal weights: the share that never moves, and the whole update."""
-    generator = torch.Generator().manual_seed(0)
-    start = normal_weights(generator)
-    weights = torch.nn.Parameter(start.to(dtype, copy=True))
-    optimizer = make_optimizer([weights], lr=learning_rate, weight_decay=0.0)
-    never_moved = torch.ones(len(start), dtype=torch.bool)
-    for step in range(400):
-        cosine = 0.5 * (1 + math.cos(math.pi * step / 400))
-        group, rate = optimizer.param_groups[0], learning_rate * min(1.0, step / 12) * cosine
-        group["lr"] = torch.tensor(rate) if isinstance(group["lr"], torch.Tensor) else rate  # torchao's is a tensor
-        weights.grad = torch.randn(len(start), generator=generator).to(dtype)
-        optimizer.step()
-        never_moved &= weights.detach() == start
-    return float(never_moved.float().mean()), weights.detach().float() - start.float()
-
-
-def normal_weights(generator: torch.Generator) -> torch.Tensor:
-    return (torch.randn(10240, generator=generator) * 0.02).bfloat16()
-
-
-@pytest.mark.parametrize(("learning_rate", "share", "norm"), [(1e-5, 0.92, 0.22), (2e-5, 0.84, 0.31)])
-def test_the_estimated_share_is_that_of_400_steps_of_adamw(learning_rate, share, norm):
-    """The figures of docs/training.md: float32 moves every weight, bfloat16 few of them."""
-    never_moved, update = simulated(torch.optim.AdamW, torch.bfloat16, learning_rate)
-    none, expected = simulated(torch.optim.AdamW, torch.float32, learning_rate)
-    assert none == 0
-    assert never_moved == pytest.approx(share, abs=0.01)
-    assert float(update.norm() / expected.norm()) == pytest.approx(norm, abs=0.02)
-    estimate = unmoved_share([normal_weights(torch.Generator().manual_seed(0))], learning_rate)
-    assert estimate == pytest.approx(never_moved, abs=0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("learning_rate", "share", "norm"), [(1e-5, 0.05, 1.8), (2e-5, 0.01, 1.4)])
-def test_stochastic_rounding_moves_nearly_all_weights_in_400_steps(learning_rate, share, norm):
-    optim = pytest.importorskip("torchao.optim")
-    make = functools.partial(optim.AdamW8bit, bf16_stochastic_round=True)
-    never_moved, update = simulated(make, torch.bfloat16, learning_rate)
-    _, expected = simulated(torch.optim.AdamW, torch.float32, learning_rate)
-    assert never_moved == pytest.approx(share, abs=0.01)
-    assert float(update.norm() / expected.norm()) == pytest.approx(norm, abs=0.1)
-
-
-def test_bfloat16_weights_that_will_not_move_are_announced(tmp_path):
-    with pytest.warns(UserWarning, match=r"about 9\d% of the trained bfloat16 .* learning_rate 2e-05: .*torchao"):
-        make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=2e-5)
+def test_bfloat16_weights_that_train_are_announced(tmp_path):
+    with pytest.warns(UserWarning, match=r"bfloat16 weights train: .* dtype float32, set bf16=True"):
+        trainer = make_trainer(tmp_path, tiny_model().bfloat16())
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=1.0)
-        make_trainer(tmp_path, tiny_model(), learning_rate=2e-5)
-        trainer = make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=2e-5, **STOCHASTIC)
-        trainer.args.optim_args = None
+        make_trainer(tmp_path, tiny_model())
         trainer.args.bf16 = True
         check_trained_weights(trainer.model, trainer.args, sharded=True, fsdp=True)  # keeps float32 weights of its own
 
