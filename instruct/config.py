@@ -366,13 +366,13 @@ def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
 
 
 _TOKEN = "hub_token"
-_HUB = "each finished system is uploaded once, to its main branch; remove it"
+_HUB_KEYS = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "hub_always_push", "hub_revision")
 _MASK = (
     "has no effect on rows that this package tokenizes; use train.train_on (assistant_turns, last_turn or all_tokens)"
 )
 # Arguments of EMOConfig that are for rows, models and checkpoints in Python.
 _IN_PYTHON = {
-    **dict.fromkeys(("hub_strategy", "hub_always_push", "hub_revision"), f": {_HUB}"),
+    **dict.fromkeys(_HUB_KEYS, ": a run uploads nothing; remove it, and upload a trained system with `hf upload`"),
     **dict.fromkeys(("assistant_only_loss", "completion_only_loss"), f" {_MASK}"),
     **{key: f" is set elsewhere; set data.{key}" for key in ("on_bad_row", "empty_thinking")},
     "trust_remote_code": " is set elsewhere; set model.trust_remote_code",

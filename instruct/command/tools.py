@@ -1,4 +1,4 @@
-"""The verbs that give trained models away, and those that tell what is here: merge, push, list, doctor."""
+"""The verb that merges adapters, and those that tell what is here: merge, list, doctor."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
         "--trust-remote-code", action="store_true", help="run the code in the model's repository, as its training did"
     )
 
-    sub = verb(push, "upload a run's trained systems to the Hugging Face Hub, with the report's evaluation")
-    flags.run_argument(sub, "trained systems")
-    sub.add_argument(
-        "--repo-id", metavar="ID", help="USER/NAME; -SYSTEM is added for several (default: the run's name)"
-    )
-    sub.add_argument("--system", metavar="NAME", help="upload only this system")
-    sub.add_argument("--private", action="store_true", help="create private repositories")
-
     sub = verb(list_found, "list the available data sets, judges, tasks or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
     verb(doctor, "check the installation: packages, GPU, memory, disk, network, keys")
@@ -38,19 +30,6 @@ def merge(arguments: argparse.Namespace) -> Result:
     config = call.model_of_run(run, trust, "--trust-remote-code")
     folders = merge_adapter(config, run, arguments.system)
     return call.shown({"merged": folders}, "\n".join(f"merged: {folder}" for folder in folders))
-
-
-def push(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.upload import check_write_access, push_systems, repositories
-
-    run = call.named_run(arguments.run, "adapters/*/*.safetensors")
-    systems = [arguments.system] if arguments.system else sorted(path.name for path in run.adapters.iterdir())
-    default = run.folder.resolve().name
-    # A system that was named is uploaded to the repository as it was named.
-    names = repositories(arguments.repo_id or (f"{default}-{systems[0]}" if arguments.system else default), systems)
-    check_write_access(names.values())
-    uploaded = push_systems(run, names, arguments.private or None)
-    return call.shown({"uploaded": uploaded}, "\n".join(f"uploaded: {repository}" for repository in uploaded))
 
 
 def list_found(arguments: argparse.Namespace) -> Result:

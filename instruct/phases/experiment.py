@@ -69,7 +69,6 @@ def run_phases(
     """
     from accelerate import PartialState
 
-    from instruct.phases.upload import upload
     from instruct.reporting.report import print_written, written_report
     from instruct.reporting.stated import check_margin, check_primary
 
@@ -94,7 +93,6 @@ def run_phases(
         return None, failure
     report = written_report(run.folder, failure=failure)
     print_written(report, run.folder)
-    upload(config, run)  # the cards, now with the evaluation
     return report, failure
 
 
@@ -178,15 +176,12 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
         InputError: a finished step was made with other options and is not to be made again (`redo`), or the directory
             is not shared by all nodes of a training.
     """
-    from instruct.phases.upload import configured_repositories, create_repositories
     from instruct.reporting.stated import state
     from instruct.training.processes import from_main
 
     run = RunDirectory(run_folder(config))
 
     def start() -> str:
-        # A token without write access is found out before training.
-        create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
         start_or_continue(run, config, steps_of(config), redo)
         state(run, margin=config.margin, primary=config.primary)
         return str(run.manifest()["created"])

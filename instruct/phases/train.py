@@ -19,7 +19,6 @@ from instruct.data.rows import RowSet
 from instruct.engines.memory import GIB, available_gib
 from instruct.generation.batches import local_kind
 from instruct.phases.steps import Step
-from instruct.phases.upload import check_write_access, configured_repositories, upload
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import adapter_of, only_process
 from instruct.training.estimate import (
@@ -55,7 +54,6 @@ class Training(Step):
     def make(self, run: RunDirectory, read: TrainingRows | None) -> None:
         if read:
             train_systems(self.config, run, read)
-        upload(self.config, run)
 
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
@@ -146,9 +144,6 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
     _check_full_training(config, folder, data.rows.plain_text)
     check_trackers(arguments.report_to)
-    repositories = configured_repositories(config)
-    if repositories:
-        check_write_access(repositories.values())
 
     sharding = sharding_of(arguments)
     needed = sum(memory_gib(config, shape, arguments, sharding).values())
@@ -175,8 +170,6 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
     report_trained(planned, bool(config.lora and config.lora.target_modules == ALL_LINEAR), left_out)
     _print_rows(config, data, form, arguments)
-    if repositories:
-        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
     steps = f"{'about ' if blocks else ''}{counted(steps_of_training(blocks or len(lengths), arguments), 'step')} each"
     say(f"train     {', '.join(config.trained)}: {steps}, {needed:.1f} of {available:.1f} GiB memory")
     return data

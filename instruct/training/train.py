@@ -28,8 +28,6 @@ from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 
 LOG = "training_log.json"
-# Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
-HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
 # Makes a callback for a trainer.
 Watch = Callable[[Any], Any]
@@ -106,7 +104,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
     _check_numbers({**config.train, **system.model_dump(include={"learning_rate"}, exclude_none=True)})
-    options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
+    options = train_options(config, plain_text)
     options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:

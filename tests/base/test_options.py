@@ -51,6 +51,6 @@ def test_a_step_is_made_with_the_options_that_change_its_result_and_are_not_defa
 
 
 def test_an_option_that_is_null_and_not_by_default_is_one_that_a_step_is_made_with():
-    content = {"name": "one", "lora": None, "train": {"max_steps": 1, "logging_steps": 4, "push_to_hub": True}}
+    content = {"name": "one", "lora": None, "train": {"max_steps": 1, "logging_steps": 4, "report_to": "none"}}
     made_with = make_config(content, [], "test").trained_with("emo")
     assert made_with == {"lora": None, "train": {"max_steps": 1}, "systems": {"emo": {"objective": "emo"}}}

@@ -104,7 +104,7 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
         ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "comparisons": [["emo", "baseline"]]}]}),
         ("answers", {"answers": {"limit": 5, "generation": {"gpu_memory_utilization": 0.5}}}),
         ("train/emo", {"train": {"logging_steps": 1, "report_to": "none", "save_total_limit": 2}}),
-        ("train/emo", {"train": {"push_to_hub": True, "dataloader_num_workers": 2}}),
+        ("train/emo", {"train": {"dataloader_num_workers": 2}}),
         ("train/emo", {"data": {**BASE["data"], "eval_samples": 4}}),
     ],
 )

@@ -58,8 +58,8 @@ REFUSED_VALUES = {
 # Obeyed with rows and models that are given in Python; the command has its own keys for them.
 IN_PYTHON = """
     assistant_only_loss completion_only_loss dataset_kwargs dataset_text_field length_column_name model_init_kwargs
-    on_bad_row empty_thinking output_dir resume_from_checkpoint trust_remote_code hub_strategy hub_always_push
-    hub_revision hub_token do_train do_eval do_predict local_rank
+    on_bad_row empty_thinking output_dir resume_from_checkpoint trust_remote_code push_to_hub hub_model_id
+    hub_private_repo hub_strategy hub_always_push hub_revision hub_token do_train do_eval do_predict local_rank
 """
 
 
