@@ -13,7 +13,7 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import Result, run_guarded
 from instruct.base.streams import make_streams_last
-from instruct.command import completion, experiments, judging, reports, tools
+from instruct.command import experiments, judging, reports, tools
 from instruct.command.flags import OVERRIDES, SECTIONS, VERBOSE, split_overrides
 
 
@@ -89,8 +89,6 @@ def main() -> int:
     """Do what the process's arguments say; returns its exit code."""
     make_streams_last()
     parser = make_parser()
-    if "_ARGCOMPLETE" in os.environ:
-        completion.complete(parser, verbs_of(parser).values())
     arguments = parse_arguments(parser, sys.argv[1:])
 
     def work() -> Result:
