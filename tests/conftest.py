@@ -88,27 +88,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _drawn_once() -> Iterator[None]:
-    """A figure is drawn small, and not again of data that an earlier test has drawn; not so in tests of figures.
-
-    Most of a report's time goes into the pixels.
-    """
-    from instruct.reporting.figures import canvas
+    """A figure is not drawn again of data that an earlier test has drawn; not so in tests of figures."""
     from instruct.reporting.figures.canvas import Drawing
 
-    draw, drawn = Drawing._drawn, {}
+    draw, drawn = Drawing.drawn, {}
 
-    def draw_once(drawing: Drawing, *kinds: str, **about: str) -> dict[str, bytes]:
+    def draw_once(drawing: Drawing, *kinds: str) -> dict[str, bytes]:
         if re.search("test_figures|reproducible", os.environ.get("PYTEST_CURRENT_TEST", "")):
-            return draw(drawing, *kinds, **about)
-        key = drawing._digest(), kinds, tuple(about.items())
+            return draw(drawing, *kinds)
+        key = drawing.name, repr(drawing.data), kinds
         if key not in drawn:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(canvas, "_DPI", 20)
-                drawn[key] = draw(drawing, *kinds, **about)
+            drawn[key] = draw(drawing, *kinds)
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Drawing, "_drawn", draw_once)
+        patch.setattr(Drawing, "drawn", draw_once)
         yield
 
 

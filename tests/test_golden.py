@@ -345,7 +345,7 @@ def test_report(reported):
 
 
 def test_exports(reported):
-    paths = sorted(path for path in (reported / "report" / "exports").iterdir() if path.suffix in (".csv", ".tex"))
+    paths = sorted(path for path in (reported / "report" / "exports").iterdir() if path.suffix == ".csv")
     text = "".join(f"== {path.name}\n{path.read_text(encoding='utf-8')}" for path in paths)
     check_golden(GOLDEN / "report" / "exports.txt", text)
 
@@ -360,12 +360,6 @@ def test_exported_verdicts(reported, judge):
     shown = [json.dumps(rows[place], ensure_ascii=False) for place in (0, 1, 5, 10, 17, len(rows) - 1)]
     digest = hashlib.sha256(ten_digits(text).encode()).hexdigest()
     check_golden(GOLDEN / "report" / f"{name}.txt", "\n".join([*shown, digest]) + "\n")
-
-
-def test_report_text(reported):
-    cards = sorted((reported / "report" / "exports").glob("*.md"))
-    text = "".join(f"== {path.name}\n{path.read_text(encoding='utf-8')}" for path in cards)
-    check_golden(GOLDEN / "text" / "model_cards.txt", text)
 
 
 def test_alpaca_7b(shared_data, tmp_path):
@@ -387,6 +381,6 @@ def test_alpaca_7b(shared_data, tmp_path):
                  "phases": minutes}, indent=2, ensure_ascii=False) + "\n")  # fmt: skip
     check_golden(ALPACA_7B / "report.md", Report.read(ALPACA_7B / "report.json").to_markdown())
     names = sorted(path.name for path in (ALPACA_7B / "exports").iterdir())
-    assert names == sorted(p.name for p in (run / "report" / "exports").iterdir() if p.suffix != ".md")
+    assert names == sorted(path.name for path in (run / "report" / "exports").iterdir())
     for name in names:
         check_golden(ALPACA_7B / "exports" / name, (run / "report" / "exports" / name).read_text(encoding="utf-8"))

@@ -26,8 +26,7 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub = verb(
         report,
         "write the report of a run, or of verdicts made elsewhere",
-        "The run's report/exports has the same figures for other tools: figures.csv, tables.tex (LaTeX), "
-        "leaderboard-*.csv (AlpacaEval) and model-card-*.md (Hugging Face Hub).",
+        "The run's report/exports has the claims for other tools: claims.csv, and leaderboard-*.csv for AlpacaEval.",
     )
     flags.run_argument(sub, "verdicts")
     sub.add_argument("--annotations", metavar="FILE", help="verdicts made elsewhere: AlpacaEval's annotations.json")
@@ -48,8 +47,8 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument(
         "--for",
         dest="purpose",
-        choices=["pr", "slack"],
-        help="print the claims, numbers and warnings as a comment for a pull request, or as a message for Slack",
+        choices=["pr"],
+        help="print the claims, numbers and warnings as a comment for a pull request",
     )
     flags.add_margin_flag(sub)
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
@@ -93,8 +92,8 @@ def _add_compare_and_sample(verb: flags.AddVerb) -> None:
     )
     _add_column_flags(sub)
     shown = sub.add_argument_group("what is printed")
-    text = "print the claims as a comment for a pull request, or as a message for Slack"
-    shown.add_argument("--for", dest="purpose", choices=["pr", "slack"], help=text)
+    text = "print the claims as a comment for a pull request"
+    shown.add_argument("--for", dest="purpose", choices=["pr"], help=text)
     text = "exit 4 if a difference of a main metric is below X points"
     shown.add_argument("--fail-under", type=float, metavar="X", help=text)
 
@@ -202,7 +201,7 @@ def report(arguments: argparse.Namespace) -> Result:
     page = RunDirectory(folder).report / "report.html"
     comment = ""
     if arguments.purpose:
-        comment = (built.to_slack if arguments.purpose == "slack" else built.to_comment)(str(page))
+        comment = built.to_comment(str(page))
     else:
         print_written(built, folder)
     if arguments.fail_under is None:
@@ -223,7 +222,7 @@ def compare(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
     from instruct.reporting.bundle import is_bundle
     from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs, write_compared
-    from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
+    from instruct.reporting.render.lines import render_markdown, render_terminal
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
@@ -245,8 +244,7 @@ def compare(arguments: argparse.Namespace) -> Result:
         write_compared(compared, path)
     if arguments.purpose:
         pages = [path for path in arguments.output or () if path.endswith(".html")]
-        renderer = render_slack if arguments.purpose == "slack" else render_markdown
-        text = renderer(compared.summary(pages[0] if pages else ""))
+        text = render_markdown(compared.summary(pages[0] if pages else ""))
     else:
         text = render_terminal(compared.document())
         text += "".join(f"written: {path}\n" for path in arguments.output or ())

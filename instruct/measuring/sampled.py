@@ -244,7 +244,6 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
         by_kmeans_seed=np.mean([draw.by_seed for draw in of_draws], axis=0).tolist(),
         star=statistics.fmean(draw.star for draw in of_draws),
         frontier_integral=statistics.fmean(draw.frontier_integral for draw in of_draws),
-        curve=np.mean([draw.curve for draw in of_draws], axis=0).tolist(),
         clusters=of_draws[0].clusters,
         features=features,
         max_length=max_length,

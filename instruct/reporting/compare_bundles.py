@@ -81,7 +81,7 @@ class BundleComparison:
 
     def to_html(self) -> str:
         """The comparison as a page of its own."""
-        return tables_page(TITLE, [], list(self._tables()), None, "", self.headlines())
+        return tables_page(TITLE, [], list(self._tables()), self.headlines())
 
     def content(self) -> dict[str, Any]:
         """All figures, for programs."""

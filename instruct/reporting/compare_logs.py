@@ -23,11 +23,10 @@ from instruct.logs.source import Columns
 from instruct.logs.tables import read_frame
 from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
-from instruct.reporting.exports import csv_text, ends
-from instruct.reporting.figures.differences import forest
+from instruct.reporting.exports import claim_rows, csv_text
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, add_detectable, listed
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
-from instruct.reporting.render.html import image, tables_page
+from instruct.reporting.render.html import tables_page
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.run_logs import logs_of_run
 from instruct.reporting.tables import (
@@ -182,13 +181,10 @@ class LogComparison:
 
     def to_html(self) -> str:
         """The comparison as a page of its own."""
-        drawing = forest(self.main)
         whole = self.document()
         tables = [block for block in (*whole.opening, *whole.numbers, *whole.lineage) if isinstance(block, Table)]
-        figure = image(drawing.svg) if drawing else None
         cautions = [one_line(caution.text, 1000) for caution in self.cautions]
-        about = drawing.title if drawing else ""
-        return tables_page(TITLE, cautions, tables, figure, about, self.headlines())
+        return tables_page(TITLE, cautions, tables, self.headlines())
 
     def write(self, path: str | Path) -> None:
         """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html; see `write_compared`."""
@@ -220,18 +216,7 @@ class LogComparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each claim: what CSV files and data frames have."""
-        return [
-            {
-                "task": claim.task,
-                "metric": claim.measure,
-                **{key: getattr(claim, key) for key in ("family", "candidate", "baseline", "n", "trainings")},
-                "difference": claim.value,
-                **ends("interval", claim.interval),
-                "unit": claim.kind,
-                **{key: getattr(claim, key) for key in ("test", "p", "adjusted_p", "finding", "missing")},
-            }
-            for claim in self.claims
-        ]
+        return claim_rows(self.claims)
 
     def frame(self) -> pd.DataFrame:
         """A data frame with a row for each claim."""

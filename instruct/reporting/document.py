@@ -24,7 +24,7 @@ from instruct.reporting.comparison_tables import (
     seeds_table,
 )
 from instruct.reporting.digits import number
-from instruct.reporting.figures import TEXT_FIGURES, outcome_names
+from instruct.reporting.figures import outcome_names
 from instruct.reporting.model import (
     ComparisonReport,
     Figure,
@@ -378,13 +378,13 @@ def _numbers(report: ReportData) -> list[Block]:
         return [figures[name] for name in names if name in figures]
 
     names = outcome_names(report.judges)
-    blocks = [*bench_tables(report)[1:], *shown("win_rates", "stopping")]
+    blocks = [*bench_tables(report)[1:], *shown("win_rates")]
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
-    blocks += [*shown("length_difference"), *(table for panel in report.panels for table in panel_tables(panel))]
-    blocks += shown(*TEXT_FIGURES)
-    for table in (
+    blocks += [table for panel in report.panels for table in panel_tables(panel)]
+    blocks += [
+        *shown("precision_recall"),
         *text_tables(report.measurements, report.claims),
         *task_tables(report.measurements, report.claims),
         seeds_table(report.seeds),
@@ -392,9 +392,9 @@ def _numbers(report: ReportData) -> list[Block]:
         paired_table(report.paired),
         answers_table(report),
         trainings_table(report),
-    ):
-        blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
-    return [*blocks, *shown("training", "perplexity", "task_curves")]
+        *shown("training"),
+    ]
+    return blocks
 
 
 def _about(judge: JudgeReport) -> Iterator[Block]:

@@ -404,12 +404,12 @@ class Phase(Record):
 
 
 class Figure(Record):
-    """A figure of the report: `png` and `svg` are its files, relative to report.json; `title` says what it shows."""
+    """A figure of the report: `svg` and `pdf` are its files, relative to report.json; `title` says what it shows."""
 
     name: str
     title: str
-    png: str
     svg: str
+    pdf: str
 
 
 class Bench(Record):

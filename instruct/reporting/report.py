@@ -15,12 +15,12 @@ from instruct.base.output import say
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
 from instruct.reporting.document import document, summary
-from instruct.reporting.exports import figures_rows, write_exports
+from instruct.reporting.exports import claim_rows, claims_of, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData, compared_by
 from instruct.reporting.read import RunContents, read_run
-from instruct.reporting.render.lines import render_markdown, render_slack, render_terminal
+from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.text import bench_headlines, headline, primary_headlines, seeds_headline
 from instruct.run.directory import RunDirectory
@@ -93,16 +93,12 @@ class Report(ReportData):
         """
         return render_markdown(summary(document(self), where))
 
-    def to_slack(self, where: str = "") -> str:
-        """The same for Slack, in its mrkdwn."""
-        return render_slack(summary(document(self), where))
-
     def _repr_markdown_(self) -> str:
         return self.to_comment()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""
-        return figures_rows(self)
+        """A row for each claim: what `pandas.DataFrame` takes, and claims.csv has."""
+        return claim_rows(claims_of(self))
 
     def headlines(self) -> list[str]:
         """Who won, by how much and how certainly: a sentence per judge and claim.
@@ -143,11 +139,11 @@ class WrittenReport(NamedTuple):
 
 
 def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> WrittenReport:
-    """Write report/report.{json,html,md}, figures/*.{png,svg} and exports/; each file whole or not at all.
+    """Write report/report.{json,html,md}, figures/*.{svg,pdf} and exports/; each file whole or not at all.
 
     The run keeps the difficulties: later reports need not be given them again.
 
-    The same run gives the same bytes, and an unchanged figure is not drawn again.
+    The same run gives the same bytes.
 
     Raises:
         InputError: not a run directory, nothing judged in it, or a difficulty file that does not fit.

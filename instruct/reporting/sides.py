@@ -71,16 +71,7 @@ def about(
             yield mirrored(claim)
 
 
-def candidates(comparisons: Sequence[ComparisonReport]) -> list[str]:
-    """The systems that comparisons are shown for: the candidates; all, if one stands on both sides."""
-    return _systems(comparisons, "candidate", "baseline")
-
-
 def baselines(comparisons: Sequence[ComparisonReport]) -> list[str]:
     """The systems that others are shown against: the baselines; all, if one stands on both sides."""
-    return _systems(comparisons, "baseline", "candidate")
-
-
-def _systems(comparisons: Sequence[ComparisonReport], side: str, other: str) -> list[str]:
-    ours, theirs = ([getattr(comparison, name) for comparison in comparisons] for name in (side, other))
+    ours, theirs = ([getattr(each, side) for each in comparisons] for side in ("baseline", "candidate"))
     return list(dict.fromkeys(ours if set(ours).isdisjoint(theirs) else [*ours, *theirs]))

@@ -1,4 +1,4 @@
-"""Tables as data, made of columns; Markdown, page, terminal, CSV and LaTeX render them.
+"""Tables as data, made of columns; Markdown, page and terminal render them.
 
 Cells hold values, not markup: foreign text as it is, which each renderer escapes; numbers and intervals unrounded.
 """

@@ -226,8 +226,6 @@ def _measurements(group: _Group) -> Iterator[Measurement]:
             continue
         mean_of_trainings = estimate(list(group.samples[metric].values()))
         curves: dict[str, Any] = {}
-        if metric == "mauve":
-            curves["curve"] = _mean_points([row.details.curve for row in group.measured("mauve")])
         if metric == "forward_cross_entropy":
             curves["by_temperature"] = _by_temperature(group)
         interval = mean_of_trainings.interval

@@ -35,8 +35,8 @@ class Details(BaseModel):
     """What a row says beside its value: what reports need of it, and other facts; docs/text_metrics.md and
     docs/tasks.md explain them.
 
-    `curve`: of a distance, temperatures and values there; of MAUVE, the divergence curve. `human`: the same metric of
-    the human texts. `system`: that a control was matched to; `reason`: why a system has none.
+    `curve`: of a distance, temperatures and values there. `human`: the same metric of the human texts. `system`: that a
+    control was matched to; `reason`: why a system has none.
     `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`. `trainings` that it is the
     mean of.
     `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).

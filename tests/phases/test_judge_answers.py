@@ -54,7 +54,7 @@ def test_rows_are_compared_and_the_report_is_read_again(fake_server):
     assert headline.startswith("pandalm: ")
     assert headline in str(report).splitlines()
     (row, *_) = report.rows()
-    assert (row["candidate"], row["win_rate"]) == ("org-a", comparison.policies[row["policy"]].win_rate)
+    assert (row["candidate"], row["value"]) == ("org-a", comparison.policies[row["policy"]].win_rate)
     for name in ("summary.json", "summary.md", "summary.html"):
         report.write(name)
     assert Report.read("summary.json").to_json() == report.to_json()

@@ -261,7 +261,7 @@ def test_a_comparison_is_written_in_every_form_and_escaped(tmp_path):
     assert content["claims"][0]["finding"] == "candidate"
     assert content["settings"][0]["values"] == ["-", "|5|"]
     assert len((tmp_path / "it.csv").read_text().splitlines()) == 2
-    assert compared.frame()["difference"].tolist() == [compared.claims[0].value]
+    assert compared.frame()["value"].tolist() == [compared.claims[0].value]
 
 
 @pytest.mark.slow

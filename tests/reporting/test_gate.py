@@ -63,9 +63,9 @@ def test_majorities_are_in_gates_and_exports(instruct, judged):
         "instruct: below --fail-under 70: majority on emo against mle: win_rate is 62.50\n",
     )
     assert instruct("report", judged.folder, "--fail-under", "60", "--judge", "majority")[0] == 0
-    *_, row = csv.DictReader((judged.report / "exports" / "figures.csv").open(encoding="utf-8"))
-    assert [row[key] for key in ("judge", "candidate", "policy", "win_rate", "p", "claims")] == [
-        "majority of j, k", "emo", "majority", "62.5", "0.09873714670538904", "3"
+    *_, row = csv.DictReader((judged.report / "exports" / "claims.csv").open(encoding="utf-8"))
+    assert [row[key] for key in ("judge", "candidate", "policy", "value", "p", "claims")] == [
+        "majority", "emo", "majority", "62.5", "0.09873714670538904", "3"
     ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -57,10 +56,7 @@ def test_every_output_says_what_the_judges_errors_would_make_of_the_win_rate(jud
     folder = judged.folder / "report"
     assert "elsewhere &lt;b&gt;" in (folder / "report.html").read_text()
     assert "| emo | mle | shared | elsewhere &lt;b&gt;\\| | 200 | 80.0 | 7" in (folder / "report.md").read_text()
-    rows = list(csv.DictReader((folder / "exports" / "figures.csv").open()))
-    assert {row["exploratory_corrected_win_rate"] for row in rows if row["leading"] == "true"} == {str(rate.win_rate)}
     assert "If the judge errs" not in "".join(build_report(judged.folder).headlines())
-    assert "the win rate of emo is 79.2" in (folder / "exports" / "tables.tex").read_text().replace("\\", "")
 
 
 @pytest.mark.parametrize(("group", "order"), [("emo against mle", 1), ("mle against emo", -1)])

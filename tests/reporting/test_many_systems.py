@@ -19,6 +19,7 @@ from instruct.reporting import sides
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.gate import check_gate
 from instruct.reporting.model import ComparisonReport
+from instruct.reporting.rankings import matrix_table
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 
@@ -156,19 +157,15 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
     exports = run.report / "exports"
     expected = {(one, other): 100 * (wins + 0.5) / (PROMPTS - 1) for one, other, wins in judged_pairs()}
     expected |= {(other, one): 100 - rate for (one, other), rate in expected.items()}
-    matrix = list(csv.DictReader((exports / "matrix-j.csv").open(encoding="utf-8")))
-    shown = {(row["system"], other): float(row[other]) for row in matrix for other in SYSTEMS if row[other]}
+    matrix = matrix_table(report, report.ranked[0])
+    rates = {(row[0], other): rate for row in matrix.rows for other, rate in zip(SYSTEMS, row[1:], strict=False)}
+    shown = {pair: rate for pair, rate in rates.items() if rate is not None}
     assert shown == pytest.approx(expected)
-    assert [row["system"] for row in matrix] == [*SYSTEMS]
-    tex = (exports / "tables.tex").read_text(encoding="utf-8")
-    assert "of row over column" in tex
+    assert [row[0] for row in matrix.rows] == [*SYSTEMS]
     for system in SYSTEMS:
         others = [other for other in SYSTEMS if other != system]
         board = list(csv.DictReader((exports / f"leaderboard-j-vs-{system}.csv").open(encoding="utf-8")))
         assert sorted(row[""] for row in board) == others
-        card = (exports / f"model-card-{system}.md").read_text(encoding="utf-8")
-        assert [other for other in others if f"against {other}" in card or f"| j | {other} |" in card] == others
-        assert tex.count(rf"\caption{{Win rate (\%) against {system},") == 1
     markdown, page = ((run.report / f"report.{ending}").read_text(encoding="utf-8") for ending in ("md", "html"))
     assert markdown.index("of row over column") < markdown.index("- **j: ")
     assert page.index("of row over column") < page.index("<article data-comparison")

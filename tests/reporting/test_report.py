@@ -10,7 +10,6 @@ import sys
 import pytest
 import yaml
 from pages import warned
-from PIL import Image
 
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of, write_atomically
@@ -207,15 +206,12 @@ def test_the_files_are_complete_and_reproducible(judged):
     assert path == judged.report / "report.md"
     files = sorted(file for file in judged.report.rglob("*") if file.is_file())
     names = [str(file.relative_to(judged.report)) for file in files]
-    figures = ("answer_lengths", "j", "win_rates")
-    drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")]
+    drawn = [f"figures/{name}.{kind}" for name in ("j", "win_rates") for kind in ("pdf", "svg")]
     reports = ["report.html", "report.json", "report.md"]
     assert [name for name in names if not name.startswith("exports/")] == [*drawn, *reports]
     before = {file: file.read_bytes() for file in files}
     assert json.loads(before[judged.report / "report.json"]) == build_report(judged.folder).model_dump()
-    assert "](figures/j.png)" in path.read_text(encoding="utf-8")
-    with Image.open(judged.report / "figures" / "j.png") as image:
-        image.load()
+    assert "](figures/j.svg)" in path.read_text(encoding="utf-8")
     write_report(judged.folder)
     assert {file: file.read_bytes() for file in judged.report.rglob("*") if file.is_file()} == before
 
@@ -259,8 +255,8 @@ def test_judges_whose_names_give_the_same_file_name_keep_separate_figures(run, c
         card(judge)
         judge_pairs([WIN], judge=judge)
     write_report(run.folder)
-    names = {path.name.lower() for path in (run.report / "figures").glob("[aA]-b*.png")}
-    assert names == {"a-b.png", "a-b-2.png", "a-b-3.png"}
+    names = {path.name.lower() for path in (run.report / "figures").glob("[aA]-b*.svg")}
+    assert names == {"a-b.svg", "a-b-2.svg", "a-b-3.svg"}
 
 
 def test_a_run_without_verdicts_is_refused_in_one_line(run):
@@ -356,7 +352,3 @@ def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_an
     }
     trained = {training.system: (training.objective, training.learning_rate) for training in report.trainings}
     assert trained == {"mle": ("mle", None), "emo": ("emo, paper", 0.5)}
-    (model_card,) = (run.report / "exports").glob("model-card-*.md")
-    metadata = yaml.safe_load(model_card.read_text(encoding="utf-8").split("---\n")[1])
-    dataset = metadata["model-index"][0]["results"][0]["dataset"]
-    assert dataset == {"name": "alpaca_eval", "type": "alpaca_eval"}

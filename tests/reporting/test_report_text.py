@@ -69,7 +69,7 @@ def test_hostile_names_are_escaped_in_the_report(hostile_run):
     page = MARKDOWN.render(text)
     tags = set(re.findall(r"<[^>]*>", re.sub(r' style="[^"]*"', "", page)))
     assert {tag for tag in tags if not re.fullmatch(r"</?(h[123]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)} == {
-        tag for tag in tags if re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<]*" />', tag)
+        tag for tag in tags if re.fullmatch(r'<img src="figures/\w+\.svg" alt="[^"<]*" />', tag)
     }
     headings = re.findall(r"<h[12]>(.*)</h[12]>", page)
     assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), "Answers", "Training", "Lineage"]

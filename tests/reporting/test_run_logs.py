@@ -160,7 +160,7 @@ def test_the_command_prints_the_claims_and_names_the_files_it_writes(instruct, t
     assert (code, stderr) == (0, "")
     assert out.startswith("j against mle: ")
     assert [f"written: {file}" in out for file in files] == [True] * 4
-    assert files[1].read_text().startswith("task,metric,family,candidate,baseline,n,")
+    assert files[1].read_text().startswith("judge,policy,task,measure,candidate,baseline,")
     assert json.loads(files[3].read_text())["claims"][0]["task"] == "j against mle"
     code, out, _ = instruct("compare", *(run.folder for run in two), "--fail-under", "90", "--for", "pr")
     assert code == 4

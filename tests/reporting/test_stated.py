@@ -44,7 +44,7 @@ def test_a_margin_that_was_stated_before_the_verdicts_is_tested(run, judge):
     assert everywhere(report, "Equivalent within 10 points: p ")
     assert "set after" not in report.to_markdown()
     assert Report.model_validate_json(report.to_json()).to_json() == report.to_json()
-    assert report.rows()[0]["margin"] == 10.0
+    assert claim.equivalent.params["margin"] == 10.0
     state(run, margin=10.0)
     assert stated(run.manifest()).late == []
     state(run, margin=None)  # what is not named stays

@@ -44,7 +44,6 @@ class Mauve:
     without: the value without each group of texts (analysis.jackknife), within the same clusters.
     star: MAUVE*, of histograms smoothed by Krichevsky and Trofimov's 1/2 per cluster.
     frontier_integral: 0 for equal histograms, 1 for disjoint ones; needs no scale c.
-    curve: the divergence curve, 27 points (x, y), mean over the k-means seeds.
     n: the system's texts. clusters: of k-means.
     """
 
@@ -53,7 +52,6 @@ class Mauve:
     without: NDArray[np.float64]
     star: float
     frontier_integral: float
-    curve: list[tuple[float, float]]
     n: int
     clusters: int
 
@@ -92,14 +90,13 @@ def mauve(
     check_features(reference, texts)
     clusters = cluster_count(len(reference), len(texts))
     reduced = reduce_features([reference, texts])
-    values, withouts, stars, integrals, curves = [], [], [], [], []
+    values, withouts, stars, integrals = [], [], [], []
     with progress(f"MAUVE's clusters of {counted(len(reference) + len(texts), 'text')}", len(kmeans_seeds)) as done:
         for seed in kmeans_seeds:
             labels_p, labels_q = quantize(reduced, clusters, seed)
             counts_p, counts_q = (np.bincount(labels, minlength=clusters) for labels in (labels_p, labels_q))
             p, q = histogram(counts_p), histogram(counts_q)
-            curves.append(divergence_curve(p, q))
-            values.append(float(area(curves[-1])))
+            values.append(mauve_of(p, q))
             left_p, left_q = (
                 _without_groups(labels, clusters, np.arange(len(labels)) if dependent is None else dependent)
                 for labels in (labels_p, labels_q)
@@ -114,7 +111,6 @@ def mauve(
         without=np.mean(withouts, axis=0),
         star=float(np.mean(stars)),
         frontier_integral=float(np.mean(integrals)),
-        curve=[(float(x), float(y)) for x, y in np.mean(curves, axis=0)],
         n=len(texts),
         clusters=clusters,
     )

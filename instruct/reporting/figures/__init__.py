@@ -1,4 +1,4 @@
-"""The figures of a report, each as PNG and SVG: planned once for report.json and for drawing."""
+"""The figures of a report, each as SVG and PDF: planned once for report.json and for drawing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+from instruct.base.files import write_atomically
 from instruct.reporting.figures import judges as of_judges
 from instruct.reporting.figures import systems as of_systems
-from instruct.reporting.figures.canvas import Drawing
+from instruct.reporting.figures.canvas import KINDS, Drawing
 from instruct.reporting.model import Figure, JudgeReport, ReportData
 
 _FOLDER = "figures"
-TEXT_FIGURES = ("precision_recall", "divergence_curve")
-_TRAINING = ("training", "perplexity", "task_curves")
-_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", *_TRAINING, *TEXT_FIGURES)
+_OWN = ("win_rates", "training", "precision_recall")
 
 
 def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
@@ -32,19 +31,13 @@ def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
 
 def drawings(report: ReportData) -> list[Drawing]:
     """The figures of a report in reading order; `report.figures` is not read."""
-    judges, trainings = report.judges, report.trainings
+    judges = report.judges
     names = outcome_names(judges)
     every = [
         *(of_judges.outcomes(judge, names[judge.name]) for judge in judges),
         of_judges.win_rates(judges),
-        of_judges.stopping(judges),
-        of_judges.win_rate_by_length(judges),
-        of_systems.answer_lengths(report.systems),
-        of_systems.training_curves(trainings),
-        of_systems.perplexity_curves(trainings),
-        of_systems.task_curves(trainings),
+        of_systems.training_curves(report.trainings),
         of_systems.precision_recall(report.measurements),
-        of_systems.divergence_curves(report.measurements),
     ]
     return [drawing for drawing in every if drawing]
 
@@ -53,15 +46,16 @@ def figures(report: ReportData) -> list[Figure]:
     """What report.json says of them."""
     names = {drawing.name: drawing.title for drawing in drawings(report)}
     return [
-        Figure(name=name, title=title, png=f"{_FOLDER}/{name}.png", svg=f"{_FOLDER}/{name}.svg")
+        Figure(name=name, title=title, svg=f"{_FOLDER}/{name}.svg", pdf=f"{_FOLDER}/{name}.pdf")
         for name, title in names.items()
     ]
 
 
 def draw_figures(report: ReportData, folder: Path) -> None:
-    """Draw them into figures/ of `folder`; one that shows just this already is left as it is."""
+    """Draw them into figures/ of `folder`, each file whole or not at all."""
     for drawing in drawings(report):
-        drawing.save_into(folder / _FOLDER)
+        for kind, content in drawing.drawn(*KINDS).items():
+            write_atomically(folder / _FOLDER / f"{drawing.name}.{kind}", content)
 
 
 class DrawnFigures(list[Figure]):

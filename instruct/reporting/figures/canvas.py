@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.metadata
 import io
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -49,16 +45,14 @@ _STYLE: Any = {
     **{f"{axis}tick.{key}": value for axis in "xy" for key, value in (("color", FAINT), ("labelsize", 8))},
     **{f"{axis}tick.major.size": 3 for axis in "xy"},
 }
-_DPI = 200
-_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
+# For the page, and for papers.
+KINDS = ("svg", "pdf")
+_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: the stem of its files, its title, its data, and the function that draws it. A notebook shows it.
-
-    `data`, JSON or parts of a report, is all that `draw` reads: a figure is drawn again if either changed.
-    """
+    """A figure: the stem of its files, its title, its data, and the function that draws it. A notebook shows it."""
 
     name: str
     title: str
@@ -68,36 +62,23 @@ class Drawing:
     @property
     def svg(self) -> str:
         """The figure as SVG."""
-        return self._drawn("svg")["svg"].decode()
+        return self.drawn("svg")["svg"].decode()
 
     def _repr_svg_(self) -> str:
         return self.svg
 
     def save(self, path: str | Path) -> None:
-        """Write FILE.svg, FILE.png (200 dpi) or FILE.pdf, whole or not at all.
+        """Write FILE.svg or FILE.pdf, whole or not at all.
 
         Raises:
             InputError: another extension, or a place that cannot be written.
         """
         path = Path(path).expanduser()
-        kind = ending_of(path, (f".{kind}" for kind in _METADATA))[1:]
-        write_atomically(path, self._drawn(kind)[kind])
+        kind = ending_of(path, (f".{kind}" for kind in KINDS))[1:]
+        write_atomically(path, self.drawn(kind)[kind])
 
-    def save_into(self, folder: Path) -> None:
-        """Write NAME.png and NAME.svg.
-
-        The same data give the same bytes with the same matplotlib. Each file is written whole or not at all, and not
-        at all if it is up to date.
-        """
-        digest = self._digest()
-        paths = {kind: folder / f"{self.name}.{kind}" for kind in ("png", "svg")}
-        if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths.values()):
-            return
-        for kind, content in self._drawn(*paths, Description=digest).items():
-            write_atomically(paths[kind], content)
-
-    def _drawn(self, *kinds: str, **about: str) -> dict[str, bytes]:
-        """The figure as a file of each kind, drawn once; `about`: what the files say of themselves."""
+    def drawn(self, *kinds: str) -> dict[str, bytes]:
+        """The figure as a file of each kind, drawn once. The same data give the same bytes with the same matplotlib."""
         import matplotlib
 
         files = {}
@@ -106,25 +87,9 @@ class Drawing:
             figure = self.draw(self.data)
             for kind in kinds:
                 buffer = io.BytesIO()
-                metadata = _METADATA[kind] | about
-                figure.savefig(buffer, format=kind, facecolor="white", dpi=_DPI, metadata=metadata)
+                figure.savefig(buffer, format=kind, facecolor="white", metadata=_METADATA[kind])
                 files[kind] = buffer.getvalue()
         return files
-
-    def _digest(self) -> str:
-        """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""
-        from pydantic_core import to_jsonable_python
-
-        data = to_jsonable_python(self.data, serialize_unknown=True)
-        content = [self.name, data, *_code()]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-@functools.cache
-def _code() -> tuple[list[str], str]:
-    """What draws the figures: the files of this folder, and matplotlib's version."""
-    files = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return files, importlib.metadata.version("matplotlib")
 
 
 def empty_figure(height: float, title: str, subtitle: str) -> Figure:
@@ -169,20 +134,14 @@ def panels(
     ]
 
 
-def even_line(axes: Axes, upright: bool = False, at: float = 50) -> None:
-    """A dashed line at 50 %, or where else two systems are even."""
-    draw = axes.axvline if upright else axes.axhline
-    draw(at, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
-
-
-def as_forest(axes: Axes, rows: int, limits: tuple[float, float], even: float = 50) -> None:
-    """Make axes those of a forest plot, with a row for each rate in percent, or each difference in points."""
+def as_forest(axes: Axes, rows: int, limits: tuple[float, float]) -> None:
+    """Make axes those of a forest plot, with a row for each rate in percent, and a dashed line at 50 %."""
     axes.set_xlim(*limits)
     axes.set_ylim(rows - 0.5, -0.5)
-    even_line(axes, upright=True, at=even)
+    axes.axvline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
-    axes.xaxis.set_major_formatter(percent if even else signed)
+    axes.xaxis.set_major_formatter(percent)
 
 
 def mark_rate(axes: Axes, row: float, rate: float, interval: list[float] | None, leads: bool = True) -> None:
@@ -203,11 +162,6 @@ def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> No
 def percent(value: float, _: object = None) -> str:
     """The label of a tick."""
     return f"{value:g} %"
-
-
-def signed(value: float, _: object = None) -> str:
-    """The label of a tick of differences."""
-    return f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def abreast(candidate: str, baseline: str, most: int) -> str:

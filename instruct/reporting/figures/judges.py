@@ -1,4 +1,4 @@
-"""Figures of judges' verdicts: outcomes, win rates, rankings, when judging could stop, and the length of answers."""
+"""Figures of judges' verdicts: outcomes, and win rates with their intervals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from instruct.base.errors import one_line
 from instruct.reporting.digits import number, span
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
-from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, compared_by, policy_rows
+from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
 from instruct.reporting.text import EXPLORATORY
 
-# A comparison, after the name of its judge.
-Named = tuple[str, ComparisonReport]
 _WARNING = " (WARNING: see the figure of its verdicts)"
-# The most rows of a forest plot, and the most panels, that fit on a page.
-_MOST_ROWS, _MOST_PANELS, _MOST_LOOKS = 60, 12, 6
+_MOST_ROWS = 60  # of a forest plot on a page
 _BAR_ROW, _BAR = 0.62, 0.56
 
 
@@ -203,76 +200,3 @@ def _said(row: PolicyRow) -> str:
 def _shown_interval(figures: TallyFigures) -> list[float] | None:
     """With too few pairs an interval is not drawn."""
     return None if figures.claim.finding == "too few" else figures.claim.interval
-
-
-def stopping(judges: list[JudgeReport]) -> Drawing | None:
-    """The confidence sequence of each comparison, the first six; None if no judge was to stop early."""
-    early = [(judge.name, one) for judge, one in compared_by(judges) if one.sequential and one.sequential.looks]
-    shown = early[:_MOST_LOOKS]
-    title = "The win rate and its confidence sequence over the pairs judged, in a random order"
-    return Drawing("stopping", title, shown, _draw_stopping) if shown else None
-
-
-def _draw_stopping(shown: list[Named]) -> canvas.Figure:
-    titles = "When judging could stop", "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
-    figure, every = canvas.panels(titles, len(shown), (1.7, 0.75), (0.65, 0.25, 1.0))
-    for axes, (judge, comparison) in zip(every, shown, strict=True):
-        looked = comparison.sequential
-        assert looked
-        axes.set_title(f"{one_line(judge, 40)}: {canvas.abreast(comparison.candidate, comparison.baseline, 60)}")
-        axes.set_xlabel("pairs judged", labelpad=1)
-        axes.set_xlim(0, looked.pairs)
-        axes.set_ylim(0, 100)
-        axes.yaxis.set_major_formatter(canvas.percent)
-        canvas.even_line(axes)
-        n = [look.n for look in looked.looks]
-        low, high = zip((0, 100), *(look.interval for look in looked.looks), strict=True)
-        rates = [math.nan if look.win_rate is None else look.win_rate for look in looked.looks]
-        axes.fill_between([0, *n], low, high, color=BLUE, alpha=0.2, linewidth=0)
-        axes.plot(n, rates, color=BLUE, linewidth=1.4)
-        if looked.judged < looked.pairs:
-            axes.axvline(looked.judged, color=FAINT, linewidth=1)
-            side, away = ("right", -4) if looked.judged > 0.8 * looked.pairs else ("left", 4)
-            style: Any = {"xytext": (away, -10), "textcoords": "offset points", "ha": side, "size": 8, "color": FAINT}
-            axes.annotate(f"{looked.judged} of {looked.pairs}", (looked.judged, 100), **style)
-    return figure
-
-
-def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
-    """The win rate by the difference in length, a panel per comparison; None if no comparison has both answers."""
-    compared = [(judge.name, one) for judge, one in compared_by(judges) if one.bins_by_length]
-    title = f"Win rate by length difference: first-named answer minus the other ({EXPLORATORY})"
-    return Drawing("length_difference", title, compared, _draw_differences) if compared else None
-
-
-def _draw_differences(compared: list[Named]) -> canvas.Figure:
-    shown = compared[:_MOST_PANELS]
-    columns = min(2, len(shown))
-    more = f"; the first {len(shown)} of {len(compared)} comparisons" if len(shown) < len(compared) else ""
-    subtitle = f"Bins: characters longer than the other's answer, with 95 % intervals; line: all pairs{more}"
-    titles = f"Win rate by difference in length ({EXPLORATORY})", subtitle
-    figure, every = canvas.panels(titles, len(shown), (1.75, 0.95), (0.65, 0.25, 1.2), columns)
-    for axes, (judge, comparison) in zip(every, shown, strict=True):
-        _draw_bins(axes, judge, comparison, 30 if columns == 2 else 70)
-    return figure
-
-
-def _draw_bins(axes: canvas.Axes, judge: str, comparison: ComparisonReport, limit: int) -> None:
-    axes.set_title(canvas.abreast(comparison.candidate, comparison.baseline, limit), pad=15)
-    axes.text(0, 1.04, f"by {one_line(judge, limit + 10)}", transform=axes.transAxes, size=8, color=FAINT)
-    canvas.even_line(axes)
-    bins = comparison.bins_by_length
-    below: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "annotation_clip": False}
-    for place, part in enumerate(bins):
-        if part.interval:
-            axes.plot([place, place], part.interval, color=BLUE, linewidth=2)
-        axes.plot(place, part.win_rate, "o", color=BLUE, markersize=6, clip_on=False, zorder=3)
-        style: Any = {"ha": "center", "va": "top", "size": 7, "color": FAINT}
-        axes.annotate(f"n = {part.n}", (place, 0), xytext=(0, -25), **below, **style)
-    if (rate := comparison.leading_figures.win_rate) is not None:
-        axes.axhline(rate, color=ORANGE, linewidth=1.2, zorder=0)
-    axes.set_xlim(-0.5, len(bins) - 0.5)
-    axes.set_ylim(0, 100)
-    axes.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
-    axes.set_xticks(range(len(bins)), [f"{canvas.signed(part.low)}\nto {canvas.signed(part.high)}" for part in bins])
-    axes.tick_params(axis="x", length=0)

@@ -48,16 +48,9 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def tables_page(
-    title: str,
-    warnings: Sequence[str],
-    tables: Sequence[Table],
-    figure: str | None = None,
-    about: str = "",
-    sentences: Sequence[str] = (),
-) -> str:
-    """A page of tables; above them sentences, warnings, and a figure, which is `about` something."""
-    known = {"sentences": sentences, "warnings": warnings, "tables": tables, "figure": figure, "about": about}
+def tables_page(title: str, warnings: Sequence[str], tables: Sequence[Table], sentences: Sequence[str] = ()) -> str:
+    """A page of tables; above them sentences and warnings."""
+    known = {"sentences": sentences, "warnings": warnings, "tables": tables}
     return render("compare.html.jinja", "report.css", None, title=title, clean=one_line, **known)
 
 

@@ -1,9 +1,9 @@
-"""A document as lines of text: as Markdown, for a terminal, and as Slack's mrkdwn."""
+"""A document as lines of text: as Markdown, and for a terminal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from instruct.base.errors import one_line
 from instruct.base.output import terminal_width, wrapped
@@ -12,7 +12,6 @@ from instruct.reporting.model import Figure
 from instruct.reporting.tables import Table
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
-_MRKDWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//"}
 
 
@@ -55,23 +54,22 @@ def _markdown_block(block: Block, level: int) -> list[str]:
         case Paragraph():
             return [escape_markdown(block.labeled)]
         case Listing():
-            lines = _listing(block, escape_markdown, "**", ("- ", "  - "))
-            return [lines[0], "", *lines[1:]] if block.missing else lines
+            return _listing(block)
         case Section():
             return [f"{'#' * level} {escape_markdown(block.title)}", "", *_blocks(block.blocks, level + 1)[:-1]]
         case Figure():
-            return [f"![{escape_markdown(block.title)}]({block.png})"]
+            return [f"![{escape_markdown(block.title)}]({block.svg})"]
         case Table():
             return markdown_section(block, level)[:-1]
     return []
 
 
-def _listing(block: Listing, escape: Callable[[str], str], bold: str, bullets: tuple[str, str]) -> list[str]:
+def _listing(block: Listing) -> list[str]:
     """The title of what is missing, and each sentence, in bold letters if it is titled, with those that explain it."""
-    bold = "" if block.missing or not block.title else bold
-    lines = [f"{escape(block.title)}:"] if block.missing else []
+    bold = "" if block.missing or not block.title else "**"
+    lines = [f"{escape_markdown(block.title)}:", ""] if block.missing else []
     for text, details in block.items:
-        lines += [f"{bullets[0]}{bold}{escape(text)}{bold}", *(f"{bullets[1]}{escape(detail)}" for detail in details)]
+        lines += [f"- {bold}{escape_markdown(text)}{bold}", *(f"  - {escape_markdown(detail)}" for detail in details)]
     return lines
 
 
@@ -176,33 +174,3 @@ def _aligned(rows: list[list[str]], left: int) -> list[str]:
         )
         for row in rows
     ]
-
-
-def escape_slack(text: object) -> str:
-    """Foreign text as one line that Slack shows as it is: no mention, link or markup.
-
-    mrkdwn has no escape for its marks, so a space of no width stands before them.
-    """
-    return re.sub(r"([*~`]|(?<!\w)_|_(?!\w))", "\u200b\\1", one_line(text, 2000)).translate(_MRKDWN)
-
-
-def render_slack(document: Document) -> str:
-    """A document's opening as a message."""
-    lines = [f"*{escape_slack(document.title)}*"]
-    for block in document.opening:
-        lines += _slack_block(block)
-    return "\n".join(lines) + "\n"
-
-
-def _slack_block(block: Block) -> list[str]:
-    match block:
-        case Caution():
-            about = f" ({escape_slack(block.about)})" if block.about else ""
-            return [f":warning: {escape_slack(block.warning.text)}{about}"]
-        case Paragraph():
-            return [escape_slack(block.labeled)]
-        case Listing():
-            return _listing(block, escape_slack, "*", ("• ", "    ◦ "))
-        case Table():
-            return ["```", *(line.replace("`", "'").translate(_MRKDWN) for line in terminal_table(block)), "```"]
-    return []
