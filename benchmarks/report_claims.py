@@ -36,7 +36,7 @@ from benchmarks.harness import write_results
 from instruct.analysis.sequential import capital, random_order
 from instruct.data.prompts import EvalPrompt, conversations
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.json_lines import LabelScores
+from instruct.judging.interchange.labels import LabelScores
 from instruct.judging.store import Judgment
 from instruct.reporting.build import build
 from instruct.reporting.judge_errors import Validation

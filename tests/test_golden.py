@@ -350,13 +350,12 @@ def test_exports(reported):
     check_golden(GOLDEN / "report" / "exports.txt", text)
 
 
-@pytest.mark.parametrize("judge", ["autoj", "weighted_alpaca_eval_gpt4_turbo"])
-def test_exported_verdicts(reported, judge):
-    name = "annotations.json" if judge.startswith("weighted") else "verdicts.jsonl"
-    flags = ("--candidate", "emo", "--baseline", "base") if name.endswith(".json") else ("--format", "jsonl")
-    instruct(reported.parent, "export", reported.name, "--judge", judge, "--output", name, *flags)
+def test_exported_verdicts(reported):
+    name = "annotations.json"
+    flags = ("--judge", "weighted_alpaca_eval_gpt4_turbo", "--candidate", "emo", "--baseline", "base")
+    instruct(reported.parent, "report", reported.name, "--export", name, *flags)
     text = (reported.parent / name).read_text(encoding="utf-8")
-    rows = json.loads(text) if name.endswith(".json") else list(map(json.loads, text.splitlines()))
+    rows = json.loads(text)
     shown = [json.dumps(rows[place], ensure_ascii=False) for place in (0, 1, 5, 10, 17, len(rows) - 1)]
     digest = hashlib.sha256(ten_digits(text).encode()).hexdigest()
     check_golden(GOLDEN / "report" / f"{name}.txt", "\n".join([*shown, digest]) + "\n")
@@ -366,7 +365,8 @@ def test_alpaca_7b(shared_data, tmp_path):
     """The report on AlpacaEval's published verdicts, by the commands of docs/results/alpaca_7b."""
     folder = shared_data / "alpaca_eval"
     run = tmp_path / "runs" / "alpaca_7b"
-    instruct(tmp_path, "import", folder / "alpaca-7b.alpaca_eval_gpt4.annotations.json", "--output", run)
+    annotations = folder / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
+    instruct(tmp_path, "report", "--annotations", annotations, "--output", run)
     weighted = folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
     reference = ("--reference", folder / "reference_gpt4_1106_preview.json")
     instruct(tmp_path, "report", "--annotations", weighted, *reference, "--output", run)

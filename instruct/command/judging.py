@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
 from instruct.base.output import Result, say
 from instruct.command import call, flags
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The flags of judge and validate in their help, and those that most calls need.
 _GROUPS = {
     "what is compared": (
-        *("--candidate", "--baseline", "--files", "--output", "--against", "--reference", "--limit"),
+        *("--candidate", "--baseline", "--files", "--output", "--against", "--reference", "--limit", "--sample"),
         *("--common-prompts", "--prompt-column", "--response-column", "--cluster-column", "--encoding", "--questions"),
     ),
     "which judge": (
@@ -93,7 +93,10 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--replay", nargs="+", metavar="FILE", help="score these verdicts; send no requests")
     sub.add_argument("--replay-swapped", metavar="FILE", help="the verdicts with the second answer shown first")
     sub.add_argument("--limit", type=int, metavar="N", help="use only the first N pairs")
-    sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")
+    sub.add_argument("--output", metavar="PATH", help="the folder of the files (default: runs/validate-JUDGE-SET)")
+    text = "of a run: write N pairs drawn at random to a CSV (--output, default: RUN/sample.csv) for people to label"
+    sub.add_argument("--sample", type=int, metavar="N", help=text)
+    flags.add_pair_flags(sub)
     sub.add_argument("--write-card", action="store_true", help="write the agreement into the judge's card")
     _add_request_flags(sub)
     flags.group_flags(sub, _GROUPS, _BASIC)
@@ -216,6 +219,9 @@ def validate(arguments: argparse.Namespace) -> Result:
     from instruct.judging.options import GENERAL_JUDGE
     from instruct.validation.validate import validate as validate_judge
 
+    if arguments.sample is not None:
+        return _draw_sample(arguments)
+    call.refuse_without("--sample", arguments, "candidate", "baseline")
     if arguments.model and not arguments.replay:
         arguments.judge = arguments.judge or GENERAL_JUDGE
     if not arguments.judge:
@@ -234,6 +240,23 @@ def validate(arguments: argparse.Namespace) -> Result:
         where=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(result.content, result.headline, result.text, result.stopped)
+
+
+def _draw_sample(arguments: argparse.Namespace) -> Result:
+    """Pairs of a run for people to label."""
+    from instruct.reporting.human_labels import write_sample
+
+    if arguments.judge or arguments.replay or len(arguments.against) > 1:
+        raise InputError("--sample takes --against RUN alone, whose pairs people will label; no judge is asked")
+    run = call.named_run(arguments.against[0], "outputs/*.json")
+    comparisons = call.named_comparisons(run, arguments)
+    if len(comparisons) > 1:
+        names = ", ".join(" against ".join(pair) for pair in comparisons)
+        raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
+    path = Path(arguments.output or run.folder / "sample.csv")
+    drawn = write_sample(run, *comparisons[0], arguments.sample, path)
+    after = f"write 1, 2 or tie into the column label, then\ninstruct report {run.folder} --human {path}"
+    return Result({"sample": path, "pairs": drawn}, str(path), f"{path}: {counted(drawn, 'pair')} to label; {after}")
 
 
 def _judge_options(

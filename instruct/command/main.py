@@ -76,7 +76,7 @@ def _hint(arguments: argparse.Namespace, flag: str) -> str:
 
 def with_flags(text: str, verb: str, verbs: Mapping[str, argparse.ArgumentParser]) -> str:
     """A message with flags for the keys that it names, as in "set `base_url`": the called verb's, or those of another
-    verb that it names, as in "with `instruct import` (`judge`)". A key without a flag is left as it is, and so are
+    verb that it names, as in "with `instruct report` (`judge`)". A key without a flag is left as it is, and so are
     quotations, such as a model's reply.
     """
     named = [verb, *(other for other in re.findall(r"`instruct (\w+)", text) if other in verbs)]

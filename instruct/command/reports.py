@@ -1,4 +1,4 @@
-"""The verbs that tell results: report, compare, sample, export, import."""
+"""The verbs that tell results: report, compare, power."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import GateError, InputError, counted
-from instruct.base.output import Result
+from instruct.base.output import Result, say
 from instruct.command import call, flags
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     _add_report(verb)
-    _add_compare_and_sample(verb)
-    _add_export_and_import(verb)
+    _add_compare_and_power(verb)
 
 
 def _add_report(verb: flags.AddVerb) -> None:
@@ -29,14 +28,18 @@ def _add_report(verb: flags.AddVerb) -> None:
         "The run's report/exports has the claims for other tools: claims.csv, and leaderboard-*.csv for AlpacaEval.",
     )
     flags.run_argument(sub, "verdicts")
-    sub.add_argument("--annotations", metavar="FILE", help="verdicts made elsewhere: AlpacaEval's annotations.json")
-    sub.add_argument("--output", metavar="DIR", help="the run directory to create (requires --annotations)")
+    text = "verdicts made elsewhere: AlpacaEval's annotations.json, judgments of Arena-Hard or MT-Bench"
+    sub.add_argument("--annotations", metavar="FILE", help=text)
+    text = "the run directory for --annotations, created if missing"
+    sub.add_argument("--output", metavar="DIR", help=text)
+    text = "write a judge's verdicts as AlpacaEval's annotations.json (requires --judge)"
+    sub.add_argument("--export", metavar="FILE", help=text)
     flags.add_answer_file_flags(sub)
     flags.add_length_control_flags(sub)
     sub.add_argument(
         "--human",
         metavar="FILE",
-        help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
+        help="people's labels on some pairs: a filled-in sample of `instruct validate`; kept in the run",
     )
     sub.add_argument(
         "--judge-errors",
@@ -61,11 +64,16 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument(
         "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
     )
-    sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
-    sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system, on either side")
+    for flag, selected, field in (
+        ("judge", "judge (default: all)", "annotator"),
+        ("candidate", "system, on either side", "generator_2"),
+        ("baseline", "baseline", "generator_1"),
+    ):
+        text = f"for --fail-under and --export: only this {selected}; for --annotations: its name, if not the {field}"
+        sub.add_argument(f"--{flag}", metavar="NAME", help=text)
 
 
-def _add_compare_and_sample(verb: flags.AddVerb) -> None:
+def _add_compare_and_power(verb: flags.AddVerb) -> None:
     sub = verb(
         compare,
         "compare systems on logs of evaluations, of other tools or of runs: paired, unit by unit",
@@ -109,13 +117,6 @@ def _add_compare_and_sample(verb: flags.AddVerb) -> None:
     _add_log_flags(sub)
     _add_column_flags(sub)
 
-    sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
-    flags.run_argument(sub, "answers")
-    sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
-    flags.add_pair_flags(sub)
-    sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
-    sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
-
 
 def _add_log_flags(sub: argparse._ActionsContainer) -> None:
     """How logs of several trainings, and with other prompts, are read."""
@@ -138,28 +139,8 @@ def _add_column_flags(sub: argparse.ArgumentParser) -> None:
         tables.add_argument(f"--{flag}-column", metavar="NAME", help=f"the column {text}")
 
 
-def _add_export_and_import(verb: flags.AddVerb) -> None:
-    sub = verb(export_verdicts, "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
-    flags.run_argument(sub, "verdicts")
-    sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")
-    ways = ["annotations", "jsonl", "leaderboard"]
-    text = "default: annotations; leaderboard: as Arena-Hard or MT-Bench write their judgments"
-    sub.add_argument("--format", choices=ways, default="annotations", help=text)
-    sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
-    sub.add_argument("--candidate", metavar="A", help="selects the comparison, if the judge made several")
-    sub.add_argument("--baseline", metavar="B", help="selects the comparison, if the judge made several")
-
-    sub = verb(import_verdicts, "import verdicts made elsewhere into a run directory")
-    sub.add_argument(
-        "file", metavar="FILE", help="AlpacaEval's annotations.json, judgments of Arena-Hard or MT-Bench, or JSON lines"
-    )
-    sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, created if missing")
-    flags.add_answer_file_flags(sub)
-    for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
-        sub.add_argument(f"--{flag}", metavar="NAME", help=f"name of the {flag} (default: the file's {field})")
-
-
 def report(arguments: argparse.Namespace) -> Result:
+    from instruct.judging.interchange.exchange import export_from_run, importing
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
     from instruct.reporting.judge_errors import keep_judge_errors
@@ -170,12 +151,19 @@ def report(arguments: argparse.Namespace) -> Result:
     check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
-        call.refuse_without("--fail-under", arguments, "metric", "judge", "candidate", "allow_weak_judge")
+        call.refuse_without("--fail-under", arguments, "metric", "allow_weak_judge")
     else:
         check_threshold(arguments.fail_under)  # before the work
+    if arguments.export and not arguments.judge:
+        raise InputError("--export requires --judge, whose verdicts are written; add it")
+    names = {key: getattr(arguments, key) for key in ("judge", "candidate", "baseline")}
+    if not (arguments.annotations or arguments.export):
+        call.refuse_without("--annotations or --export", arguments, "baseline")
+        if arguments.fail_under is None:
+            call.refuse_without("--fail-under, --export or --annotations", arguments, *names)
     if arguments.annotations is None:
         call.refuse_without("--annotations", arguments, "output", "outputs", "reference", *call.FORM)
-        evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file()
+        evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file() and not arguments.export
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
@@ -184,21 +172,24 @@ def report(arguments: argparse.Namespace) -> Result:
         state(run, margin=arguments.margin)
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
-        from instruct.judging.interchange.exchange import importing
-
         if arguments.judge_errors:
             raise InputError("--judge-errors requires a RUN whose judge is known; leave --annotations out")
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         form = call.named_verdicts_form(arguments)
         answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": form}
-        with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
+        with importing(
+            arguments.annotations, arguments.output, **names, **answers
+        ) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
             state(run, margin=arguments.margin)
             built = written_report(run.folder, difficulty)
         folder = Path(arguments.output)
     page = RunDirectory(folder).report / "report.html"
+    if arguments.export:
+        count = export_from_run(RunDirectory(folder), path=arguments.export, **names)
+        say(f"{arguments.export}: {counted(count, 'verdict')}")
     comment = ""
     if arguments.purpose:
         comment = built.to_comment(str(page))
@@ -206,9 +197,9 @@ def report(arguments: argparse.Namespace) -> Result:
         print_written(built, folder)
     if arguments.fail_under is None:
         return call.reported(built, text=comment)
-    names = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
+    selected = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
     try:
-        passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
+        passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **selected)
     except GateError as error:
         return call.reported(built, error, comment)
     return Result(built, "\n".join([*call.short(built), passed]), comment + passed)
@@ -296,44 +287,3 @@ def power(arguments: argparse.Namespace) -> Result:
         columns=_named_columns(arguments, [arguments.metric] if arguments.metric else []),
     )
     return call.shown(plan.content(), render_terminal(plan.document()))
-
-
-def sample(arguments: argparse.Namespace) -> Result:
-    from instruct.reporting.labeling_form import write_form
-
-    run = call.named_run(arguments.run, "outputs/*.json")
-    comparisons = call.named_comparisons(run, arguments)
-    if len(comparisons) > 1:
-        names = ", ".join(" against ".join(pair) for pair in comparisons)
-        raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
-    path = Path(arguments.output or run.folder / "label.html")
-    drawn = write_form(run, *comparisons[0], arguments.n, path, arguments.seed)
-    after = f"open it in a browser, export, then\ninstruct report {run.folder} --human FILE"
-    return Result({"form": path, "pairs": drawn}, str(path), f"{path}: {counted(drawn, 'pair')} to label; {after}")
-
-
-def export_verdicts(arguments: argparse.Namespace) -> Result:
-    from instruct.judging.interchange.exchange import export_from_run
-    from instruct.judging.interchange.json_lines import export_jsonl
-    from instruct.judging.store import open_store
-
-    run = call.named_run(arguments.run, "judgments.sqlite")
-    if arguments.format == "jsonl":
-        if arguments.candidate or arguments.baseline:
-            raise InputError("--format jsonl exports every comparison; drop --candidate and --baseline")
-        with open_store(run) as store:
-            count = export_jsonl(store, arguments.output, arguments.judge)
-    else:
-        pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
-        leaderboard = arguments.format == "leaderboard"
-        count = export_from_run(run, arguments.judge, arguments.output, leaderboard=leaderboard, **pair)
-    return call.shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {counted(count, 'verdict')}")
-
-
-def import_verdicts(arguments: argparse.Namespace) -> Result:
-    from instruct.judging.interchange.exchange import import_into_run
-
-    names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
-    run = import_into_run(arguments.file, arguments.output, **names, form=call.named_verdicts_form(arguments))
-    after = f"{run.folder}: imported; write its report with `instruct report {run.folder}`"
-    return Result({"run": run.folder}, str(run.folder), after)

@@ -150,5 +150,9 @@ def cell(value: object) -> object:
         return str(value).lower()
     if not isinstance(value, str):
         return value
-    line = one_line(value, 1000)
-    return f"'{line}" if line.startswith(_FORMULA) else line
+    return harmless(one_line(value, 1000))
+
+
+def harmless(text: str) -> str:
+    """Text after an apostrophe if a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

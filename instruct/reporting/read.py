@@ -20,7 +20,7 @@ from instruct.data.prompts import conversations, identity, request_of
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
-from instruct.judging.interchange.json_lines import LabelScores, read_labels
+from instruct.judging.interchange.labels import LabelScores, read_labels
 from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
 from instruct.judging.verdicts import margins, read_samples
 from instruct.reporting.judge_errors import Validation, validations_in

@@ -15,7 +15,7 @@ from instruct.data.prompts import identity, read_prompt
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.interchange.annotation_files import read_annotations
 from instruct.judging.interchange.exchange import answers_in
-from instruct.judging.interchange.json_lines import read_labels
+from instruct.judging.interchange.labels import read_labels
 from instruct.run.directory import RunDirectory
 from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_set
 
@@ -49,7 +49,7 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
     """The labeled pairs of a run; the candidate's answer is the first one."""
     if not run.labels.is_file():
         raise InputError(
-            f"{run.folder}: has no labels; draw pairs with `instruct sample {run.folder}`, and add the labels with "
+            f"{run.folder}: has no labels; draw pairs with `instruct validate` (`sample`), and add the labels with "
             f"`instruct report {run.folder}` (`human`)"
         )
     labels = read_labels(run.labels)
@@ -67,13 +67,11 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
             prompt, other = (read_prompt(RawRow(str(run.labels), len(pairs) + 1, row), "") for row in rows)
             answers = ours[pair]["output"], theirs[pair]["output"]
             group = f"{candidate} against {baseline}"
-            preference = None if labels.by == "people" else 2 - score
-            label = (_label(score),)
-            pairs.append(HumanPair(len(pairs), prompt, *answers, label, group, preference, other.earlier))
+            pairs.append(HumanPair(len(pairs), prompt, *answers, (_label(score),), group, None, other.earlier))
     content = json.dumps([asdict(pair) for pair in pairs])
     digest = hashlib.sha256(content.encode()).hexdigest()
     name = f"{run.folder.resolve().name}-labels"
-    return HumanSet(name, pairs, (labels.by,), run.labels, digest, labels_by=labels.by)
+    return HumanSet(name, pairs, ("people",), run.labels, digest)
 
 
 def _label(score: float) -> str:

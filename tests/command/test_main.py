@@ -422,7 +422,7 @@ def test_the_module_is_the_command():
     assert re.fullmatch(r"instruct \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
+def test_replies_are_replayed_and_read_again(instruct, tmp_path):
     """Without the judge and without its key: what was paid for in one run serves another."""
     paid, other = (make_run(tmp_path / "runs" / name, emo=["a", "b"], mle=["b", "a"]) for name in ("paid", "other"))
     resolved = Judge(JudgeOptions(card="alpaca_eval_gpt4"))
@@ -437,8 +437,8 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
     code, stdout, stderr = instruct(*judge, "--reparse")
     assert (code, stderr) == (0, "")
     assert "2 verdicts read again, 2 changed" in stdout
-    export = ["export", "runs/paid", "--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", "replies.jsonl"]
-    assert instruct(*export)[0] == 0
+    lines = [json.dumps({"key": key, **reply.record()}) + "\n" for key, reply, _ in replies]
+    (tmp_path / "replies.jsonl").write_text("".join(lines))
     code, stdout, stderr = instruct("judge", "runs/other", *judge[2:], "--replay", "replies.jsonl")
     assert (code, [line for line in stderr.splitlines() if not line.startswith("judging (")]) == (0, [])
     with JudgmentStore(paid.store) as one, JudgmentStore(other.store) as two:

@@ -49,7 +49,7 @@ def test_a_key_is_shown_as_the_flag_of_the_verb_that_takes_it():
             if action.option_strings:
                 assert with_flags(f"set `{action.dest}`", name, verbs) == f"set {action.option_strings[0]}"
     assert with_flags("set `base_url`", "run", verbs) == "set `base_url`"  # a key of the config
-    assert with_flags("name it with `instruct import` (`baseline`)", "report", verbs).endswith("(--baseline)")
+    assert with_flags("name it with `instruct report` (`annotations`)", "judge", verbs).endswith("(--annotations)")
     assert (
         with_flags('drop `samples`; one reply: "`samples`"', "judge", verbs) == 'drop --samples; one reply: "`samples`"'
     )

@@ -11,9 +11,9 @@ from works import VERBS, Started, call_of, in_one_line, products
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 CALLS = {verb: call_of(verb) for verb in VERBS}
 BESIDE = {
-    "export": ["export", "runs/mine", "--judge", "in_words", "--format", "jsonl", "--output", "x.jsonl"],
+    "export": ["report", "runs/mine", "--judge", "in_words", "--export", "x.json"],
     "list": ["list", "runs"],
-    "labels": ["sample", "runs/mine", "-n", "4"],
+    "labels": ["validate", "--against", "runs/mine", "--sample", "4"],
 }
 OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report")]
 OFTEN += [("judge", name) for name in BESIDE]

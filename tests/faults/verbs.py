@@ -35,7 +35,6 @@ OTHERWISE = {("bench", "config"): ["bench.yaml"], ("power", "paths"): ["units.cs
 # What makes a call that does its work in seconds.
 MORE = {
     "bench": ["--dry-run", "--systems", "{mle: {objective: mle}, emo: {objective: emo}}"],
-    "sample": ["-n", "4"],
     "power": ["--unit-column", "unit", "--metric", "score"],
     "validate": ["--judge", "in_words", "--budget-usd", "1", "--output", "made"],
 }

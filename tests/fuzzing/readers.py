@@ -4,6 +4,7 @@ each with valid files and a check that all of a file is accounted for."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import shutil
@@ -30,7 +31,7 @@ from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.interchange.exchange import import_into_run
-from instruct.judging.interchange.json_lines import read_labels
+from instruct.judging.interchange.labels import read_labels
 from instruct.judging.money import price_of
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.human_labels import keep_labels
@@ -58,19 +59,6 @@ def annotation(number: int, preference: object = 2, **more: object) -> dict[str,
         "preference": preference,
         "raw_completion": "m",
     } | more
-
-
-def line(number: int, position: str = "first", verdict: str = "first", **more: object) -> dict[str, object]:
-    judgment = {
-        "judge": "j", "candidate": "ours", "baseline": "theirs", "pair": number, "instruction": f"Question {number}?",
-        "dataset": "d", "position": position, "key": f"k{number}{position}", "verdict": verdict, "reason": None,
-        "preference": None, "ratings": None, "trimmed": False,
-    }  # fmt: skip
-    reply = {
-        "text": "A", "label_logprobs": {"A": -0.1, "B": -2.0}, "finish_reason": "stop", "prompt_tokens": 5,
-        "completion_tokens": 1, "choice": None, "model": "m",
-    }  # fmt: skip
-    return {"id": None, "judgment": judgment | more, "completions": {f"k{number}{position}": reply}}
 
 
 def accounted(run: RunDirectory) -> Counter[str]:
@@ -108,11 +96,6 @@ def read_annotations(path: Path) -> None:
             assert (judgment.verdict == ours) == (preference > 1.5)
         else:
             assert judgment.verdict in ("tie", "unparsed", "failed")
-
-
-def read_json_lines(path: Path) -> None:
-    run = import_into_run(path, path.parent / "run")
-    assert accounted(run) == Counter(row.fields["judgment"]["verdict"] for row in read_file(path))
 
 
 def read_outputs(path: Path) -> None:
@@ -242,8 +225,7 @@ def read_human_labels(path: Path) -> None:
         assert not run.labels.exists()
         shutil.rmtree(run.folder)  # of this test
         raise
-    assert run.labels.read_bytes() == path.read_bytes()
-    labels = read_labels(path)
+    labels = read_labels(run.labels)
     assert 0 < sum(map(len, labels.scores.values())) <= rows_in(path)
     build_report(run.folder)
 
@@ -287,9 +269,8 @@ def read_prices(path: Path) -> None:
 def _database() -> bytes:
     """The store of a run with verdicts in both orders and their replies."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [line(n, position) for n in range(3) for position in ("first", "second")]
-        path = Path(folder) / "lines.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path = Path(folder) / "annotations.json"
+        path.write_text(json.dumps([annotation(n, 1 + n % 2) for n in range(3)]))
         run = import_into_run(path, Path(folder) / "run")
         with contextlib.closing(sqlite3.connect(run.store)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -354,6 +335,15 @@ OWN_REPLAY = [
         for order in ("first", "swapped")
     ),
 ]
+SAMPLE = [
+    {
+        "pair": "p" + hashlib.sha256(f"Question {n}?".encode()).hexdigest()[:12],
+        "candidate": "ours",
+        "baseline": "theirs",
+    }
+    | {"prompt": f"Question {n}?", "answer_1": "one", "answer_2": "other", "label": ("1", "2", "tie", "")[n]}
+    for n in range(4)
+]
 LABELS = [
     {"candidate": "ours", "baseline": "theirs", "instruction": f"Question {n}?", "label": label, "annotator": "me"}
     for n, label in enumerate(("candidate", "tie", "baseline"))
@@ -367,9 +357,6 @@ CONTINUATIONS = [
 
 READERS = {
     "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
-    "JSON lines": Reader(
-        (".jsonl",), ([line(n, p) for n in range(2) for p in ("first", "second")], [line(0), line(1)]), read_json_lines
-    ),
     "outputs": Reader(
         ROWS,
         ([{"instruction": f"Q{n}?", "output": "O", "generator": "g"} for n in range(3)],),
@@ -422,7 +409,7 @@ READERS = {
         (".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_judge_labels
     ),
     "replies to replay": Reader(
-        ROWS, ([{"key": "k", "text": "A"}, {"prompt_sha256": "p", "failure": "f"}, line(0)],), read_replies
+        ROWS, ([{"key": "k", "text": "A"}, {"prompt_sha256": "p", "failure": "f"}],), read_replies
     ),
     "difficulties": Reader((".csv", *ROWS), (DIFFICULTIES, BY_INDEX), read_difficulty),
     "prompts of the difficulties": Reader(
@@ -431,7 +418,7 @@ READERS = {
         read_difficulty_prompts,
         ("difficulty.json",),
     ),
-    "human labels": Reader((".jsonl",), (LABELS, [line(n, judge="some_judge") for n in range(3)]), read_human_labels),
+    "human labels": Reader(ROWS, (LABELS, SAMPLE), read_human_labels),
     "judge errors": Reader((".json",), (VALIDATION,), read_judge_errors),
     "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),

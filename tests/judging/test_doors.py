@@ -44,14 +44,6 @@ def annotation(number: int, preference: object = 2, **more: object) -> dict[str,
     } | more
 
 
-def line(number: int, **more: object) -> dict[str, object]:
-    judgment = {
-        "judge": "j", "candidate": "ours", "baseline": "theirs", "pair": number, "instruction": f"Question {number}?",
-        "dataset": "d", "position": "first", "key": "", "verdict": "first",
-    }  # fmt: skip
-    return {"judgment": judgment | more, "completions": {}}
-
-
 @pytest.fixture
 def refused(instruct, tmp_path):
     """`refused(call)`: its one line on stderr; it must end with exit code 2 and leave no file behind."""
@@ -73,12 +65,6 @@ def annotations(rows: list[dict[str, object]]) -> str:
     return "annotations.json"
 
 
-def lines(rows: list[dict[str, object]]) -> str:
-    with open("lines.jsonl", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return "lines.jsonl"
-
-
 def stored(run: str, judge: str = "some_judge") -> list[Judgment]:
     with JudgmentStore(RunDirectory(run).store) as store:
         return store.judgments(ComparisonKey(judge, "ours", "theirs"))
@@ -88,14 +74,16 @@ def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused
     same = "Write a poem."
     rows = [annotation(0, 2), annotation(1, 1, instruction=same), annotation(2, 2, instruction=same)]
     assert "row 3: instruction: 'Write a poem.' is already in row 2; give each" in refused(
-        "import", annotations(rows), "--output", "run"
+        "report", "--annotations", annotations(rows), "--output", "run"
     )
     rows[2]["id"] = 7
     assert "row 2: instruction: 'Write a poem.' is already in row 3; give each" in refused(
-        "import", annotations(rows), "--output", "run"
+        "report", "--annotations", annotations(rows), "--output", "run"
     )
     rows[1]["id"] = "7"
-    assert "row 3: id: '7' already identifies row 2" in refused("import", annotations(rows), "--output", "run")
+    assert "row 3: id: '7' already identifies row 2" in refused(
+        "report", "--annotations", annotations(rows), "--output", "run"
+    )
     rows[1]["id"] = "6"
     assert instruct("report", "--annotations", annotations(rows), "--output", "run")[::2] == (0, "")
     assert [judgment.instruction for judgment in stored("run")] == ["Question 0?", "6", "7"]
@@ -103,59 +91,12 @@ def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused
     (comparison,) = report["judges"][0]["comparisons"]
     assert (comparison["pairs_judged"], comparison["pairs_expected"]) == (3, 3)
     assert comparison["length"]["candidate_mean"] == len("our answer 0")
-    assert instruct("export", "run", "--judge", "some_judge", "--output", "out.json")[0] == 0
+    assert instruct("report", "run", "--judge", "some_judge", "--export", "out.json")[0] == 0
     with open("out.json") as file:
         exported = json.load(file)
     assert [(row["instruction"], row.get("id"), row["preference"], row["output_2"]) for row in exported] == [
         ("Question 0?", None, 2, "our answer 0"), (same, "6", 1, "our answer 1"), (same, "7", 2, "our answer 2"),
     ]  # fmt: skip
-
-
-def test_json_lines_on_the_same_pair_need_ids(instruct, refused):
-    rows = [line(0), line(1), line(2, instruction="Question 0?", verdict="second")]
-    assert "row 3: judgment.instruction: 'Question 0?' in the order first is already in row 1; give each" in refused(
-        "import", lines(rows), "--output", "run"
-    )
-    rows[2]["id"] = "again"
-    assert instruct("import", lines(rows), "--output", "run")[::2] == (0, "")
-    assert [judgment.instruction for judgment in stored("run", "j")] == ["Question 0?", "Question 1?", "again"]
-    both = [line(0), line(0, position="second", verdict="second")]  # one pair in both orders
-    assert instruct("import", lines(both), "--output", "other")[::2] == (0, "")
-    assert len(stored("other", "j")) == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"preference": -4.0}, "judgment.preference: -4 must be from 1 "),
-        ({"preference": 2.5}, "judgment.preference: 2.5 must be from 1 "),
-        ({"preference": 1.75}, "judgment.preference: 1.75 contradicts the verdict first"),
-        ({"preference": 1.25, "verdict": "failed"}, "judgment.preference: a verdict that is failed has none"),
-        ({"preference": float("nan")}, "judgment.preference: nan must be from 1"),
-        ({"ratings": [1.0, float("inf")]}, "judgment.ratings: must be two finite numbers"),
-        ({"pair": -1}, "judgment.pair: must be the pair's number, from 0"),
-        ({"pair": 2**63}, "judgment.pair: must be the pair's number, from 0"),
-        ({"instruction": " \n"}, "judgment.instruction: is empty"),
-        ({"judge": ""}, "judgment.judge: is empty"),
-        ({"candidate": "theirs"}, "judgment: candidate and baseline are both 'theirs'"),
-        ({"instruction": "half \ud83d"}, "line: has half a surrogate pair"),
-        ({"prefrence": 1.25}, "unknown key 'judgment.prefrence'; remove or rename it"),
-    ],
-)
-def test_a_line_with_an_impossible_value_is_refused(refused, change, message):
-    assert f"lines.jsonl, row 2: {message}" in refused("import", lines([line(0), line(1, **change)]), "--output", "run")
-
-
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        ({"text": "fine", "choice": {"message": {"content": "half \udc00"}}}, "line: has half a surrogate pair"),
-        ({"text": "fine", "prompt_tokens": 2**70}, "completions.k.prompt_tokens: must be a number of tokens"),
-    ],
-)
-def test_a_reply_that_cannot_be_stored_is_refused(refused, reply, message):
-    given = [line(0) | {"completions": {"k": reply}}]
-    assert f"row 1: {message}" in refused("import", lines(given), "--output", "run")
 
 
 DEEP: object = "bottom"
@@ -175,17 +116,18 @@ for _ in range(120):
 )
 def test_an_annotation_that_cannot_be_stored_or_reported_is_refused(refused, change, message):
     rows = [annotation(0), annotation(1, **change)]
-    assert f"annotations.json, row 2: {message}" in refused("import", annotations(rows), "--output", "run")
-    assert message in refused("report", "--annotations", annotations(rows), "--output", "run")
+    assert f"annotations.json, row 2: {message}" in refused(
+        "report", "--annotations", annotations(rows), "--output", "run"
+    )
 
 
 def test_one_name_for_two_systems_is_refused(instruct, refused):
     rows = [annotation(0, 1.5, generator_1="ours", output_1="our answer 0"), annotation(1, 2, generator_1="ours")]
     assert (
         "row 2: generator_1 and generator_2 are both 'ours', and the answers differ or are missing; give one of them "
-        "another name with `instruct import` (--candidate)"
+        "another name with `instruct report` (--candidate)"
     ) in refused("report", "--annotations", annotations(rows), "--output", "run")
-    assert instruct("import", annotations(rows), "--output", "run", "--baseline", "theirs")[0] == 0
+    assert instruct("report", "--annotations", annotations(rows), "--output", "run", "--baseline", "theirs")[0] == 0
     assert len(stored("run")) == 2
 
 
@@ -205,18 +147,14 @@ def test_two_files_of_answers_with_one_name_are_refused(tmp_path, instruct):
 @pytest.mark.parametrize("name", ["九" * 90, "x" * 300, "a\nb", ".hidden"])
 def test_a_generator_that_cannot_name_a_file_is_refused_by_the_way_to_rename_it(instruct, refused, name):
     given = annotations([annotation(0, generator_2=name)])
-    for call in (("report", "--annotations", given), ("import", given)):
-        error = refused(*call, "--output", "run")
-        assert (
-            "cannot be the name of a file of answers; rename the system with `instruct import` (--candidate or "
-            in error
-        )
-    assert instruct("import", given, "--output", "run", "--candidate", "llama")[0] == 0
+    error = refused("report", "--annotations", given, "--output", "run")
+    assert "cannot be the name of a file of answers; rename the system with `instruct report` (--candidate or " in error
+    assert instruct("report", "--annotations", given, "--output", "run", "--candidate", "llama")[0] == 0
 
 
 def test_a_missing_name_is_refused_by_the_way_to_give_it(refused):
     given = annotations([annotation(0, annotator=None)])
-    assert "annotator: is missing; give the name with `instruct import` (--judge)" in refused(
+    assert "annotator: is missing; give the name with `instruct report` (--judge)" in refused(
         "report", "--annotations", given, "--output", "run"
     )
 
@@ -253,20 +191,18 @@ def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
         ("x" * 300, "File name too long; "),
     ],
 )
-@pytest.mark.parametrize("verb", [("report", "--annotations"), ("import",)])
-def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path, output, message, verb):
+def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path, output, message):
     (tmp_path / "file").write_text("mine")
-    assert message in refused(*verb, annotations([annotation(0)]), "--output", output)
+    assert message in refused("report", "--annotations", annotations([annotation(0)]), "--output", output)
 
 
 def test_an_export_that_cannot_be_written_is_one_line(instruct, refused, tmp_path):
-    assert instruct("import", annotations([annotation(0)]), "--output", "run")[0] == 0
+    assert instruct("report", "--annotations", annotations([annotation(0)]), "--output", "run")[0] == 0
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     for output in ("file/out.json", "folder", "/proc/out.json"):
-        for form in ("annotations", "jsonl"):
-            flags = ("--judge", "some_judge", "--format", form, "--output", output)
-            assert f"{output}: cannot be written (" in refused("export", "run", *flags)
+        flags = ("--judge", "some_judge", "--export", output)
+        assert f"{output}: cannot be written (" in refused("report", "run", *flags)
 
 
 def test_a_failed_import_leaves_no_run_and_no_folder(refused, tmp_path):

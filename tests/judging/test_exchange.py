@@ -6,8 +6,6 @@ import csv
 import json
 import math
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,12 +15,11 @@ from counted import outcomes, tally
 from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second
 from instruct.analysis.statistics import position_statistics
 from instruct.base.errors import InputError
-from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
+from instruct.judging.interchange.contents import Contents
 from instruct.judging.interchange.exchange import import_into_run, read_contents
-from instruct.judging.interchange.json_lines import Contents, export_jsonl
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.validation.judge_labels import load_labels
@@ -191,7 +188,7 @@ def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
     row = annotation(0, 1)
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
-    with pytest.raises(InputError, match=r"annotator: is missing; give the name with `instruct import` \(`judge`\)"):
+    with pytest.raises(InputError, match=r"annotator: is missing; give the name with `instruct report` \(`judge`\)"):
         import_file(path, store)
     assert import_file(path, store, judge="gpt4").judgments[0].judge == "gpt4"
     del row["preference"]
@@ -245,76 +242,6 @@ def test_an_import_creates_a_run(tmp_path):
     assert not (tmp_path / "runs" / "evil").exists()
 
 
-def judged(number: int, position: str, verdict: str, **more: object) -> Judgment:
-    values = {"key": f"k{number}{position}", "reason": None} | more
-    return Judgment("j", "ours", "theirs", number, f"Q{number} \ud83d \x00", "d", position, verdict=verdict, **values)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def judgments() -> list[Judgment]:
-    return [
-        judged(0, "first", "first"),
-        judged(0, "second", "second", trimmed=True),
-        judged(1, "first", "first", preference=1.25),
-        judged(1, "second", "tie", key="", reason="identical outputs"),
-        judged(2, "first", "second", key="one two", ratings=(3.0, 7.5)),
-        judged(2, "second", "failed", reason="HTTP 500"),
-        judged(3, "first", "unparsed", reason="the reply holds no verdict"),
-    ]
-
-
-def test_json_lines_round_trip(tmp_path, store, judgments):
-    judgments = [
-        Judgment(**vars(judgment) | {"instruction": judgment.instruction.replace("\ud83d", "😀")})
-        for judgment in judgments
-    ]
-    completions = {
-        judgment.key: Completion(f"reply to {judgment.key}", {"1": -0.25, "2": -1e-7}, "stop", 3, 4, {"index": 0}, "m")
-        for judgment in judgments
-        if judgment.verdict != "failed" and judgment.key and " " not in judgment.key
-    }
-    completions |= {"one": Completion("Rating: [[3]]"), "two": Completion("Rating: [[7.5]]\u2028\x00")}
-    store.add_replies("j", [(key, completion, 0.5) for key, completion in completions.items()])
-    store.add_judgments(judgments)
-    path = tmp_path / "verdicts.jsonl"
-    assert export_jsonl(store, path) == len(judgments)
-    with JudgmentStore(tmp_path / "new.sqlite") as new:
-        assert len(import_file(path, new).judgments) == len(judgments)
-        assert len(import_file(path, new).judgments) == len(judgments)
-        comparison = ComparisonKey("j", "ours", "theirs")
-        assert new.judgments(comparison) == store.judgments(comparison) == judgments
-        assert new.completions(completions) == completions
-    with pytest.raises(InputError, match="has no verdicts of nobody"):
-        export_jsonl(store, path, "nobody")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda line: line["judgment"].update(verdict="win"), "row 1: judgment.verdict: must be one of"),
-        (lambda line: line["judgment"].update(position="left"), "row 1: judgment.position: must be one of"),
-        (lambda line: line["judgment"].pop("pair"), "row 1: the key 'judgment.pair' is missing"),
-        (lambda line: line["judgment"].update(mood="good"), "row 1: unknown key 'judgment.mood'"),
-        (
-            lambda line: line["completions"]["k0first"].update(tone="kind"),
-            "row 1: unknown key 'completions.k0first.tone'",
-        ),
-        (lambda line: line.update(more=1), "row 1: unknown key 'more'"),
-        (lambda line: line.update(completions=[]), "row 1: completions"),
-    ],
-)
-def test_an_invalid_line_is_named(tmp_path, store, change, message):
-    store.add_replies("j", [("k0first", Completion("text"), 0.0)])
-    store.add_judgments([Judgment("j", "ours", "theirs", 0, "Q", "d", "first", "k0first", "first")])
-    path = tmp_path / "verdicts.jsonl"
-    export_jsonl(store, path)
-    line = json.loads(path.read_text())
-    change(line)
-    path.write_text(json.dumps(line) + "\n")
-    with JudgmentStore(tmp_path / "new.sqlite") as new, pytest.raises(InputError, match=message):
-        import_file(path, new)
-
-
 def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
     for number in range(6):
         text = f"Question {number}?"
@@ -328,36 +255,25 @@ def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
     }
 
 
-def instruct(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "instruct", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def test_import_and_export_as_commands(tmp_path):
+def test_reports_read_and_write_annotations(tmp_path, instruct):
     rows = [annotation(number, (1, 2, 1.5, None)[number % 4]) for number in range(12)]
     path, run = write(tmp_path / "annotations.json", rows), tmp_path / "runs" / "one"
-    done = instruct("import", path, "--output", run)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert instruct("report", "--annotations", path, "--output", run)[::2] == (0, "")
     out = tmp_path / "out.json"
-    assert instruct("export", run, "--judge", "alpaca_eval_gpt4", "--output", out).stdout == f"{out}: 12 verdicts\n"
+    code, printed, _ = instruct("report", run, "--export", out, "--judge", "alpaca_eval_gpt4")
+    assert code == 0
+    assert f"{out}: 12 verdicts" in printed.splitlines()
     exported = json.loads(out.read_text())
     assert [{key: row[key] for key in rows[0]} for row in exported] == rows
-
-    lines = tmp_path / "out.jsonl"
-    assert (
-        instruct("export", run, "--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", lines).returncode == 0
-    )
-    assert instruct("import", lines, "--output", tmp_path / "runs" / "two").returncode == 0
-    names = ("alpaca_eval_gpt4", "ours", "theirs")
-    with JudgmentStore(run / "judgments.sqlite") as one, JudgmentStore(tmp_path / "runs/two/judgments.sqlite") as two:
-        assert one.judgments(names) == two.judgments(names)
-
-    done = instruct("export", run, "--judge", "gpt4", "--output", out)
-    assert done.returncode == 2
-    assert "has no such comparisons by 'gpt4'" in done.stderr
-    done = instruct("import", lines, "--judge", "gpt4", "--output", run)
-    assert done.returncode == 2
-    assert "JSON lines contain their own names" in done.stderr
+    for call, message in (
+        ((run, "--export", out, "--judge", "gpt4"), "has no such comparisons by 'gpt4'"),
+        ((run, "--export", out), "--export requires --judge"),
+        ((run, "--baseline", "theirs"), "--baseline requires --annotations or --export"),
+        ((run, "--judge", "gpt4"), "--judge requires --fail-under, --export or --annotations"),
+    ):
+        code, _, error = instruct("report", *call)
+        assert code == 2
+        assert message in error
 
 
 def test_annotations_in_csv_are_those_in_json(tmp_path):

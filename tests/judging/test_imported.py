@@ -48,7 +48,7 @@ def stored(run) -> list:
 )
 def test_judging_never_removes_imported_verdicts(instruct, tmp_path, rows, more):
     (tmp_path / "annotations.json").write_text(json.dumps(rows))
-    assert instruct("import", "annotations.json", "--output", "z")[0] == 0
+    assert instruct("report", "--annotations", "annotations.json", "--output", "z")[0] == 0
     before = stored("z")
     code, _, error = instruct("judge", "z", "--judge", "alpaca_eval_gpt4", *NAMES, *more)
     assert code == 2
@@ -64,7 +64,7 @@ def test_judging_never_removes_imported_verdicts(instruct, tmp_path, rows, more)
 
 def test_imported_verdicts_stay_if_another_model_judges_the_same_answers(instruct, tmp_path, rows, fake_server):
     (tmp_path / "annotations.json").write_text(json.dumps(rows))
-    assert instruct("import", "annotations.json", "--output", "z")[0] == 0
+    assert instruct("report", "--annotations", "annotations.json", "--output", "z")[0] == 0
     before = stored("z")
     url, _ = fake_server()
     flags = ("--judge-model", "m", "--base-url", url, "--yes")
@@ -75,43 +75,6 @@ def test_imported_verdicts_stay_if_another_model_judges_the_same_answers(instruc
     assert stored("z") == before
     with JudgmentStore(RunDirectory("z").store) as store:
         assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4@m", "ours", "theirs"))) == 9
-
-
-def test_an_export_of_this_project_is_imported_and_judging_goes_on(instruct, tmp_path, rows, fake_server):
-    """Its replies are stored under the keys of the same requests, so nothing is lost by judging."""
-    for name, field in (("ours", "output_2"), ("theirs", "output_1")):
-        answers = [{"instruction": row["instruction"], "output": row[field]} for row in rows]
-        (tmp_path / f"{name}.json").write_text(json.dumps(answers))
-    url, requests = fake_server()
-    where = ("--candidate", "ours.json", "--baseline", "theirs.json", "--base-url", url, "--yes")
-    for run in ("first", "second"):
-        RunDirectory(run).start({"name": run, "systems": {}, "comparisons": []})
-        (tmp_path / run / "outputs").mkdir()
-        (tmp_path / run / "outputs" / "more.json").write_text((tmp_path / "ours.json").read_text())
-    assert instruct("judge", "first", "--judge", "alpaca_eval_gpt4", *where)[0] == 0
-    export = ("--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", "out.jsonl")
-    assert instruct("export", "first", *export)[0] == 0
-    lines = (tmp_path / "out.jsonl").read_text().splitlines()
-    (tmp_path / "some.jsonl").write_text("\n".join(lines[:4]) + "\n")
-    assert instruct("import", "some.jsonl", "--output", "second")[0] == 0
-    asked = len(requests())
-    code, _, error = instruct("judge", "second", "--judge", "alpaca_eval_gpt4", *where)
-    assert code == 0
-    assert error.startswith("judging (alpaca_eval_gpt4)")
-    assert "instruct:" not in error
-    assert stored("second") == stored("first")
-    assert len(requests()) - asked == 9 - 4  # the identical pair is among the first four, and is never asked about
-
-    # Without its reply, a verdict cannot be read again.
-    bare = [json.dumps(json.loads(line) | {"completions": {}}) for line in lines]
-    (tmp_path / "bare.jsonl").write_text("\n".join(bare) + "\n")
-    assert instruct("import", "bare.jsonl", "--output", "third")[0] == 0
-    (tmp_path / "third" / "outputs").mkdir()
-    (tmp_path / "third" / "outputs" / "more.json").write_text((tmp_path / "ours.json").read_text())
-    code, _, error = instruct("judge", "third", "--judge", "alpaca_eval_gpt4", *where)
-    assert code == 2
-    assert "were imported and cannot be made again" in error
-    assert stored("third") == stored("first")
 
 
 def test_a_process_holds_the_lock_once_for_all_its_judges(tmp_path):

@@ -67,7 +67,7 @@ def test_a_store_that_vanished_is_refused_until_starting_over_is_meant(run, judg
     call, requests = judged
     before = {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()}
     vanish(run, how)
-    export = ["export", str(run.folder), "--judge", "pandalm", "--output", "x.json"]
+    export = ["report", str(run.folder), "--judge", "pandalm", "--export", "x.json"]
     for verb in (["report", str(run.folder)], call, [*call, "--reparse"], export):
         code, _, stderr = instruct(*verb)
         assert code == 2, stderr

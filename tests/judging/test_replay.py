@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from instruct.base.replies import Completion
@@ -9,7 +10,6 @@ from instruct.engines.transformers import TransformersEngine
 from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -18,8 +18,8 @@ from instruct.judging.work import judge_plan
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 
 
-def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
-    """A replayed export gives a new store the same completions and verdicts."""
+def test_replies_are_replayed_under_the_same_keys(tmp_path, pair):
+    """They give a new store the same completions and verdicts."""
     card = load_judge_card(LABELS)
     ours, theirs = pair
 
@@ -34,8 +34,10 @@ def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
     with JudgmentStore(tmp_path / "first.sqlite") as store:
         replies = Replies(engine_options(card, BATCH))
         made = judge_plan(judge, plan_comparison(judge, ours, theirs, replies), store, replies)
-        export_jsonl(store, tmp_path / "replies.jsonl")
         expected = store.judgments(ComparisonKey(card.name, ours.name, theirs.name))
+        kept = store.completions(judgment.key for judgment in expected)
+        lines = [json.dumps({"key": key, **reply.record()}) + "\n" for key, reply in kept.items()]
+        (tmp_path / "replies.jsonl").write_text("".join(lines))
     assert len(made.verdicts) == 3
     judge = Judge(judge.options, card, replay=tmp_path / "replies.jsonl")
     with JudgmentStore(tmp_path / "second.sqlite") as store, judge.open() as engine:

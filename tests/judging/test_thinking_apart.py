@@ -42,9 +42,8 @@ def test_no_judge_figure_or_file_but_the_answers_has_the_thinking(instruct, make
             ("judge", run.folder, "--judge", "pandalm", "--base-url", url, *of),
             ("report", run.folder),
             ("report", run.folder, "--json"),
-            ("sample", run.folder, "--output", out / "label.html", *of),
-            ("export", run.folder, "--judge", "pandalm", "--output", out / "annotations.json"),
-            ("export", run.folder, "--judge", "pandalm", "--format", "jsonl", "--output", out / "verdicts.jsonl"),
+            ("validate", "--against", run.folder, "--sample", "9", "--output", out / "sample.csv", *of),
+            ("report", run.folder, "--judge", "pandalm", "--export", out / "annotations.json"),
         ]
         printed = []
         for call in calls:

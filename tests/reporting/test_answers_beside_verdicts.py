@@ -41,12 +41,6 @@ def test_answers_of_one_side_are_accepted(instruct, files):
     assert [system["name"] for system in report["systems"]] == ["ours"]
 
 
-def test_import_accepts_answers_too(instruct, files):
-    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
-    assert instruct("import", files / "annotations.json", *flags)[0] == 0
-    assert json.loads((files / "run" / "outputs" / "ours.json").read_text())[0]["output"] == "fives"
-
-
 def test_answers_that_differ_from_the_judged_ones_are_refused(instruct, files):
     rows = json.loads((files / "annotations.json").read_text())
     rows[1]["output_2"] = "judged"
@@ -101,7 +95,7 @@ def test_a_column_of_clusters_counts_in_verdicts_and_in_answers(instruct, files,
 def test_clusters_without_answers_are_refused(instruct, files):
     rows = json.loads((files / "annotations.json").read_text())
     write_atomically(files / "annotations.json", json.dumps([row | {"cluster": "one"} for row in rows]))
-    code, _, stderr = instruct("import", files / "annotations.json", "--output", files / "run")
+    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", "--output", files / "run")
     assert (code, stderr.count("\n")) == (2, 1)
     assert "annotations.json: has clusters but no answers, which hold them in a run; give those of a side" in stderr
 

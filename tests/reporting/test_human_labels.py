@@ -1,13 +1,12 @@
-"""`sample` and `report --human`: pairs for people to label, and the win rate with their labels."""
+"""`validate --sample` and `report --human`: pairs for people to label, and the win rate with their labels."""
 
 from __future__ import annotations
 
+import csv
 import json
 import random
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -150,20 +149,6 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     assert "people's labels contradict the judge: with them the win rate of emo is" in out
 
 
-def test_the_export_of_a_stronger_judge_serves_as_labels(folder, instruct, tmp_path) -> None:
-    with JudgmentStore(folder / "judgments.sqlite") as store:
-        store.add_judgments(
-            Judgment("dear", "emo", "mle", number, question(number), "d", "first", f"dear {number}", "first")
-            for number in range(60)
-        )
-    export = tmp_path / "dear.jsonl"
-    assert instruct("export", folder, "--judge", "dear", "--format", "jsonl", "--output", export)[0] == 0
-    assert instruct("report", folder, "--human", export)[0] == 0
-    assert figures(folder)["with_labels"]["labels_only"] == 100
-    judges = json.loads((folder / "report" / "report.json").read_text())["judges"]
-    assert [judge["human_agreement"] for judge in judges] == [None, None]  # no person labeled anything
-
-
 def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instruct, tmp_path) -> None:
     path = write_labels(tmp_path / "labels.jsonl", dict.fromkeys(range(10), "tie"))
     path.write_text(path.read_text() + json.dumps(json.loads(label_line(0, "tie")) | {"instruction": "other"}) + "\n")
@@ -191,96 +176,65 @@ def test_unusable_labels_are_refused_and_nothing_is_kept(folder, instruct, tmp_p
     assert not (folder / "labels.jsonl").exists()
 
 
-def form_data(path: Path) -> dict:
-    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
-    assert match
-    return json.loads(match[1])
+def sampled(folder: Path, instruct: Callable[..., tuple[int, str, str]], count: int, *flags: object) -> list[dict]:
+    code, out, err = instruct("validate", "--against", folder, "--sample", str(count), *flags)
+    assert code == 0, err
+    assert "to label" in out
+    with (folder / "sample.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def test_form_draws_the_pairs_at_random_and_a_larger_one_contains_a_smaller(folder, instruct) -> None:
-    assert instruct("sample", folder, "-n", "30")[0] == 0
-    drawn = form_data(folder / "label.html")["pairs"]
-    assert [pair["id"] for pair in drawn] == random_order(map(question, range(PAIRS)))[:30]
-    assert {pair["left"] for pair in drawn} == {"candidate", "baseline"}
-    for pair in drawn:
-        ours = pair["answers"][0 if pair["left"] == "candidate" else 1]
-        assert "emo" in ours or ours == "the same"
-    code, out, _ = instruct("sample", folder, "-n", "500", "--output", folder / "all.html")
-    assert code == 0
-    assert f"{PAIRS} pairs to label" in out
-    pairs = form_data(folder / "all.html")["pairs"]
-    assert pairs[:30] == drawn
-    assert [pair["id"] for pair in pairs if pair["identical"]] == [question(50)]
-    assert instruct("sample", folder, "-n", "30", "--seed", "1")[0] == 0
-    assert form_data(folder / "label.html")["pairs"] != drawn
+def test_a_sample_draws_pairs_at_random_and_a_larger_one_contains_a_smaller(folder, instruct) -> None:
+    drawn = sampled(folder, instruct, 30)
+    prompts = [row["prompt"].removeprefix("'") for row in drawn]
+    assert prompts == random_order(map(question, range(PAIRS)))[:30]
+    first = {"emo" in row["answer_1"] for row in drawn}
+    assert first == {True, False}  # the sides are random, and nothing says which is which
+    assert [*drawn[0]] == ["pair", "candidate", "baseline", "prompt", "answer_1", "answer_2", "label"]
+    every = sampled(folder, instruct, 500)
+    assert len(every) == PAIRS
+    assert every[:30] == drawn
+    assert {row["answer_1"]: row["label"] for row in every if row["label"]} == {"the same": "tie"}
+    assert not [cell for row in every for cell in row.values() if cell.lstrip().startswith(("=", "+", "-", "@"))]
+
+
+def test_a_sample_that_people_filled_in_is_reported(folder, instruct, tmp_path) -> None:
+    """As a spreadsheet writes it: people preferred emo 10 times, mle 20 times and neither 5 times."""
+    rows = sampled(folder, instruct, 40)
+    rows = [row for row in rows if not row["label"]]
+    for place, row in enumerate(rows[:35]):
+        ours = "1" if " emo " in row["answer_1"] else "2"
+        row["label"] = "Tie " if place >= 30 else ours if place < 10 else str(3 - int(ours))
+    path = tmp_path / "filled.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    code, out, err = instruct("report", folder, "--human", path)
+    assert code == 0, err
+    assert "With people's labels on 35 of 120 pairs" in out
+    assert figures(folder)["with_labels"]["labels_only"] == pytest.approx(100 * (10 + 5 / 2) / 35, abs=1e-4)
+    for change, said in (({"label": "3"}, "label: is '3'; write 1, 2 or tie"), ({"pair": "p0"}, "pair: is none of")):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows([rows[0], rows[1] | change])
+        code, _, err = instruct("report", folder, "--human", path)
+        assert code == 2
+        assert "row 2: " + said in err
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["-n", "0"], "must be at least 1"),
-        (["--candidate", "emo"], "--candidate requires --baseline"),
-        (["--candidate", "emo", "--baseline", "nobody"], "no such answers"),
+        (["--sample", "0"], "must be at least 1"),
+        (["--sample", "9", "--candidate", "emo"], "--candidate requires --baseline"),
+        (["--sample", "9", "--candidate", "emo", "--baseline", "nobody"], "no such answers"),
+        (["--sample", "9", "--judge", "pandalm"], "no judge is asked"),
+        (["--judge", "pandalm", "--candidate", "emo"], "--candidate requires --sample"),
     ],
 )
-def test_form_refuses_what_it_cannot_draw(folder, instruct, flags: list[str], said: str) -> None:
-    code, _, err = instruct("sample", folder, *flags)
+def test_a_sample_that_cannot_be_drawn_is_refused(folder, instruct, flags: list[str], said: str) -> None:
+    code, _, err = instruct("validate", "--against", folder, *flags)
     assert code == 2
     assert said in err
-
-
-@pytest.fixture
-def page(folder: Path, instruct: Callable[..., tuple[int, str, str]], browser: Any) -> Iterator:
-    assert instruct("sample", folder, "-n", "14")[0] == 0
-    page = browser.new_page()
-    page.seen = []
-    page.on("console", lambda message: page.seen.append(message.text))
-    page.on("pageerror", lambda error: page.seen.append(str(error)))
-    page.on("request", lambda request: page.seen.append(request.url) if "label.html" not in request.url else None)
-    page.goto((folder / "label.html").as_uri())
-    yield page
-    page.close()
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("browser")
-def test_pairs_are_labeled_by_keyboard_exported_and_reported(page, folder, instruct, tmp_path) -> None:
-    pairs = form_data(folder / "label.html")["pairs"]
-    assert not any(pair["identical"] for pair in pairs)
-    for number, key in enumerate(["1", "2", "0"]):
-        assert page.text_content("#prompt") == pairs[number]["prompt"]
-        assert page.text_content("#answer-left") == pairs[number]["answers"][0]
-        page.keyboard.press(key)
-    page.keyboard.press("Backspace")
-    page.keyboard.press("ArrowRight")  # the third was not a tie after all
-    assert page.text_content("#progress") == "3 of 14 labeled"
-    page.reload()
-    assert page.text_content("#progress") == "3 of 14 labeled"
-    page.fill("#annotator", "Ann 1")
-    assert page.text_content("#progress") == "3 of 14 labeled"  # typing a name is no label
-    with page.expect_download() as download:
-        page.click("#export")
-    path = tmp_path / "labels.jsonl"
-    download.value.save_as(path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    other = {"candidate": "baseline", "baseline": "candidate"}
-    assert [row["label"] for row in rows] == [pairs[0]["left"], other[pairs[1]["left"]], other[pairs[2]["left"]]]
-    assert {row["annotator"] for row in rows} == {"Ann 1"}
-    code, out, err = instruct("report", folder, "--human", path)
-    assert code == 0, err
-    assert "With people's labels on 3 of 120 pairs" in out
-    assert page.evaluate("window.broken") is None
-    assert page.seen == []
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("browser")
-@pytest.mark.parametrize("width", [1280, 390])
-def test_form_fits_the_window_until_all_pairs_are_labeled(page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 860})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for _ in range(14):
-        page.click("[data-choice=tie]")
-    assert page.is_visible("#done")
-    assert page.is_disabled("[data-choice=left]")
-    assert page.evaluate("window.broken") is None

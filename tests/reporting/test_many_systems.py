@@ -177,8 +177,8 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
     assert against == {f"j against {name}": {other for other in SYSTEMS if other != name} for name in baselines}
     for system in SYSTEMS[1:]:
         file = run.folder / "annotations.json"
-        call = ["--judge", "j", "--candidate", system, "--baseline", "a", "--output", file]
-        assert instruct("export", run.folder, *call)[0] == 0
+        call = ["--judge", "j", "--candidate", system, "--baseline", "a", "--export", file]
+        assert instruct("report", run.folder, *call)[0] == 0
         preferred = sum(row["preference"] == 2 for row in json.loads(file.read_text()))
         assert preferred == next(wins for one, other, wins in judged_pairs() if (one, other) == (system, "a"))
 

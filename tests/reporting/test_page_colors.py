@@ -81,13 +81,6 @@ def test_text_has_the_contrast_of_wcag_aa(scheme):
     assert {pair: ratio for pair in borders if (ratio := contrast(*(found[name] for name in pair))) < 3} == {}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_labeling_form_has_the_contrast_of_wcag_aa(scheme):
-    found = colors(scheme, "label.css")
-    assert min(contrast(found[ink], found[paper]) for ink in ("ink", "soft") for paper in ("paper", "card")) >= 4.5
-    assert min(contrast(found["edge"], found[paper]) for paper in ("paper", "card")) >= 3
-
-
 def test_contradicted_and_identical_pairs_have_a_pattern():
     text = (STYLES / "report.css").read_text(encoding="utf-8")
     assert ".bar rect.split { fill: url(#stripes)" in text

@@ -196,7 +196,7 @@ def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
 def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):
     run = RunDirectory(tmp_path / "runs" / "mine")
     run.start({"name": "mine"})
-    with pytest.raises(InputError, match=r"runs/mine: has no labels; draw pairs with `instruct sample"):
+    with pytest.raises(InputError, match=r"runs/mine: has no labels; draw pairs with `instruct validate` "):
         load_labels(["runs/mine"])
     run.outputs.mkdir()
     for name in ("ours", "theirs"):

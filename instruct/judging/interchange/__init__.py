@@ -1,1 +1,1 @@
-"""Verdicts from and for elsewhere: AlpacaEval's annotations.json and JSON lines."""
+"""Verdicts from elsewhere, AlpacaEval's annotations.json in and out, and people's labels."""

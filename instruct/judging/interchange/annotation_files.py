@@ -19,7 +19,7 @@ from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_id
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.json_lines import Contents
+from instruct.judging.interchange.contents import Contents
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import read_verdict
@@ -125,7 +125,7 @@ def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotati
         if annotation.output_1 is None or annotation.output_1 != annotation.output_2:
             raise InputError(
                 f"{row.place}: generator_1 and generator_2 are both {one_line(name, 60)!r}, and the answers differ or "
-                "are missing; give one of them another name with `instruct import` (`candidate`)"
+                "are missing; give one of them another name with `instruct report` (`candidate`)"
             )
 
 
@@ -157,7 +157,7 @@ def _with_answers(
 def _one_name(rows: list[RawRow], field: str, key: str) -> str:
     first = text_field(rows[0], field, optional=True)
     if not first:
-        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with `instruct import` ({key})")
+        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with `instruct report` ({key})")
     for row in rows:
         if text_field(row, field, optional=True) != first:
             raise InputError(

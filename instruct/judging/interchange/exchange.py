@@ -1,4 +1,4 @@
-"""Verdicts in files, to and from runs: AlpacaEval's annotations, JSON lines, judgments of Arena-Hard and MT-Bench."""
+"""Verdicts in files: AlpacaEval's annotations to and from runs, judgments of Arena-Hard and MT-Bench into runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
-from instruct.data.evaluation import AnswerForm, load_answers
-from instruct.data.prompts import identity
-from instruct.data.sources import read_file
+from instruct.data.evaluation import load_answers
+from instruct.data.sources import RawRow, read_file
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import annotated_contents, annotation_rows, read_annotations
-from instruct.judging.interchange.json_lines import Contents, read_lines
-from instruct.judging.interchange.leaderboards import export_leaderboard, is_leaderboard, read_leaderboard
+from instruct.judging.interchange.contents import Contents
+from instruct.judging.interchange.leaderboards import is_leaderboard, read_leaderboard
 from instruct.judging.presentations import Answers
 from instruct.judging.store import open_store
 from instruct.run.directory import RunDirectory, whole_run
@@ -25,7 +24,7 @@ from instruct.run.lock import VERDICTS, only_process
 
 
 def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDirectory:
-    """Import an annotations.json or JSON lines into a run directory, new or existing; arguments as for `importing`."""
+    """Import a file of verdicts into a run directory, new or existing; arguments as for `importing`."""
     with importing(path, folder, **given):
         pass
     return RunDirectory(folder)
@@ -33,12 +32,12 @@ def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDi
 
 @contextlib.contextmanager
 def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[RunDirectory]:
-    """Import an annotations.json or JSON lines into a run directory, new or existing, to report on them.
+    """Import a file of verdicts, see `read_contents`, into a run directory, new or existing, to report on them.
 
     Answers in the file go to outputs/. A new run appears at `folder` once the block has ended without an error.
 
     Args:
-        given: as for `read_annotations`; None for JSON lines.
+        given: as for `read_annotations`.
 
     Raises:
         InputError: an invalid file; the run has different verdicts on a comparison, or different answers under a
@@ -48,7 +47,7 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
     contents = read_contents(path, **given)
     if not contents.judgments:
         raise InputError(f"{path}: has no verdicts; give a file that has some")
-    lines = _are_lines(path)
+    several = _leaderboard_rows(path) is not None
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
         for name, rows in contents.answers.items():
             kept = run.outputs / f"{name}.json"
@@ -57,49 +56,47 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
                     f"{kept}: has different answers of that name; import into another run, or give another name"
                 )
         names = [comparison._asdict() for comparison in contents.comparisons]
-        step = f"import/{path.name}" if lines else contents.comparisons[0].step("import", run.manifest())
-        about: dict[str, Any] = {"comparisons": names} if lines else {"comparison": names[0]}
+        step = f"import/{path.name}" if several else contents.comparisons[0].step("import", run.manifest())
+        about: dict[str, Any] = {"comparisons": names} if several else {"comparison": names[0]}
         with only_process(run, VERDICTS), open_store(run) as store:
             contents.check_same(path, store)  # before the step is begun
             with run.step(step, {"file": sha256_of(path)}, **about) as results:
                 contents.store_in(store)
                 verdicts = Counter(judgment.verdict for judgment in contents.judgments)
-                results |= {"judgments": len(contents.judgments)} if lines else verdicts
+                results |= {"judgments": len(contents.judgments)} if several else verdicts
                 for name, rows in contents.answers.items():
                     text = json.dumps(rows, indent=1, ensure_ascii=True)
                     write_atomically(run.outputs / f"{name}.json", text + "\n")
         yield run
 
 
-def _are_lines(path: Path) -> bool:
-    """Whether these are this project's own lines; AlpacaEval's annotations may be in a .jsonl file, too."""
-    return path.suffix.lower() == ".jsonl" and "preference" not in next(iter(read_file(path))).fields
+def _leaderboard_rows(path: Path) -> list[RawRow] | None:
+    """The rows of judgments of Arena-Hard or MT-Bench; None: the file has no such judgments."""
+    if path.suffix.lower() != ".jsonl" or not is_leaderboard(next(iter(read_file(path)))):
+        return None
+    return list(read_file(path))
 
 
-def read_contents(path: Path, **given: Any) -> Contents:
-    """What JSON lines, an annotations.json of AlpacaEval or the judgments of Arena-Hard and MT-Bench hold.
+def read_contents(path: str | Path, **given: Any) -> Contents:
+    """What an annotations.json of AlpacaEval or the judgments of Arena-Hard and MT-Bench hold.
 
-    The latter does not say in which order a pair was shown. Where the judge's raw reply does, that order is kept. All
+    The former does not say in which order a pair was shown. Where the judge's raw reply does, that order is kept. All
     other verdicts get the package's seed rule and the reason UNKNOWN_ORDER, and no figure about positions counts them.
 
     Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
     neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
 
     Args:
-        given: as for `read_annotations`; None for JSON lines.
+        given: as for `read_annotations`.
 
     Raises:
         InputError: an invalid file.
     """
-    if not _are_lines(path):
-        contents = annotated_contents(read_annotations(path, **given))
-        return contents.named(path, "with `instruct import` (`candidate` or `baseline`)")
-    rows = list(read_file(path))
-    if is_leaderboard(rows[0]):
+    path = Path(path).expanduser()
+    if rows := _leaderboard_rows(path):
         return read_leaderboard(rows, given.get("baseline")).named(path)
-    if any(value not in (None, AnswerForm()) for value in given.values()):
-        raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
-    return read_lines(path).named(path)
+    contents = annotated_contents(read_annotations(path, **given))
+    return contents.named(path, "with `instruct report` (`candidate` or `baseline`)")
 
 
 def export_from_run(
@@ -109,12 +106,10 @@ def export_from_run(
     *,
     candidate: str | None = None,
     baseline: str | None = None,
-    leaderboard: bool = False,
 ) -> int:
     """Write a run's verdicts on one comparison as an annotations.json; returns the number of rows.
 
     Args:
-        leaderboard: as Arena-Hard or MT-Bench write them instead.
         candidate, baseline: the comparison, if the judge made several; a system of the run, or a file of answers.
 
     Raises:
@@ -132,19 +127,9 @@ def export_from_run(
                 f"{run.store}: has {len(fitting) or 'no'} such comparisons by {one_line(judge, 60)!r}; name one with "
                 f"`judge`, `candidate` and `baseline` (judge, candidate, baseline: {known or 'none'})"
             )
-        if leaderboard:
-            return export_leaderboard(store, path, fitting[0], _ids_in(run, fitting[0].candidate))
         rows = annotation_rows(store, judge, *(Answers(name, answers_in(run, name)) for name in fitting[0][1:]))
     write_atomically(Path(path), json.dumps(rows, indent=2) + "\n")
     return len(rows)
-
-
-def _ids_in(run: RunDirectory, name: str) -> dict[str, str]:
-    """The ids that a benchmark's questions have in a system's answers, by what identifies the row here."""
-    path = run.outputs / f"{name}.json"
-    raw = list(read_file(path)) if path.is_file() else []
-    rows = zip(raw, load_answers(path) if raw else [], strict=True)
-    return {identity(row): str(own.fields["id"]) for own, row in rows if own.fields.get("id")}
 
 
 def answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:

@@ -1,24 +1,20 @@
-"""Verdicts in the files of Arena-Hard (lmarena/arena-hard-auto) and of MT-Bench (FastChat), in and out."""
+"""Verdicts in the files of Arena-Hard (lmarena/arena-hard-auto) and of MT-Bench (FastChat)."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
-from instruct.base.files import write_atomically
 from instruct.base.output import warn
 from instruct.base.replies import Completion
 from instruct.data.formats import check_storable, text_field
-from instruct.data.prompts import as_prompt, id_of, read_prompt, turn_of, unwrapped
+from instruct.data.prompts import as_prompt, id_of, read_prompt, unwrapped
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.json_lines import Contents
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.interchange.contents import Contents
+from instruct.judging.store import Judgment
 from instruct.judging.verdicts import read_replies, read_verdict
 from instruct.run.replies import completion_key
 
@@ -53,7 +49,7 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         arena = "games" in row.fields
         card, names = _card(row), ("model", "baseline") if arena else ("model_1", "model_2")
         if arena and "baseline" not in row.fields and not baseline:
-            raise InputError(f"{row.place}: baseline: is missing; name it with `instruct import` (`baseline`)")
+            raise InputError(f"{row.place}: baseline: is missing; name it with `instruct report` (`baseline`)")
         candidate, other = (
             baseline if name not in row.fields and baseline else text_field(row, name) for name in names
         )
@@ -91,7 +87,7 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
         )
     if baseline not in by_model:
         raise InputError(
-            f"{rows[0].place}: ratings name no baseline; name one of the models with `instruct import` (`baseline`): "
+            f"{rows[0].place}: ratings name no baseline; name one of the models with `instruct report` (`baseline`): "
             f"{known}"
         )
     card = _card(rows[0])
@@ -192,71 +188,3 @@ def _mt_bench_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
         if winner not in (*labels, "error"):
             raise InputError(f"{row.place}: {game}_winner: must be model_1, model_2, tie or error; correct it")
         yield position, labels.get(winner), str(row.fields.get(f"{game}_judgment") or "")
-
-
-def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: ComparisonKey, ids: Mapping[str, str]) -> int:
-    """Write a comparison of a card of Arena-Hard or MT-Bench as these write their judgments; the number of rows.
-
-    Args:
-        ids: the benchmark's id of each pair, by what identifies it.
-
-    Raises:
-        InputError: another judge, or pairs that were not shown in both orders.
-    """
-    base, _, model = wanted.judge.partition("@")
-    if base not in ("arena_hard", "arena_hard_v2", "mt_bench", "mt_bench_single"):
-        raise InputError(f"leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
-    card, judgments = load_judge_card(base, model or None), store.seen_judgments(wanted)
-    pairs: dict[str, dict[str, Judgment]] = {}
-    for judgment in judgments:
-        pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
-    replies = store.completions(key for judgment in judgments for key in judgment.key.split())
-    texts = {key: reply.text for key, reply in replies.items()}
-    rows: list[dict[str, Any]] = []
-    for identity, orders in pairs.items():
-        if base != "mt_bench_single" and len(orders) < 2:
-            raise InputError(f"leaderboard: {one_line(identity, 60)!r} was shown in one order only")
-        rows += _rows(card, wanted, ids.get(identity, identity), orders, texts)
-    write_atomically(Path(path), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return len(rows)
-
-
-def _rows(
-    card: JudgeCard, names: ComparisonKey, id: str, orders: Mapping[str, Judgment], texts: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    question, turn = turn_of(id) or (id, 1)
-    known = int(question) if question != id and question.isdigit() else question
-    asked: dict[str, Any] = {"question_id": known, "turn": turn, "judge": [card.model, card.name]}
-    if card.protocol == "single":
-        (judgment,) = orders.values()
-        replies = judgment.key.split() or ["", ""]
-        models = names[1:] if judgment.position == "first" else names.mirrored[1:]
-        for model, score, key in zip(models, judgment.ratings or (-1, -1), replies, strict=True):
-            yield asked | {"model": model, "score": score, "judgment": texts.get(key, "")}
-    elif card.verdict.grades:
-        games = [
-            {"score": _label(card, orders[position]), "judgment": {"answer": texts.get(orders[position].key, "")}}
-            for position in ("second", "first")
-        ]
-        category = orders["first"].dataset.rpartition("/")[2]
-        about = {"uid": id, "category": category, "judge": card.model, "model": names.candidate}
-        yield about | {"baseline": names.baseline, "games": games}
-    else:
-        shown = {f"g{number}": orders[position] for number, position in ((1, "first"), (2, "second"))}
-        won = {f"{game}_winner": _winner(judgment) for game, judgment in shown.items()}
-        told = {f"{game}_judgment": texts.get(judgment.key, "") for game, judgment in shown.items()}
-        yield asked | {"model_1": names.candidate, "model_2": names.baseline} | won | told
-
-
-def _label(card: JudgeCard, judgment: Judgment) -> str | None:
-    if judgment.verdict in ("unparsed", "failed"):
-        return None
-    preference = 1.5 if judgment.preference is None else judgment.preference
-    grade = round((1.5 - preference) * 2 * (card.verdict.largest_grade or 1), 6)
-    return next(label for label, known in card.verdict.grades.items() if known == grade)
-
-
-def _winner(judgment: Judgment) -> str:
-    if judgment.verdict in ("unparsed", "failed"):
-        return "error"
-    return "tie" if judgment.verdict == "tie" else "model_1" if judgment.verdict == judgment.position else "model_2"
