@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,8 +122,6 @@ TARGETS = {
     "claims[]": "difference of verdicts",
     "claims[through]": "difference of verdicts",
     "claims[texts]": "texts",
-    "claims[tasks]": "tasks",
-    "claims[forgetting]": "forgetting",
     "claims[objectives]": "objectives",
     "measurements[texts].interval": "mean of texts",
     "measurements[tasks].standard_error": "mean of a task",
@@ -705,10 +703,9 @@ def tasks_world(rng: Rng, n: int, rate: float, differ: float, times: int = 1) ->
     clusters = {"cluster": [str(row // times) for row in range(n * times)]} if times > 1 else {}
     measurements: list[Measurement] = []
     values: dict[str, dict[str, Any]] = {"tasks/toy": {}, "lm_eval/other": {}}
-    when: Literal["before", "after"]
-    for name, right, when in (("base", base, "before"), ("new", new, "after")):
+    for name, right in (("base", base), ("new", new)):
         error = float(right.reshape(n, times).mean(axis=1).std(ddof=1) / math.sqrt(n))
-        about = Details(task="other", standard_error=error, forgetting=when)
+        about = Details(task="other", standard_error=error)
         measurements += [
             Measurement(system=name, part="tasks/toy", metric="accuracy", value=100 * float(right.mean()), n=n),
             Measurement(system=name, part="lm_eval/other", metric="acc", value=float(right.mean()), n=n, details=about),
@@ -718,7 +715,7 @@ def tasks_world(rng: Rng, n: int, rate: float, differ: float, times: int = 1) ->
         values["tasks/toy"][name] = {**ids, "label": ["a"] * len(right), "answer": answers}
         values["lm_eval/other"][name] = {**ids, "acc": right.tolist()}
     mean = rate * (1 - differ) + 0.5 * differ
-    truths = {"tasks": constant(0.0), "forgetting": constant(0.0), "mean of a task": constant(mean)}
+    truths = {"mean of a task": constant(mean)}
     return World(contents(measurements=measurements, values=values), truths)
 
 

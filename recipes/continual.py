@@ -5,8 +5,8 @@
     python recipes/continual.py --dry-run             # the plan alone
 
 Tables 3 and 6 to 8 of the EMO paper. Each base model is a run of its own, runs/NAME_BASE; rerun the command to resume.
-The report of each run has intervals, McNemar's tests and what the demonstrations alone reach. At the end our accuracies
-are printed next to the paper's, and written to runs/NAME.md.
+The report of each run has what the demonstrations alone reach; `instruct compare` tests the differences. At the end our
+accuracies are printed next to the paper's, and written to runs/NAME.md.
 """
 
 from __future__ import annotations

@@ -321,8 +321,7 @@ def _final(
     evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
     if options.tasks:
         tasks = evaluation.get("tasks") or {}
-        named = dict.fromkeys([*tasks.get("forgetting", []), *options.tasks])
-        evaluation["tasks"] = {**tasks, "forgetting": list(named)}
+        evaluation["tasks"] = {**tasks, "cards": [*dict.fromkeys([*tasks.get("cards", []), *options.tasks])]}
         if len(systems) == len(config.trained):
             systems["base"] = {"objective": "none"}
     content |= {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
@@ -104,7 +103,6 @@ def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[
 def outcomes(config: ExperimentConfig) -> Iterator[str]:
     """What an experiment may name as its primary outcome, as its report calls them."""
     from instruct.judging.asking import Judge
-    from instruct.measuring.tasks.cards import read_task
     from instruct.reporting.model import MAJORITY
     from instruct.reporting.texts import METRICS
 
@@ -117,13 +115,6 @@ def outcomes(config: ExperimentConfig) -> Iterator[str]:
     if (evaluation := config.evaluation) is None:
         return
     yield from METRICS if evaluation.texts else ()
-    tasks = evaluation.tasks
-    for name in [*tasks.cards, *tasks.lm_eval, *tasks.forgetting] if tasks else ():
-        with contextlib.suppress(InputError):  # one of lm-eval's own, or checked later
-            name = read_task(name, trusted=True).name
-        yield f"{name}/METRIC"
-    if tasks and tasks.forgetting:
-        yield "mean_over_tasks"
 
 
 def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:

@@ -68,14 +68,9 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     from instruct.training.train import train_system
 
     record_overlap(config, run, data.rows)
-    tasks, watch = config.evaluation.tasks if config.evaluation else None, None
-    if tasks and tasks.every_steps:
-        from instruct.measuring.tasks.while_training import tasks_while_training
-
-        watch = tasks_while_training(tasks, config.data.rendering(run.day))
     for name in config.trained:
         with _only_launch(run, name):
-            train_system(config, name, run, data, watch)
+            train_system(config, name, run, data)
     data.close()
 
 

@@ -28,7 +28,7 @@ from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, 
 from instruct.reporting.rankings import rank_judged
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.stated import apply_stated, stated, stated_words
-from instruct.reporting.tasks import forgetting, task_claims, task_measurements
+from instruct.reporting.tasks import task_measurements
 from instruct.reporting.text import leads
 from instruct.reporting.texts import text_results
 
@@ -50,9 +50,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     systems = provenance.system_reports(manifest, contents.answers)
     seeds = seeds_of(config)
     texts = text_results(contents.metrics, contents.values, config, manifest["steps"])
-    kept, lost = forgetting(contents.metrics, contents.values)
     objectives = bench_results(contents)
-    tasks = task_measurements(contents.metrics, contents.values)
+    tasks = task_measurements(contents.metrics)
     data = ReportData(
         schema_version=model.SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
@@ -60,13 +59,11 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         usd=contents.total_usd,
         judges=_judges(contents, compared),
         panels=panels_of(contents.judged),
-        measurements=[*texts.measurements, *tasks, *kept, *(objectives.measurements if objectives else ())],
+        measurements=[*texts.measurements, *tasks, *(objectives.measurements if objectives else ())],
         claims=[
             *seed_claims(compared, seeds, elsewhere_of(config)),
             *paired(contents.judged, seeds),
             *texts.claims,
-            *task_claims(contents.values),
-            *lost,
             *(objectives.claims if objectives else ()),
         ],
         cautions=[*map(claim_warning, texts.warnings), *task_warnings(tasks), *elsewhere_warnings(config)],

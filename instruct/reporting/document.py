@@ -36,7 +36,7 @@ from instruct.reporting.model import (
 from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
 from instruct.reporting.rankings import system_tables
 from instruct.reporting.tables import Table
-from instruct.reporting.tasks import FORGETTING, task_tables
+from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
 from instruct.reporting.texts import text_tables
 
@@ -359,11 +359,8 @@ def _together(report: ReportData) -> Iterator[Block]:
     if differences := [sentences.paired_difference(claim) for claim in report.paired if claim.value is not None]:
         yield Brief(differences)
     yield from map(Caution, report.cautions)
-    for tables in (text_tables, task_tables):
-        for table in tables(report.measurements, report.claims)[:1]:
-            yield Brief(table)
-    if means := [row for row in report.measurements if row.part == FORGETTING]:
-        yield Paragraph(sentences.forgetting(means, of_family(report.claims, FORGETTING)))
+    for tables in (text_tables(report.measurements, report.claims), task_tables(report.measurements)):
+        yield from map(Brief, tables[:1])
     if cost := sentences.spent(report):
         yield Paragraph(cost)
     if report.not_judged:
@@ -386,7 +383,7 @@ def _numbers(report: ReportData) -> list[Block]:
     blocks += [
         *shown("precision_recall"),
         *text_tables(report.measurements, report.claims),
-        *task_tables(report.measurements, report.claims),
+        *task_tables(report.measurements),
         seeds_table(report.seeds),
         errors_table(report),
         paired_table(report.paired),

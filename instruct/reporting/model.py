@@ -353,18 +353,10 @@ class EvaluationLog(Record):
     perplexity: list[float | None]
 
 
-class TaskLog(Record):
-    """Scores of tasks at each `step` of a training, by `TASK/METRIC`; None: not asked then, or not finite."""
-
-    step: list[int]
-    scores: dict[str, list[float | None]]
-
-
 class Training(Record):
     """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say.
 
     `epochs`: how many were completed, a fraction if `max_steps` ended the training. `evaluations`: on held-out rows.
-    `tasks`: that were asked while it trained.
     `seed`: the system's own; None: the run's.
     """
 
@@ -377,7 +369,6 @@ class Training(Record):
     learning_rate: float | None
     log: TrainingLog | None
     evaluations: EvaluationLog | None = None
-    tasks: TaskLog | None = None
     seed: int | None = None
 
 

@@ -24,7 +24,6 @@ from instruct.reporting.model import (
     Phase,
     ReportData,
     SystemReport,
-    TaskLog,
     Training,
     TrainingLog,
     recorded,
@@ -35,7 +34,6 @@ from instruct.reporting.tables import Column, Table, columns_table, text_columns
 # More points would not change a figure.
 _MOST_POINTS = 500
 # Before the name of a task and its metric in a training's log.
-_TASKS = "eval_tasks/"
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.
 REPEATED_ABOVE = 0.5
@@ -130,16 +128,11 @@ def _log_entries(path: Path) -> list[Any]:
 def _logs(path: Path) -> dict[str, Any]:
     """What a training logged, and what was measured while it ran; None for what was not, or cannot be read."""
     entries = _log_entries(path)
-    names = dict.fromkeys(
-        key for entry in entries if isinstance(entry, dict) for key in entry if key.startswith(_TASKS)
-    )
     log = _logged(entries, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
     evaluations = _logged(entries, "eval_perplexity", {"perplexity": "eval_perplexity"})
-    tasks = _logged(entries, next(iter(names), ""), {name.removeprefix(_TASKS): name for name in names})
     return {
         "log": log and TrainingLog(**log),
         "evaluations": evaluations and EvaluationLog(**evaluations),
-        "tasks": TaskLog(step=tasks.pop("step"), scores=tasks) if names and tasks else None,
     }
 
 

@@ -19,7 +19,6 @@ from instruct.reporting.model import (
     Unjudged,
     compared_by,
 )
-from instruct.run.measurements import Measurement
 
 POLICIES = {
     "single": "one order per pair",
@@ -288,24 +287,6 @@ def paired_difference(claim: Claim) -> str:
         f"{judge}: {first} minus {second}: {difference(claim)} (p {_equals(claim.p)}{corrected}) over "
         f"{counted(claim.n, 'prompt')}, both against {through}{excluded(claim)}"
     )
-
-
-def forgetting(means: Sequence[Measurement], claims: Sequence[Claim]) -> str:
-    """What the untrained base could do, and what each system lost or gained of it.
-
-    Args:
-        means: over the tasks, the base's first.
-    """
-    base, *trained = means
-    parts = [f"{name(base.system)} {number(base.value)} %"]
-    for mean, claim in zip(trained, claims, strict=True):
-        change = difference(claim)
-        if claim.interval:
-            change += f", p (Holm) {_equals(claim.adjusted_p)}{excluded(claim)}"
-        parts.append(f"{name(mean.system)} {number(mean.value)} % ({change})")
-    tasks = (base.details.model_extra or {})["tasks"]
-    over = f"mean of {counted(len(tasks), 'task')}, {counted(base.n or 0, 'row')}"
-    return f"Before and after training ({over}): {'; '.join(parts)}"
 
 
 def claim(claimed: ComparisonReport | Panel) -> list[str]:

@@ -39,7 +39,6 @@ class Details(BaseModel):
     control was matched to; `reason`: why a system has none.
     `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`. `trainings` that it is the
     mean of.
-    `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).
     `better`: which values of a task's metric are.
     """
 
@@ -72,7 +71,6 @@ class Details(BaseModel):
     trainings: int = 1
     lowest: float | None = None
     highest: float | None = None
-    forgetting: Literal["before", "after"] | None = None
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -355,7 +353,6 @@ class _Values(BaseModel):
     cluster: list[str] | None = None
     label: list[str] | None = None
     answer: list[str] | None = None
-    vote: list[str | None] | None = None
     scores: list[list[float]] | None = None
     without: dict[str, list[_Number]] | None = None
 

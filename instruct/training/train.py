@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,6 @@ from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
 
 LOG = "training_log.json"
-
-# Makes a callback for a trainer.
-Watch = Callable[[Any], Any]
 
 
 def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool | None = None) -> dict[str, Any]:
@@ -246,9 +242,7 @@ def first_trained(config: TrainingOptions) -> SystemOptions:
     )
 
 
-def train_system(
-    config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows, watch: Watch | None = None
-) -> dict[str, Any]:
+def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows) -> dict[str, Any]:
     """Train the system `name` of an experiment into `run`, unless that is done.
 
     An interrupted training resumes at its last complete checkpoint, with the rows, order, optimizer and random states
@@ -256,7 +250,6 @@ def train_system(
     train, each has to call this function; the main one writes.
 
     Args:
-        watch: makes a further callback of a trainer.
 
     Returns:
         The step's results: row counts, final losses, the adapter's hash; empty on all but the main process.
@@ -291,8 +284,6 @@ def train_system(
         trainer.add_callback(RecordHashes())
         keeper = KeepCanary(trainer, data.encoded, compute_dtype(config.model))
         trainer.add_callback(keeper)
-        if watch:
-            trainer.add_callback(watch(trainer))
         with run_of_its_own(trainer), steps_shown(trainer, name):
             trainer.train(resume_from_checkpoint=checkpoint)
         making = final.with_name(f".{name}.making")

@@ -7,14 +7,16 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from reading import Reader
 
 from instruct.reporting.bundle import check_bundle, pack, read_bundle
+from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import Report, build_report
-from instruct.reporting.tasks import accuracies, task_claims, task_measurements
+from instruct.reporting.tasks import accuracies, task_measurements
 from instruct.reporting.texts import text_results, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
@@ -134,8 +136,8 @@ def read_run_metrics(path: Path) -> None:
         shutil.rmtree(run.folder)
 
 
-def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
-    """The report of a run in which a file has the values behind a system's figures."""
+def read_values_of(path: Path, metric: str, valid: dict[str, Any], read: Callable[[Path], Any] = build_report) -> Any:
+    """What is read of a run in which a file has the values behind a system's figures."""
     run = RunDirectory(path.parent / "run")
     run.start({"name": "run", "systems": SYSTEMS})
     try:
@@ -145,7 +147,7 @@ def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
                 write_numbers(run, part, system, [Number.model_validate(plain(row)) for row in rows])
             write_values(run, metric, system, valid)
         shutil.copyfile(path, values_path(run, metric, "emo"))
-        return build_report(run.folder)
+        return read(run.folder)
     finally:
         shutil.rmtree(run.folder)
 
@@ -160,7 +162,8 @@ def read_text_values(path: Path) -> None:
 
 
 def read_task_values(path: Path) -> None:
-    (difference,) = [claim for claim in read_values_of(path, "tasks/trec", TASK_VALUES).claims if claim.task]
+    compared = read_values_of(path, "tasks/trec", TASK_VALUES, lambda folder: compare_logs([folder]))
+    (difference,) = compared.claims
     ids = [each for each in json.loads(path.read_bytes())["id"] if each in TASK_VALUES["id"]]
     assert difference.n == len({*ids})
 
@@ -170,11 +173,10 @@ REPORT = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_
 REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
 REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
 MEASURED = Metrics.model_validate(METRICS)
-ANSWERS = {"tasks/trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}
 ABOUT_TEXTS = text_results(MEASURED, {}, {"systems": TRAININGS}, {})
 MEASURED_REPORT = REPORT | {
-    "measurements": [row.model_dump() for row in (*ABOUT_TEXTS.measurements, *task_measurements(MEASURED, ANSWERS))],
-    "claims": [claim.model_dump(mode="json") for claim in (*ABOUT_TEXTS.claims, *task_claims(ANSWERS))],
+    "measurements": [row.model_dump() for row in (*ABOUT_TEXTS.measurements, *task_measurements(MEASURED))],
+    "claims": [claim.model_dump(mode="json") for claim in ABOUT_TEXTS.claims],
 }
 BUNDLED = {
     "about.json": {

@@ -1,4 +1,4 @@
-"""The report's part about few-shot tasks: accuracies, paired tests, and the same figures in every form."""
+"""Few-shot tasks: accuracies in the report, the same in every form, and paired tests by `compare`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from instruct import compare_logs
 from instruct.config import make_config
 from instruct.reporting.document import document
 from instruct.reporting.report import Report, build_report, written_report
@@ -14,7 +15,6 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values
 
 LABELS = ["a", "b"] * 10
-VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
 
 
 def answered(run: RunDirectory, system: str, task: str, right: int, **more: object) -> None:
@@ -27,7 +27,7 @@ def answered(run: RunDirectory, system: str, task: str, right: int, **more: obje
     )  # fmt: skip
     result.interval = [10.0, 90.0]
     write_numbers(run, f"tasks/{task}", system, [result])
-    columns = {"id": list(range(20)), "label": LABELS, "answer": answers, "vote": VOTES}
+    columns = {"id": list(range(20)), "label": LABELS, "answer": answers}
     write_values(run, f"tasks/{task}", system, columns)
 
 
@@ -55,9 +55,10 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
     assert [(row.task, row.system, row.value) for row in accuracies(report.measurements)] == [
         ("trec", "base", 50), ("trec", "emo", 90), ("mmlu", "base", 45), ("mmlu", "emo", 45),
     ]  # fmt: skip
-    trec, mmlu = report.claims
+    assert not report.claims
+    assert [table.title for table in task_tables(report.measurements)] == ["Tasks", "lm-eval"]
+    trec, mmlu = compare_logs([evaluated.folder], baseline="base").main
     assert (trec.candidate, trec.baseline, trec.n, trec.value) == ("emo", "base", 20, 40)
-    assert trec.params == {"candidate_above": 8, "baseline_above": 0}
     assert trec.p == pytest.approx(2 / 2**8)  # McNemar's exact test of 8 to 0
     assert trec.adjusted_p == trec.p  # the other has no test: the two agree on every row
     assert (mmlu.p, mmlu.interval) == (None, None)
@@ -75,20 +76,10 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
     assert "| arc_easy | emo | acc | 0 | 5 | 0.40 | 0.10 |" in markdown
 
 
-def test_answers_are_counted_with_and_against_the_vote(evaluated):
-    report = build_report(evaluated.folder)
-    tables = {table.title: table for table in task_tables(report.measurements, report.claims)}
-    assert [list(row) for row in tables["Tasks: the demonstrations' vote"].rows] == [  # mmlu's are fixed
-        # "c" from row 10 on: the vote's from row 12 on
-        ["trec", "base", pytest.approx(100 * (10 + 8) / 20), 12, pytest.approx(100 * 10 / 12), 8, 0],
-        ["trec", "emo", pytest.approx(70), 12, 100, 8, 75],
-    ]
-
-
 def test_the_mean_is_over_the_tasks_of_all_systems(evaluated):
     answered(evaluated, "emo", "subj", 20)
     report = build_report(evaluated.folder)
-    overview = task_tables(report.measurements, report.claims)[0]
+    overview = task_tables(report.measurements)[0]
     rows = {row[0]: row[1:] for row in overview.rows}
     assert rows["emo"] == [90.0, 45.0, 100.0, 67.5]
     assert rows["base"] == [50.0, 45.0, None, 47.5]

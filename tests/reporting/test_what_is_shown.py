@@ -84,7 +84,7 @@ def test_every_rate_with_an_interval_has_the_digits_of_its_error(report):
                     assert f"{figures.win_rate:.{decimals}f}" in cells
                     assert "–".join(f"{end:.{decimals}f}" for end in interval) in cells
     for claim in report.claims:
-        if claim.interval and claim.value is not None and claim.kind != "rate" and claim.family != "forgetting":
+        if claim.interval and claim.value is not None and claim.kind != "rate":
             decimals = expected(claim.interval, 0.0)
             assert decimals is None or f"{claim.value:+,.{decimals}f}" in cells
 

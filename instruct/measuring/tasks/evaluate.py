@@ -26,7 +26,7 @@ from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.network import TextRow
 from instruct.engines.start import engine_version
 from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.harness import Harness, When
+from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import measure
@@ -52,18 +52,10 @@ def evaluate_tasks(
     if not options.named:
         raise InputError("evaluation.tasks: names no task; set cards or lm_eval")
     rendering = dataclasses.replace(rendering, remedy="set evaluation.tasks.chat: false")
-    everyone = systems
-    if options.forgetting and None not in systems.values():
-        if "base" in systems:
-            raise InputError(
-                "evaluation.tasks.forgetting: needs the untrained base, but the system called base is trained; add one "
-                "under systems: untrained: {objective: none}"
-            )
-        everyone = {"base": None, **systems}
-    with contextlib.closing(AskedSystems(options, base, everyone, rendering)) as asked:
+    with contextlib.closing(AskedSystems(options, base, systems, rendering)) as asked:
         harness = Harness(options, rendering, asked.engine)
         harness.load_all()
-        for system, folder in everyone.items():
+        for system in systems:
             inputs = asked.made_from(system)
             with contextlib.ExitStack() as stack:
 
@@ -71,13 +63,9 @@ def evaluate_tasks(
                 def model(rule: Rule, system: str = system, stack: contextlib.ExitStack = stack) -> Any:
                     return stack.enter_context(asked.asked(system, rule, run.folder / "metrics" / "replies"))
 
-                for part in harness.parts if system in systems else harness.forgetting:
+                for part in harness.parts:
                     made_from = inputs | harness.inputs(part)
-                    when: When = None
-                    if part in harness.forgetting:
-                        when = "after" if folder else "before"
-                        made_from["forgetting"] = when
-                    measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part, when))
+                    measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part))
 
 
 def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:

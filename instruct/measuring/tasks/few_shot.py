@@ -231,7 +231,6 @@ class FewShot(ConfigurableTask):
             "answer": [names[label] for label in answers],
             "scores": [[round(value, 6) for value in values] for values in scores],
             "shots": shots,
-            "vote": [None if label is None else names[label] for label in votes],
         }
         if clusters:
             columns["cluster"] = [str(clusters[id]) for id in columns["id"]]

@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from instruct.measuring.tasks.few_shot import FewShot
 
-# Before or after training, in tasks of forgetting.
-When = Literal["before", "after"] | None
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
 
@@ -41,7 +39,6 @@ class Harness:
     """Tasks by the name of their card, by lm-eval's name, or by the path of their YAML file.
 
     `parts`: the tasks by what a run measures: `tasks/KEY` with labels, in percent, `lm_eval/NAME` in lm-eval's metrics.
-    `forgetting`: those parts that tell what training cost.
 
     Args:
         rendering: how chats become text.
@@ -53,7 +50,7 @@ class Harness:
 
     def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT, engine: str | None = None) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
-        names = [*dict.fromkeys([*options.cards, *options.forgetting]), *options.lm_eval]
+        names = [*options.cards, *options.lm_eval]
         try:
             import lm_eval
             from lm_eval.tasks import TaskManager
@@ -66,7 +63,6 @@ class Harness:
         self._options, self._rendering, self._engine = options, rendering, engine
         cards = {card.name for card in list_cards("data/tasks")}
         self.parts: dict[str, TaskFile | str] = {}
-        self.forgetting: set[str] = set()
         for name in names:
             if name.endswith((".yaml", ".yml")) or (name in cards and name not in options.lm_eval):
                 task = read_task(name, options.trust_task_code)
@@ -75,8 +71,6 @@ class Harness:
             else:
                 part = f"lm_eval/{name}"
                 self.parts[part] = name
-            if name in options.forgetting:
-                self.forgetting.add(part)
         theirs = [task for task in self.parts.values() if isinstance(task, str)]
         about = {"folder": options.folder, "variant": options.variant}
         about |= options.model_dump(include={"rule", "retriever", "cluster_column"}, exclude_defaults=True)
@@ -127,12 +121,11 @@ class Harness:
         for part in self.parts:
             self.load(part)
 
-    def evaluate(self, model: Callable[[Rule], Any], part: str, when: When = None) -> PartResult:
+    def evaluate(self, model: Callable[[Rule], Any], part: str) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
         Args:
             model: lm-eval's model of a system, by the rule that log-likelihoods follow.
-            when: of tasks of forgetting, whether the system is trained.
 
         Raises:
             InputError: the task's data cannot be loaded, or the model cannot be asked.
@@ -144,23 +137,18 @@ class Harness:
             few_shot.shots = {}
             longest = min(self._longest(lm), lm.max_length)
             few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= longest
-            result = few_shot.result(self._asked(lm, part, few_shot)["samples"][few_shot.config.task])
-        else:
-            lm = model("sum")
-            spec = str(task.path) if isinstance(task, TaskFile) else task
-            draws = [self._asked(lm, part, spec)]
-            while len(draws) < self._options.seeds_of_demonstrations:
-                draws.append(self._asked(lm, part, spec, len(draws)))
-                if _prompts(draws[1]) == _prompts(draws[0]):
-                    del draws[1]
-                    break
-            shortened = self._count_shortened(lm, draws[0])
-            clusters = _clusters(draws[0]["samples"], draws[0]["tasks"])
-            result = _mean_of_draws(draws, clusters, shortened=shortened, chat=self._options.chat)
-        if when:
-            for number in result.numbers:
-                number.details = number.details.model_copy(update={"forgetting": when})
-        return result
+            return few_shot.result(self._asked(lm, part, few_shot)["samples"][few_shot.config.task])
+        lm = model("sum")
+        spec = str(task.path) if isinstance(task, TaskFile) else task
+        draws = [self._asked(lm, part, spec)]
+        while len(draws) < self._options.seeds_of_demonstrations:
+            draws.append(self._asked(lm, part, spec, len(draws)))
+            if _prompts(draws[1]) == _prompts(draws[0]):
+                del draws[1]
+                break
+        shortened = self._count_shortened(lm, draws[0])
+        clusters = _clusters(draws[0]["samples"], draws[0]["tasks"])
+        return _mean_of_draws(draws, clusters, shortened=shortened, chat=self._options.chat)
 
     def _longest(self, lm: Any) -> int:
         """Tokens that are scored together at most: transformers does not read the last, vLLM generates one more."""

@@ -34,8 +34,6 @@ class TaskOptions(Options):
     """A variant of the wording, of cards that have it."""
     retriever: str = "tfidf"
     """Finds the demonstrations: `tfidf`, or a sentence encoder (a folder or hub id; needs sentence-transformers)."""
-    forgetting: Texts = []
-    """Tasks to ask the untrained base, too: the report says what each system lost in them."""
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
     engine: Literal["transformers", "vllm", "server"] = "transformers"
@@ -44,15 +42,13 @@ class TaskOptions(Options):
     """The OpenAI-compatible server of engine: server."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
-    every_steps: int | None = Field(default=None, ge=1)
-    """Also ask while training, each time after this number of steps."""
     trust_task_code: bool = False
     """Run the Python functions that the YAML file of a task names (`!function`)."""
 
     @property
     def named(self) -> bool:
         """Whether there is a task to ask."""
-        return bool(self.cards or self.forgetting or self.lm_eval)
+        return bool(self.cards or self.lm_eval)
 
     @field_validator("base_url")
     @classmethod
@@ -67,7 +63,7 @@ class TaskOptions(Options):
 
     @model_validator(mode="after")
     def _names_each_once(self) -> TaskOptions:
-        for name in ("cards", "forgetting", "lm_eval"):
+        for name in ("cards", "lm_eval"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: a task is given twice; remove one")
         return self
