@@ -2,16 +2,20 @@
 
 No statistic finds the fault that the model that answered is not the one that was trained: an adapter whose names do not
 match is ignored, a server holds another one, a merge lost its rounding. The engine that is about to answer scores the
-text; its scores have to be those of the trained weights, not those of the weights that training began with.
+text. It answers with the trained weights if its scores moved from the base's as training moved them: a regression
+through the origin has the slope 1, that of the base is 0, and that of an adapter at half its scale is ½.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
@@ -20,29 +24,31 @@ from instruct.engines.base import Engine, Request
 
 FILE = "canary.json"
 KEY = "canary"  # of its requests
-# Between the trainer and another engine, the largest difference of a token's log-probability that rounding explains:
-# twice the largest of 64 tokens of SmolLM2-135M in that dtype and in float32 (bfloat16 .28, float16 .031). A logit of
-# 16 to 32 is a multiple of 1/8 in bfloat16 and of 1/64 in float16; float32 leaves room for another order of sums.
-TOLERANCES = {"float32": 0.01, "float16": 0.06, "bfloat16": 0.6}
+# A slope is known if so many of its standard errors are at most BAND, and right if it is 1 ± BAND.
+_ERRORS, BAND = 4, 0.25
+# The noise of trained weights is at most twice that of their base in the same engine (SmolLM2-135M: .8 to 1.2 times).
+_LOUDER = 3
+# Nats by which float32 sums in another order differ, and to which the file is rounded.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
 class Canary:
-    """Log-probabilities, natural, of tokens of a text given those before them.
+    """Log-probabilities, natural, of tokens of a text given those before them, computed in float32 where possible.
 
     Attributes:
         ids: the text's tokens.
         places: of the tokens that are scored, in `ids`, ascending.
-        trained: under the trained weights, as the trainer computes them.
+        trained: under the trained weights.
         base: under the weights that training began with.
-        dtype: that the trainer computed in.
+        computed: under the trained weights, in the precision of the training; None: `trained` and `base` are, too.
     """
 
     ids: list[int]
     places: list[int]
     trained: list[float]
     base: list[float]
-    dtype: str
+    computed: list[float] | None = None
 
     def save(self, folder: Path) -> None:
         """Keep it beside the weights in `folder`."""
@@ -78,43 +84,171 @@ def read_canary(folder: Path | None) -> Canary | None:
         return None
     try:
         canary = Canary(**json.loads(path.read_text(encoding="utf-8")))
-        if not len(canary.places) == len(canary.trained) == len(canary.base) or canary.dtype not in TOLERANCES:
+        numbers = np.array([canary.places, canary.trained, canary.base, canary.computed or canary.base], dtype=float)
+        if numbers.shape[1] < 1 or not all(0 < place < len(canary.ids) for place in canary.places):
             raise ValueError
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, IndexError):
         raise InputError(f"{path}: is damaged; restore it, or delete it to answer without the check") from None
     return canary
 
 
-def check_weights_that_answer(engine: Engine, canary: Canary, adapter: str | None, dtype: str, system: str) -> str:
-    """Have the engine score the canary's text; "checked", or "not checked: " and why.
+def canaries_of(folders: Mapping[str, Path | None]) -> dict[str, Canary]:
+    """The canaries of those systems whose training kept one, by name."""
+    return {name: canary for name, folder in folders.items() if (canary := read_canary(folder)) is not None}
+
+
+class Slope(NamedTuple):
+    """How far scores moved along a known movement: 0 not at all, 1 as far.
+
+    Attributes:
+        margin: four standard errors of `value`, which noise causes.
+        is_other: whether the scores moved in other ways, too, which noise does not explain.
+    """
+
+    value: float
+    margin: float
+    is_other: bool
+
+
+def slope_of(movement: np.ndarray, moved: np.ndarray, noise: np.ndarray | None) -> Slope:
+    """The regression of what scores moved on a known movement, through the origin.
+
+    The standard error is the larger of that of equal variances and White's (1980), of the residuals. Other weights
+    have large residuals, too, and a base that is not the trained one large noise: where noise was measured by itself,
+    the larger error of both counts, up to twice the smaller.
 
     Args:
-        adapter: as in a request to the engine.
-        dtype: that the engine computes in.
-        system: as a message names it.
-
-    Raises:
-        InputError: the engine does not answer with the trained weights.
+        movement, moved: [tokens], nats.
+        noise: [tokens], of the same tokens' scores with the base's weights; None: was not measured.
     """
-    tolerance = max(TOLERANCES[canary.dtype], TOLERANCES.get(dtype, TOLERANCES["bfloat16"]))
-    moved = _largest(canary.trained, canary.base)
-    if moved <= 2 * tolerance:
-        return f"not checked: training moved no log-probability of its text by more than {moved:.2g}"
-    try:
-        scores = canary.scores(engine, adapter)
-    except InputError as error:
-        return f"not checked: {error}"
-    if not scores or not all(map(math.isfinite, scores)):
-        return "not checked: what answers does not score given text"
-    from_trained, from_base = _largest(scores, canary.trained), _largest(scores, canary.base)
-    if from_trained > tolerance or from_trained >= from_base:
-        raise InputError(
-            f"{system} does not answer with the trained weights: a log-probability of a text that training kept "
-            f"differs by {from_trained:.3g} from theirs ({tolerance:g} is allowed), and by {from_base:.3g} from those "
-            "that training began with; give the trained adapter with its own base, and check what the server or the "
-            "engine loads"
+    size = float(movement @ movement)
+    if not size:
+        return Slope(0.0, math.inf, False)
+    value = float(movement @ moved) / size
+    residuals = moved - value * movement
+
+    def error(of: np.ndarray, lost: int) -> float:
+        equal = float(of @ of) / max(1, len(of) - lost) / size
+        return math.sqrt(max(equal, float(np.square(movement * of).sum()) / size**2) + _ROUNDING**2 / size)
+
+    if noise is None:
+        return Slope(value, _ERRORS * error(residuals, 1), False)
+    least = error(noise, 0)
+    left = math.sqrt(float(residuals @ residuals) / size)
+    is_other = left > max(BAND, _LOUDER * least * math.sqrt(len(noise)))
+    less, more = sorted([error(residuals, 1), least])
+    return Slope(value, _ERRORS * min(more, _LOUDER * less), is_other)
+
+
+class Outcome(NamedTuple):
+    """Whether scores are those of the trained weights, and what is to be said about it."""
+
+    weights: Literal["right", "wrong", "unknown"]
+    reason: str
+
+
+def compare_scores(
+    canary: Canary,
+    scores: Sequence[float],
+    base: Sequence[float] | None = None,
+    siblings: Mapping[str, Canary] | None = None,
+) -> Outcome:
+    """Whether an engine's scores are those of the trained weights, not the base's or a sibling's.
+
+    A narrow dtype also loses a part of every small change, so that right weights move less: as much as the trainer
+    lost, as far as the engine is as noisy, and about half the ratio of noise to movement (SmolLM2-135M: slopes of .65,
+    .87 and .97 where training moved the text by 2, 4 and 7 times bfloat16's noise).
+
+    Args:
+        base: the same engine's scores with the base alone, which tell its noise; None: it has no base.
+        siblings: the canaries of other systems; those on other texts say nothing.
+    """
+    trained, start, found = (np.array(values, dtype=float) for values in (canary.trained, canary.base, scores))
+    movement, noise = trained - start, None if base is None else np.array(base, dtype=float) - start
+    value, margin, is_other = slope_of(movement, found - start, noise)
+    size, loudness = _norm(movement), _norm(found - start - value * movement)
+    loudness = loudness if noise is None else min(loudness, _norm(noise))
+    lost = loudness / size / 2 if size else math.inf
+    if canary.computed is not None and size:
+        coarse = np.array(canary.computed, dtype=float) - trained
+        lost = max(lost, abs(float(coarse @ movement)) / size**2 * min(1.0, loudness / max(_norm(coarse), _ROUNDING)))
+    alike = []
+    for name, other in (siblings or {}).items():
+        if (other.ids, other.places) == (canary.ids, canary.places):
+            apart = np.array(other.trained, dtype=float) - trained
+            nearer, unsure, _ = slope_of(apart, found - trained, noise)
+            unsure += lost * abs(float(apart @ movement)) / max(float(apart @ apart), _ROUNDING**2)
+            if nearer - unsure > 0.5 and unsure <= BAND:
+                return Outcome("wrong", f"a text that training kept has the log-probabilities of {name}")
+            if not nearer + unsure < 0.5:
+                alike.append(name)
+    if not margin + lost <= BAND:
+        reason = f"slope {value:.2f} ± {margin + lost:.2f}" if size else "not at all"
+        reason += "" if noise is None else f"; the base alone differs by up to {np.abs(noise).max():.2g}"
+        return Outcome("unknown", f"training moved too little for this engine's precision ({reason})")
+    if abs(value - 1) > BAND or is_other:
+        others = ", and otherwise than it did" if is_other else ""
+        return Outcome(
+            "wrong",
+            f"the log-probabilities of a text moved {value:.2f} ± {margin + lost:.2f} times as far as training moved "
+            f"them{others}",
         )
-    return "checked"
+    return Outcome("right", f"not told apart from {', '.join(alike)}" if alike else "")
+
+
+def _norm(values: np.ndarray) -> float:
+    return float(np.sqrt(values @ values))
+
+
+class WeightsCheck:
+    """Asks one engine whether it answers with the weights that were trained; the base scores each text once.
+
+    Args:
+        engine: has been started.
+        canaries: of the systems of a run, by name.
+        setting: the key that names the engine.
+    """
+
+    def __init__(self, engine: Engine, canaries: Mapping[str, Canary], setting: str) -> None:
+        self.canaries, self._engine, self._setting = canaries, engine, setting
+        self._of_base: dict[tuple[int, ...], list[float]] = {}
+
+    def outcome(self, system: str, adapter: str | None) -> str:
+        """Have the engine score a system's text; "checked", or "not checked", and what is to be said about it.
+
+        Args:
+            adapter: as in a request to the engine; None: the engine was started on whole weights.
+
+        Raises:
+            InputError: the engine does not answer with the trained weights.
+        """
+        canary = self.canaries[system]
+        try:
+            base = self._base_scores(canary) if adapter is not None else []
+            scores = canary.scores(self._engine, adapter)
+        except InputError as error:
+            return f"not checked: {error}"
+        if not scores or not np.isfinite(scores).all():
+            return "not checked: what answers does not score given text"
+        siblings = {name: other for name, other in self.canaries.items() if name != system}
+        weights, reason = compare_scores(canary, scores, base or None, siblings)
+        if weights == "wrong":
+            raise InputError(
+                f"system {system} does not answer with the trained weights: {reason}; give the trained adapter with "
+                f"its own base and check what the server or the engine loads, or set {self._setting} to another"
+            )
+        return f"not checked: {reason}" if weights == "unknown" else "; ".join(filter(None, ["checked", reason]))
+
+    def _base_scores(self, canary: Canary) -> list[float]:
+        """Those of the base alone; none if the engine does not have it."""
+        key = (*canary.ids, *canary.places)
+        if key not in self._of_base:
+            try:
+                scores = canary.scores(self._engine, None)
+            except InputError:
+                scores = []
+            self._of_base[key] = scores if np.isfinite(scores).all() else []
+        return self._of_base[key]
 
 
 def moved_by(engine: Engine, ids: list[int], adapter: str) -> float | None:
@@ -123,10 +257,8 @@ def moved_by(engine: Engine, ids: list[int], adapter: str) -> float | None:
     Raises:
         InputError: as `Canary.scores`.
     """
-    text = Canary(ids, list(range(1, len(ids))), [], [], "float32")
+    text = Canary(ids, list(range(1, len(ids))), [], [])
     without, with_adapter = text.scores(engine, None), text.scores(engine, adapter)
-    return _largest(without, with_adapter) if without and with_adapter else None
-
-
-def _largest(some: Sequence[float], others: Sequence[float]) -> float:
-    return max(abs(one - other) for one, other in zip(some, others, strict=True))
+    if not without or not with_adapter:
+        return None
+    return float(np.abs(np.subtract(without, with_adapter)).max())

@@ -21,7 +21,7 @@ from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
-from instruct.engines.canary import FILE, check_weights_that_answer, moved_by, read_canary
+from instruct.engines.canary import FILE, WeightsCheck, canaries_of, moved_by
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
@@ -149,7 +149,7 @@ def finished_replies(
     for base in dict.fromkeys(plan.model for plan in planned):
         served = [plan for plan in planned if plan.model == base]
         if not all(plan.is_finished(config) for plan in served):
-            _ask(served, model, config, folder, where)
+            _ask(served, planned, model, config, folder, where)
     return {plan.system.name: plan.kept for plan in planned}
 
 
@@ -179,8 +179,15 @@ def fingerprint(
     return hashed.hexdigest()
 
 
-def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, folder: Path, where: Where) -> None:
-    """Start one engine and ask what is missing of the systems on one base."""
+def _ask(
+    served: list[_Planned],
+    everyone: list[_Planned],
+    model: ModelOptions,
+    config: EngineConfig,
+    folder: Path,
+    where: Where,
+) -> None:
+    """Start one engine and ask what is missing of the systems on one base, of everyone who is asked."""
     works = {id(plan.work): plan.work for plan in served}
     work = served[0].work
     prompts: _Prompts
@@ -192,10 +199,12 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
         try:
             version = engine.start()
             unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
+            canaries = canaries_of({plan.system.name: plan.system.source for plan in everyone})
+            check = WeightsCheck(engine, canaries, "generation.engine")
             checked: dict[KeptReplies, str | None] = {}
             for kept, plan in reversed(unfinished.items()):  # the adapter of the first is then in its place
                 ids = () if room is None else prompts[id(plan.work)][0][:_TOKENS_CHECKED]
-                checked[kept] = _check_weights(plan, engine, version, model.dtype, cast(Sequence[int], ids))
+                checked[kept] = _check_weights(plan, check, engine, version, cast(Sequence[int], ids))
             for kept in unfinished:
                 kept.workers = engine.workers
                 kept.start(version, checked[kept])
@@ -231,7 +240,7 @@ def _ask(served: list[_Planned], model: ModelOptions, config: EngineConfig, fold
             engine.close()
 
 
-def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str, ids: Sequence[int]) -> str | None:
+def _check_weights(plan: _Planned, check: WeightsCheck, engine: Engine, version: str, ids: Sequence[int]) -> str | None:
     """What came of comparing the weights that answer with those that were trained; None: nothing was trained.
 
     With the same engine, it is not done again.
@@ -246,9 +255,9 @@ def _check_weights(plan: _Planned, engine: Engine, version: str, dtype: str, ids
         return None
     if plan.kept.engine == version and plan.kept.weights:
         return plan.kept.weights
-    if (canary := read_canary(plan.system.source)) is None:
+    if plan.system.name not in check.canaries:
         return _check_effect(plan, engine, ids)
-    return check_weights_that_answer(engine, canary, plan.adapter, dtype, f"system {plan.system.name}")
+    return check.outcome(plan.system.name, plan.adapter)
 
 
 def _check_effect(plan: _Planned, engine: Engine, ids: Sequence[int]) -> str:
@@ -328,7 +337,7 @@ def _with_weights(
             f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
             "known; leave it out"
         )
-    canaries = filter(None, (read_canary(plan.system.source) for plan in served))
+    canaries = canaries_of({plan.system.name: plan.system.source for plan in served}).values()
     longest = max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
     wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in canaries)])
     room = min(wanted, context or wanted)

@@ -162,32 +162,62 @@ def read_samples(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
-LEAST, MOST = 16, 32  # trained tokens that are scored
-_ROWS = 100  # that the shortest is chosen from
+LEAST, MOST = 16, 64  # trained tokens that are scored
+_ROWS = 100  # that one is chosen from
+
+
+@contextlib.contextmanager
+def in_float32(model: Any, saved: str | None) -> Iterator[None]:
+    """Meanwhile a model computes in float32. A module's weights are widened only while it computes.
+
+    Args:
+        saved: the dtype that all weights are rounded to when they are saved; None: they are not rounded.
+    """
+    kept: dict[Any, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+
+    def widen(module: Any, *_: Any) -> None:
+        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        kept[module] = [(tensor, tensor.data) for tensor in tensors if tensor.is_floating_point()]
+        for tensor, data in kept[module]:
+            rounded = data.to(getattr(torch, saved)) if saved and isinstance(tensor, torch.nn.Parameter) else data
+            tensor.data = rounded.float()
+            torch.set_autocast_enabled(data.device.type, False)  # which Accelerate has put around the model's forward
+
+    def restore(module: Any, *_: Any) -> None:
+        for tensor, data in kept.pop(module, ()):
+            tensor.data = data
+
+    with contextlib.ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(restore, module)
+            stack.callback(module.register_forward_pre_hook(widen, prepend=True).remove)
+            stack.callback(module.register_forward_hook(restore, always_call=True).remove)
+        yield
 
 
 class KeepCanary(TrainerCallback):
     """Scores one of the first rows when training begins and ends, on every process, because weights may be sharded.
 
     What was scored at the beginning is kept with the checkpoints, for a training that is resumed. `made` is the canary
-    once training has ended; None if the beginning's scores are not known.
+    once training has ended; None if the beginning's scores are not known. All systems that train on the same rows
+    score the same text.
 
     Args:
         rows: that are trained on.
-        dtype: that the model computes in.
+        saved: see `in_float32`.
     """
 
-    def __init__(self, trainer: Any, rows: EncodedRows, dtype: str) -> None:
+    def __init__(self, trainer: Any, rows: EncodedRows, saved: str | None) -> None:
         self.made: Canary | None = None
-        self._trainer, self._dtype = trainer, dtype
-        # A short text and the places of its trained tokens; a repeated one if all rows have too few.
+        self._trainer, self._saved = trainer, saved
+        # A text and the places of its trained tokens: the most, then the shortest; repeated if all rows have too few.
         texts: list[tuple[list[int], list[int]]] = []
         for row in itertools.islice(rows.dataset(), _ROWS):
             places = [place for place, label in enumerate(row["labels"]) if place and label != -100][:MOST]
             if len(places) >= LEAST:
                 texts.append((row["input_ids"][: places[-1] + 1], places))
         if texts:
-            self._ids, self._places = min(texts, key=lambda text: (len(text[0]), *text[0]))
+            self._ids, self._places = min(texts, key=lambda text: (-len(text[1]), len(text[0]), *text[0]))
         else:
             ids = max(itertools.islice(rows.dataset()["input_ids"], _ROWS), key=len)
             self._ids = (ids * -(-(MOST + 1) // len(ids)))[: MOST + 1]
@@ -199,28 +229,35 @@ class KeepCanary(TrainerCallback):
             kind = self._trainer.model.config.model_type
             # The first forward, and some need more than tokens.
             with refused_by_library(f"{kind}: transformers cannot compute it from text alone", "use another model"):
-                scores = self._scores()
+                scores = self._scores() or self._scores(exact=False)
             if args.should_save:
                 write_atomically(self._path, json.dumps(scores) + "\n")
         elif self._path.is_file():
             scores = json.loads(self._path.read_text(encoding="utf-8"))
         else:
             return
-        self.made = Canary(self._ids, self._places, scores, scores, self._dtype)
+        self.made = Canary(self._ids, self._places, scores, scores)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        scores = self._scores()
+        exact, computed = self._scores(), self._scores(exact=False)
         if self.made is not None:
-            self.made = replace(self.made, trained=scores)
+            self.made = replace(self.made, trained=exact or computed, computed=computed if exact else None)
 
     @torch.no_grad()
-    def _scores(self) -> list[float]:
-        """Of each place, the log-probability of its token."""
+    def _scores(self, exact: bool = True) -> list[float]:
+        """Of each place, the log-probability of its token, in float32 or as training computes; none if it cannot be."""
         trainer = self._trainer
         model = trainer.model
+        if exact and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled or getattr(model, "is_quantized", False)):
+            return []  # its weights are not there to be widened
         ids = torch.tensor([self._ids], device=trainer.args.device)
-        with evaluating(model), trainer.compute_loss_context_manager():
-            logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
+        with evaluating(model), in_float32(model, self._saved) if exact else trainer.compute_loss_context_manager():
+            try:
+                logits = model(input_ids=ids, use_cache=False).logits[0, -len(self._ids) :]
+            except Exception:  # a module computes with another's weights, or a kernel takes no float32
+                if not exact:
+                    raise
+                return []
         before = logits[torch.tensor(self._places, device=logits.device) - 1].float().log_softmax(-1)
         return [round(float(row[ids[0, place]]), 6) for row, place in zip(before, self._places, strict=True)]
 

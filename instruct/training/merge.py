@@ -10,7 +10,7 @@ from instruct.base.files import new_folder, replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import load_adapter, load_network
 from instruct.base.output import say, warn
-from instruct.engines.canary import read_canary
+from instruct.engines.canary import compare_scores, read_canary
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import merged_of, only_process
 from instruct.training.generation_config import settle_generation_config
@@ -98,12 +98,25 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
             changed += int(moved.sum())
             undone += int((moved & (before.to(target) == after.to(target))).sum())
     network = adapted.merge_and_unload()
-    difference = float((_logits(network, ids) - expected).abs().max())
+    logits = _logits(network, ids)
+    difference = float((logits - expected).abs().max())
     if difference > _SAME * float(expected.abs().max()):
         raise InputError(
             f"{adapter}: merged, its logits differ by {difference:.2g} from those of the adapter beside its base; "
             "answer with the adapter, or train without it on the embeddings"
         )
+    if canary:
+        logs, next_ids = logits[0, :-1].log_softmax(-1), torch.tensor(canary.ids[1:])[:, None]
+        scores = logs.gather(1, next_ids)[[place - 1 for place in canary.places], 0].tolist()
+        # An adapter that changes the base when it is made (PiSSA) was trained beside rounded weights.
+        kept = zip(canary.base, canary.computed or (), canary.trained, strict=canary.computed is not None)
+        base = [before + computed - after for before, computed, after in kept]
+        weights, reason = compare_scores(canary, scores, base or None)
+        if weights == "wrong":
+            raise InputError(
+                f"{adapter}: merged, it is not the model that was trained: {reason}; merge it into the base that it "
+                "was trained on, unchanged, or answer with the adapter"
+            )
     if undone:
         share = undone / changed
         (warn if share > 0.5 else say)(

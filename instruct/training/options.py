@@ -82,6 +82,13 @@ class LoraOptions(Options):
     def _has_one_name(cls, content: Any) -> Any:
         return own_lora_names(content) if isinstance(content, dict) else content
 
+    @model_validator(mode="after")
+    def _is_loaded_as_it_was(self) -> LoraOptions:
+        init = getattr(self, "init_lora_weights", True)
+        if str(init).startswith("pissa_niter"):
+            raise ValueError(f"init_lora_weights {init}: PEFT draws it anew when the adapter is loaded; use pissa")
+        return self
+
     def lora_config(self) -> dict[str, Any]:
         """The arguments of peft.LoraConfig."""
         arguments = self.model_dump(exclude={"alpha", "dropout"}) | {

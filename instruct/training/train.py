@@ -282,7 +282,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             samples = samples_of(data.eval_encoded, config.data.eval_samples)
             trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
         trainer.add_callback(RecordHashes())
-        keeper = KeepCanary(trainer, data.encoded, compute_dtype(config.model))
+        keeper = KeepCanary(trainer, data.encoded, None if config.lora else compute_dtype(config.model))
         trainer.add_callback(keeper)
         with run_of_its_own(trainer), steps_shown(trainer, name):
             trainer.train(resume_from_checkpoint=checkpoint)

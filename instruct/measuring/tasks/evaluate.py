@@ -16,11 +16,11 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.machine import pip_install, vllm_is_installed
-from instruct.base.models import ModelOptions, compute_dtype, model_path
+from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering, takes_system
 from instruct.engines.base import Decoding, EngineOptions, Message
-from instruct.engines.canary import check_weights_that_answer, read_canary
+from instruct.engines.canary import WeightsCheck, canaries_of
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.network import TextRow
@@ -159,11 +159,16 @@ class AskedSystems:
                     network = stack.enter_context(model.engine.adapted(model.adapter))
                     context, stops = min(model.context, 1 << 30), model.engine.stops
                     lm = stack.enter_context(models.in_transformers(network, tokenizer, rule, context, stops))
-                    engine = models.CanaryEngine(lambda ids, start: model.log_probabilities([TextRow(ids, start)])[0])
-            if (canary := read_canary(self._systems[system])) is not None:
-                adapter = system if kind == "server" else None
-                dtype = compute_dtype(self._base)
-                outcome = check_weights_that_answer(engine, canary, adapter, dtype, f"system {system}")
+
+                    def scores(ids: list[int], start: int, adapter: str | None) -> Any:
+                        asked = model if adapter else dataclasses.replace(model, adapter=None)
+                        return asked.log_probabilities([TextRow(ids, start)])[0]
+
+                    engine = models.CanaryEngine(scores)
+            check = WeightsCheck(engine, canaries_of(self._systems), "evaluation.tasks.engine")
+            if system in check.canaries:
+                adapted = kind == "server" or model.adapter is not None
+                outcome = check.outcome(system, system if adapted else None)
                 if outcome != "checked":
                     say(f"note: weights of {system} {outcome}")
             if options.chat and tokenizer is not None:

@@ -201,8 +201,8 @@ def _ending(normalize: Any, stops: Sequence[int]) -> Any:
     return normalized
 
 
-def vllm_scores(lm: Any, ids: list[int], start: int) -> list[float]:
-    """The log-probabilities, natural, that vLLM gives the tokens of a text from `start` on.
+def vllm_scores(lm: Any, ids: list[int], start: int, adapter: str | None) -> list[float]:
+    """The log-probabilities, natural, that vLLM gives the tokens of a text from `start` on; None: those of the base.
 
     Raises:
         InputError: several tokens with an adapter; with LoRA layers, vLLM scores no prompts, but what it replies.
@@ -215,12 +215,17 @@ def vllm_scores(lm: Any, ids: list[int], start: int) -> list[float]:
     if len(ids) - start > 1:
         raise InputError("vLLM with an adapter scores one token at a time")
     asked = SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=[ids[-1]], detokenize=False)
-    (output,) = lm._model_generate([ids[:-1]], generate=True, sampling_params=[asked])
+    with mock.patch.object(lm, "lora_request", lm.lora_request if adapter else None):
+        (output,) = lm._model_generate([ids[:-1]], generate=True, sampling_params=[asked])
     return [output.outputs[0].logprobs[0][ids[-1]].logprob]
 
 
 class CanaryEngine:
-    """What a canary asks of an engine: the scores of one text at a time, from a function of ids and first place."""
+    """What a canary asks of an engine: the scores of one text at a time, from a function.
+
+    Args:
+        scores: gives those of ids from a first place on, with an adapter or None.
+    """
 
     def __init__(self, scores: Any) -> None:
         self._scores = scores
@@ -228,7 +233,7 @@ class CanaryEngine:
     def complete(self, requests: Sequence[Any]) -> Iterator[list[Any]]:
         """See `Engine`."""
         for request in requests:
-            values = self._scores(list(request.prompt), request.scored)
+            values = self._scores(list(request.prompt), request.scored, request.adapter)
             yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, values))))]
 
 
