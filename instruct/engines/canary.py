@@ -127,16 +127,14 @@ def slope_of(movement: np.ndarray, moved: np.ndarray, noise: np.ndarray | None) 
     value = float(movement @ moved) / size
     residuals = moved - value * movement
 
-    def error(of: np.ndarray, lost: int) -> float:
-        equal = float(of @ of) / max(1, len(of) - lost) / size
-        return math.sqrt(max(equal, float(np.square(movement * of).sum()) / size**2) + _ROUNDING**2 / size)
+    def error(of: np.ndarray) -> float:
+        equal = float(of @ of) / max(1, len(of) - 1) / size
+        return math.sqrt(max(equal, _norm(movement * of) ** 2 / size**2) + _ROUNDING**2 / size)
 
-    if noise is None:
-        return Slope(value, _ERRORS * error(residuals, 1), False)
-    least = error(noise, 0)
-    left = math.sqrt(float(residuals @ residuals) / size)
-    is_other = left > max(BAND, _LOUDER * least * math.sqrt(len(noise)))
-    less, more = sorted([error(residuals, 1), least])
+    by_noise = error(residuals if noise is None else noise)
+    less, more = sorted([error(residuals), by_noise])
+    most = np.sort(np.abs(residuals))[:-1]  # noise has outliers
+    is_other = _norm(most) > math.sqrt(size) * max(BAND, _ERRORS * by_noise * math.sqrt(len(moved)))
     return Slope(value, _ERRORS * min(more, _LOUDER * less), is_other)
 
 
@@ -166,12 +164,11 @@ def compare_scores(
     trained, start, found = (np.array(values, dtype=float) for values in (canary.trained, canary.base, scores))
     movement, noise = trained - start, None if base is None else np.array(base, dtype=float) - start
     value, margin, is_other = slope_of(movement, found - start, noise)
-    size, loudness = _norm(movement), _norm(found - start - value * movement)
-    loudness = loudness if noise is None else min(loudness, _norm(noise))
-    lost = loudness / size / 2 if size else math.inf
-    if canary.computed is not None and size:
-        coarse = np.array(canary.computed, dtype=float) - trained
-        lost = max(lost, abs(float(coarse @ movement)) / size**2 * min(1.0, loudness / max(_norm(coarse), _ROUNDING)))
+    residuals, size = found - start - value * movement, max(_norm(movement), _ROUNDING)
+    loudness = min(_norm(residuals), _norm(residuals if noise is None else noise))
+    coarse = np.array(canary.computed or trained, dtype=float) - trained
+    its_loss = abs(float(coarse @ movement)) / size**2 * min(1.0, loudness / max(_norm(coarse), _ROUNDING))
+    lost = max(loudness / size / 2, its_loss)
     alike = []
     for name, other in (siblings or {}).items():
         if (other.ids, other.places) == (canary.ids, canary.places):
@@ -182,8 +179,9 @@ def compare_scores(
                 return Outcome("wrong", f"a text that training kept has the log-probabilities of {name}")
             if not nearer + unsure < 0.5:
                 alike.append(name)
-    if not margin + lost <= BAND:
-        reason = f"slope {value:.2f} ± {margin + lost:.2f}" if size else "not at all"
+    # Between the band and this end, it depends on the draw of the noise.
+    if not margin + lost <= BAND or BAND < abs(value - 1) <= BAND + (margin + lost) / 2:
+        reason = f"slope {value:.2f} ± {margin + lost:.2f}"
         reason += "" if noise is None else f"; the base alone differs by up to {np.abs(noise).max():.2g}"
         return Outcome("unknown", f"training moved too little for this engine's precision ({reason})")
     if abs(value - 1) > BAND or is_other:

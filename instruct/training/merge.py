@@ -10,7 +10,7 @@ from instruct.base.files import new_folder, replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import load_adapter, load_network
 from instruct.base.output import say, warn
-from instruct.engines.canary import compare_scores, read_canary
+from instruct.engines.canary import Canary, Outcome, compare_scores, read_canary
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import merged_of, only_process
 from instruct.training.generation_config import settle_generation_config
@@ -19,15 +19,13 @@ from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
 from instruct.training.train import check_weights, model_arguments, train_options
 
-# The share of the largest logit by which those of a merged model may differ in float32: other sums, as in DoRA's norms.
-_SAME = 1e-3
-
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
     The adapter is merged in float32, and the sum is rounded once, to the dtype that the model was trained in; how many
-    of the changes that undoes is said. Before it is rounded, the merged model has the logits of the adapter.
+    of the changes that undoes is said. Before it is rounded, the merged model has the log-probabilities that training
+    kept, see engines/canary.py.
 
     Raises:
         InputError: an unknown system, one that is not an adapter, or one that is another model once it is merged.
@@ -72,10 +70,6 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     from instruct.training.trained import adapted_matrix
 
     target = getattr(torch, dtype)
-    vocabulary = adapted.config.get_text_config().vocab_size
-    canary = read_canary(adapter)
-    ids = torch.tensor([canary.ids if canary else [place % vocabulary for place in range(10, 42)]])
-    expected = _logits(adapted, ids)
     base = adapted.get_base_model()
     words, head = base.get_input_embeddings(), base.get_output_embeddings()
     # A head that is tied to an embedding does not see its adapter, so it gets its own weights.
@@ -98,24 +92,12 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
             changed += int(moved.sum())
             undone += int((moved & (before.to(target) == after.to(target))).sum())
     network = adapted.merge_and_unload()
-    logits = _logits(network, ids)
-    difference = float((logits - expected).abs().max())
-    if difference > _SAME * float(expected.abs().max()):
-        raise InputError(
-            f"{adapter}: merged, its logits differ by {difference:.2g} from those of the adapter beside its base; "
-            "answer with the adapter, or train without it on the embeddings"
-        )
-    if canary:
-        logs, next_ids = logits[0, :-1].log_softmax(-1), torch.tensor(canary.ids[1:])[:, None]
-        scores = logs.gather(1, next_ids)[[place - 1 for place in canary.places], 0].tolist()
-        # An adapter that changes the base when it is made (PiSSA) was trained beside rounded weights.
-        kept = zip(canary.base, canary.computed or (), canary.trained, strict=canary.computed is not None)
-        base = [before + computed - after for before, computed, after in kept]
-        weights, reason = compare_scores(canary, scores, base or None)
+    if canary := read_canary(adapter):
+        weights, reason = _compare_with_trained(network, canary)
         if weights == "wrong":
             raise InputError(
-                f"{adapter}: merged, it is not the model that was trained: {reason}; merge it into the base that it "
-                "was trained on, unchanged, or answer with the adapter"
+                f"{adapter}: merged, it is not the model that was trained: {reason}; use the base that it was trained "
+                "on, unchanged, or answer with the adapter"
             )
     if undone:
         share = undone / changed
@@ -125,8 +107,14 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
     return network.to(target)
 
 
-def _logits(network: Any, ids: Any) -> Any:
+def _compare_with_trained(network: Any, canary: Canary) -> Outcome:
+    """Whether a network in float32 has the weights that were trained."""
     import torch
 
+    ids = torch.tensor([canary.ids])
     with torch.inference_mode():
-        return network.eval()(input_ids=ids, use_cache=False).logits[:, -ids.shape[1] :]
+        logs = network.eval()(input_ids=ids, use_cache=False).logits[0, -len(canary.ids) :].log_softmax(-1)
+    scores = [float(logs[place - 1, canary.ids[place]]) for place in canary.places]
+    # An adapter that changes the base when it is made (PiSSA) was trained beside rounded weights: their noise counts.
+    kept = zip(canary.base, canary.computed or (), canary.trained, strict=canary.computed is not None)
+    return compare_scores(canary, scores, [before + computed - after for before, computed, after in kept] or None)

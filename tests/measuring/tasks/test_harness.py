@@ -255,7 +255,7 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path, mon
             if name == "chats":
                 ids, options = list(range(100, 112)), ModelOptions(**model)
                 scores = [open_model(options, one).log_probabilities([TextRow(ids)])[0] for one in (adapter, None)]
-                Canary(ids, list(range(1, 12)), *(one.tolist() for one in scores), "float32").save(adapter)
+                Canary(ids, list(range(1, 12)), *(one.tolist() for one in scores)).save(adapter)
             flags_of_engine = ["--evaluation.tasks.engine", engine, *flags]
             with ExitStack() as stack:
                 if engine == "server":

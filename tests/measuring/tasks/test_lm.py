@@ -232,12 +232,12 @@ def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make
     scores = [
         open_model(base, source).log_probabilities([TextRow(ids, 1)])[0].tolist() for source in (tmp_path / "emo", None)
     ]
-    canary = Canary(ids, [1, 2, 3, 4], *scores, "float32")
+    canary = Canary(ids, [1, 2, 3, 4], *scores)
     canary.save(tmp_path / "emo")
     with contextlib.closing(AskedSystems(TaskOptions(), base, {"emo": tmp_path / "emo"})) as models:
         with models.asked("emo", "sum", tmp_path / "replies"):
             pass
-        Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1], "float32").save(tmp_path / "emo")
+        Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1]).save(tmp_path / "emo")
         with (
             pytest.raises(InputError, match="system emo does not answer with the trained weights"),
             models.asked("emo", "sum", tmp_path / "replies"),
