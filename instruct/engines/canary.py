@@ -173,9 +173,9 @@ def compare_scores(
     for name, other in (siblings or {}).items():
         if (other.ids, other.places) == (canary.ids, canary.places):
             apart = np.array(other.trained, dtype=float) - trained
-            nearer, unsure, _ = slope_of(apart, found - trained, noise)
+            nearer, unsure, is_third = slope_of(apart, found - trained, noise)
             unsure += lost * abs(float(apart @ movement)) / max(float(apart @ apart), _ROUNDING**2)
-            if nearer - unsure > 0.5 and unsure <= BAND:
+            if abs(nearer - 1) <= BAND and unsure <= BAND and not is_third:
                 return Outcome("wrong", f"a text that training kept has the log-probabilities of {name}")
             if not nearer + unsure < 0.5:
                 alike.append(name)

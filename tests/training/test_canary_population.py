@@ -1,0 +1,156 @@
+"""The trained weights are known again in every engine, dtype and form, after few steps and many; no others are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from population import tiny_network
+from safetensors.torch import load_file, save_file
+from train_configs import tiny_config, train, write_rows
+from transformers import AutoTokenizer
+
+from instruct.base.errors import InputError
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.canary import WeightsCheck, canaries_of, read_canary
+from instruct.engines.start import make_engine
+from instruct.training.merge import merge_adapter
+from instruct.training.rows import load_training_rows
+from instruct.training.train import train_system
+
+TOO_LITTLE = "not checked: training moved too little"
+
+
+def trained(kind: str, steps: int, folder: Path, tokenizer: Path, dtype: str, times: int = 1):
+    """A config and a run of two systems on one tiny model, which trains in `dtype`."""
+    tiny_network(kind, times).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder / "model")
+    arguments = {"max_steps": steps, "learning_rate": 0.004 / steps**0.5, "warmup_steps": 0}
+    systems = {"emo": {"objective": "emo"}, "mle": {"objective": "mle", "seed": 7}}
+    model = {"name": str(folder / "model"), "dtype": dtype}
+    config = tiny_config(
+        folder / "model", write_rows(folder / "rows.jsonl", 8), model=model, lora={"r": 2}, train=arguments,
+        systems=systems,
+    )  # fmt: skip
+    run = train(folder / "run", config)
+    train_system(config, "mle", run, load_training_rows(config))
+    emo, mle = (read_canary(run.adapters / name) for name in systems)
+    assert (emo.ids, emo.places, emo.base) == (mle.ids, mle.places, mle.base)
+    return config, run
+
+
+def wrong_adapters(adapter: Path, folder: Path) -> dict[str, Path]:
+    """Copies of an adapter of zeros, at half its scale, and one of the same size that has nothing to do with it."""
+    copies = {}
+    for name in ("zeros", "half", "unrelated"):
+        copies[name] = folder / name
+        shutil.copytree(adapter, copies[name])
+        weights = load_file(adapter / "adapter_model.safetensors")
+        for key, value in weights.items():
+            if name == "unrelated":
+                drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(len(key)))
+                weights[key] = (drawn * value.std()).to(value.dtype)
+            elif "lora_B" in key:
+                weights[key] = value * (0.5 if name == "half" else 0)
+        save_file(weights, copies[name] / "adapter_model.safetensors")
+    return copies
+
+
+def outcome(check: WeightsCheck, system: str, adapter: Path | None) -> str:
+    try:
+        return check.outcome(system, adapter and str(adapter))
+    except InputError as error:
+        return f"refused: {error}"
+
+
+def check_all(kind: str, steps: int, engine: str, folder: Path, tokenizer: Path, dtype: str) -> Counter[str]:
+    """What became of the trained adapters and their merges, of which none is refused; of others, none is passed."""
+    config, run = trained(kind, steps, folder, tokenizer, dtype, times=4 if engine == "vllm" else 1)
+    adapters = {name: run.adapters / name for name in config.systems}
+    canaries, wrong = canaries_of(adapters), wrong_adapters(adapters["emo"], folder)
+    found = Counter[str]()
+    for computed in ("float32", "bfloat16") if engine == "vllm" else ("float32", "bfloat16", "float16"):
+        options = EngineOptions(
+            "model", config.model.name, Decoding(max_tokens=4), len(canaries["emo"].ids) + 8, dtype=computed, chat=True,
+            adapters=(*adapters.values(), *wrong.values()),
+        )  # fmt: skip
+        asked = make_engine(engine, options)
+        asked.start()
+        check = WeightsCheck(asked, canaries, "generation.engine")
+        of_right = {name: outcome(check, name, adapter) for name, adapter in adapters.items()}
+        assert not [line for line in of_right.values() if not line.startswith(("checked", TOO_LITTLE))], of_right
+        found.update(f"{computed} {line.partition(':')[0]}" for line in of_right.values())
+        of_wrong: dict = {name: outcome(check, "emo", adapter) for name, adapter in {**wrong, "base": None}.items()}
+        assert not [line for line in of_wrong.values() if line.startswith("checked")], [
+            f"{key} {line[:150]}" for key, line in of_wrong.items()
+        ]
+        if computed == "float32":
+            assert all(line.startswith("refused") for line in of_wrong.values()), of_wrong
+        of_sibling = outcome(check, "emo", adapters["mle"])
+        assert of_sibling.startswith(("refused", TOO_LITTLE)) or "not told apart from mle" in of_sibling
+        if computed == "float32":
+            assert "has the log-probabilities of mle" in of_sibling
+        asked.close()
+        model = config.model.model_copy(update={"dtype": computed})
+        for merged in merge_adapter(config.model_copy(update={"model": model}), run):
+            asked = make_engine(engine, options.__class__(**{**vars(options), "model": str(merged), "adapters": ()}))
+            asked.start()
+            line = outcome(WeightsCheck(asked, canaries, "generation.engine"), merged.name, None)
+            assert line.startswith(("checked", TOO_LITTLE)), line
+            found[f"{computed} merged {line.partition(':')[0]}"] += 1
+            asked.close()
+    print(kind, steps, dtype, json.dumps(found))
+    assert found["float32 checked"] >= 1
+    return found
+
+
+FAST = [("llama", 1, "bfloat16"), ("qwen2", 2, "float32"), ("gpt2", 8, "bfloat16")]
+ALL = [
+    (kind, steps, dtype)
+    for kind in ("llama", "qwen2", "gpt2")
+    for steps in (1, 2, 8, 100)
+    for dtype in ("float32", "bfloat16")
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "dtype"), [case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in ALL]
+)
+def test_transformers_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder, kind, steps, dtype):
+    check_all(kind, steps, "transformers", tmp_path, tiny_model_folder, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+@pytest.mark.parametrize(("kind", "steps"), [("llama", 2), ("qwen2", 8), ("gpt2", 100)])
+def test_vllm_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder, kind, steps):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    check_all(kind, steps, "vllm", tmp_path, tiny_model_folder, "bfloat16")
+
+
+def test_a_base_that_changed_is_not_merged_and_an_adapter_that_is_drawn_anew_not_trained(tmp_path, tiny_model_folder):
+    config, run = trained("llama", 2, tmp_path, tiny_model_folder, "float32")
+    path = tmp_path / "model" / "model.safetensors"
+    weights = load_file(path)
+    save_file({key: value * 1.2 for key, value in weights.items()}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"adapters/emo: merged, it is not the model that was trained: "):
+        merge_adapter(config, run, "emo")
+    assert not (run.folder / "merged" / "emo").exists()
+    with pytest.raises(InputError, match=r"init_lora_weights pissa_niter_4: PEFT draws it anew"):
+        tiny_config(tmp_path / "model", "rows.jsonl", lora={"init_lora_weights": "pissa_niter_4"})
+
+
+@pytest.mark.parametrize("init", ["pissa", "olora", "orthogonal"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_adapter_that_changes_its_base_is_merged(tmp_path, tiny_model_folder, init, dtype):
+    tiny_network("llama", 1).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
+    config = tiny_config(
+        tmp_path / "model", write_rows(tmp_path / "rows.jsonl", 8), lora={"r": 2, "init_lora_weights": init},
+        model={"name": str(tmp_path / "model"), "dtype": dtype}, train={"max_steps": 2, "learning_rate": 0.002},
+    )  # fmt: skip
+    merge_adapter(config, train(tmp_path / "run", config))
