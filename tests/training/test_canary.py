@@ -11,10 +11,11 @@ import torch
 import yaml
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.files import sha256_of
 from instruct.engines.canary import read_canary
+from instruct.engines.transformers import TransformersEngine
 from instruct.training.callbacks import LEAST, MOST
 
 
@@ -37,17 +38,22 @@ def experiment(tiny_experiment):
     return write
 
 
-@pytest.mark.parametrize("lora", [{"r": 2}, None], ids=["lora", "full"])
-def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_experiment, instruct, lora):
+@pytest.mark.parametrize(
+    ("lora", "dtype"), [({"r": 2}, "float32"), ({"r": 2}, "bfloat16"), (None, "bfloat16")], ids=str
+)
+def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_experiment, instruct, lora, dtype):
+    """In float32, of weights as they are saved, whatever the training computes in."""
     train = {**tiny_experiment["train"], "learning_rate": 0.05 if lora else 0.01}
-    code, _, error = instruct("run", experiment(lora=lora, train=train), "--until", "answer")
+    model = {**tiny_experiment["model"], "dtype": dtype}
+    code, _, error = instruct("run", experiment(lora=lora, train=train, model=model), "--until", "answer")
     assert code == 0, error
     folder = Path("runs/mine/adapters/emo")
     canary = read_canary(folder)
     assert LEAST <= len(canary.places) <= MOST
-    network = AutoModelForCausalLM.from_pretrained(tiny_experiment["model"]["name"], dtype=torch.float32)
+    network = AutoModelForCausalLM.from_pretrained(model["name"], dtype=getattr(torch, dtype)).float()
     assert canary.base == pytest.approx(scores(network, canary), abs=1e-5)
-    trained = PeftModel.from_pretrained(network, folder) if lora else AutoModelForCausalLM.from_pretrained(folder)
+    whole = None if lora else AutoModelForCausalLM.from_pretrained(folder).float()
+    trained = whole or PeftModel.from_pretrained(network, folder)
     assert canary.trained == pytest.approx(scores(trained, canary), abs=1e-5)
     results = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]["answers"]["results"]
     assert results["emo"]["weights"] == "checked"
@@ -74,6 +80,30 @@ def test_a_training_that_is_resumed_keeps_what_it_began_with(experiment, instruc
     one, two = (read_canary(Path(f"runs/{name}/adapters/emo")) for name in ("one", "two"))
     assert one == two
     assert one.base != one.trained
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+def test_after_a_refusal_another_engine_answers_and_nothing_is_trained_again(
+    experiment, tiny_experiment, instruct, monkeypatch
+):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    folder = tiny_experiment["model"]["name"]
+    config = LlamaConfig.from_pretrained(folder)
+    config.update({"hidden_size": 64, "head_dim": 32})  # vLLM's attention on a CPU has no narrower heads
+    LlamaForCausalLM(config).save_pretrained(folder)
+    path = experiment()
+    with monkeypatch.context() as patch:  # an engine that ignores adapters
+        patch.setattr(TransformersEngine, "_switch_on", lambda *_: None)
+        code, _, error = instruct("run", path, "--until", "answer")
+    assert (code, "set generation.engine to another" in error) == (2, True)
+    manifest = Path("runs/mine/manifest.json")
+    before = json.loads(manifest.read_text())["steps"]["train/emo"]
+    code, _, error = instruct("run", path, "--until", "answer", "--answers.generation.engine", "vllm")
+    assert code == 0, error
+    steps = json.loads(manifest.read_text())["steps"]
+    assert steps["train/emo"] == before
+    assert steps["answers"]["results"]["emo"]["weights"] == "checked"
 
 
 def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instruct):
