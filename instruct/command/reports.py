@@ -64,12 +64,12 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument(
         "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
     )
-    for flag, selected, field in (
-        ("judge", "judge (default: all)", "annotator"),
-        ("candidate", "system, on either side", "generator_2"),
-        ("baseline", "baseline", "generator_1"),
+    for flag, use, field in (
+        ("judge", "for --fail-under and --export: only this judge", "annotator"),
+        ("candidate", "for --fail-under and --export: only this system", "generator_2"),
+        ("baseline", "for --export: the system that it was compared with", "generator_1"),
     ):
-        text = f"for --fail-under and --export: only this {selected}; for --annotations: its name, if not the {field}"
+        text = f"{use}; for --annotations: its name (default: the file's {field})"
         sub.add_argument(f"--{flag}", metavar="NAME", help=text)
 
 
@@ -177,10 +177,8 @@ def report(arguments: argparse.Namespace) -> Result:
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         form = call.named_verdicts_form(arguments)
-        answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": form}
-        with importing(
-            arguments.annotations, arguments.output, **names, **answers
-        ) as run:  # a new run has its report, too
+        given = names | {"outputs": arguments.outputs, "reference": arguments.reference, "form": form}
+        with importing(arguments.annotations, arguments.output, **given) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
             state(run, margin=arguments.margin)
