@@ -134,12 +134,14 @@ def test_ten_thousand_trainings_are_known_again_and_nothing_else_is_taken_for_th
     draw = np.random.default_rng(0)
     of_right, wrong = Counter(), {"zeros": Counter(), "half": Counter(), "unrelated": Counter()}
     of_sibling = Counter()
-    for _ in range(10_000):
+    for number in range(10_000):
         case = Simulated(draw)
         sibling = case.movement + case.moves(case.size * 10 ** draw.uniform(-1.5, 0.3))
         siblings = {"mle": case.canary_of(sibling)}
         found = case.outcome(case.movement, **siblings)
         of_right[found.weights] += 1
+        if number % 10:
+            continue
         answers = {"zeros": 0 * case.movement, "half": case.movement / 2, "unrelated": case.moves(case.size)}
         for name, movement in answers.items():
             if found.weights == "right" and case.has_base:
@@ -152,6 +154,7 @@ def test_ten_thousand_trainings_are_known_again_and_nothing_else_is_taken_for_th
     print(of_right, wrong, of_sibling)
     assert of_right["wrong"] == 0
     assert of_right["right"] > 4000
+    assert all(counts["wrong"] > 300 for counts in wrong.values())
     assert all(counts["right"] == 0 for counts in wrong.values())
     assert of_sibling["right"] == 0
 

@@ -78,9 +78,9 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
             ids = tokenizer(request.prompt, return_tensors="pt")["input_ids"]
             wanted = network(ids).logits[0, -1].log_softmax(-1)[labels]
         found, again = (torch.tensor([each.label_logprobs["1"], each.label_logprobs["2"]]) for each in (reply, other))
-        # Both engines may compute in bfloat16.
-        assert torch.allclose(found, wanted, atol=0.25)
-        assert torch.allclose(again, wanted, atol=0.25)
+        # Both engines may compute in bfloat16, which moves an unlikely token by up to .3; a wrong label is nats away.
+        assert torch.allclose(found, wanted, atol=0.5)
+        assert torch.allclose(again, wanted, atol=0.5)
         if abs(wanted[0] - wanted[1]) > 0.5:
             assert found.argmax() == again.argmax() == wanted.argmax()
     assert others[-2:] == replies[-2:]

