@@ -34,18 +34,15 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import write_results
 from instruct.analysis.sequential import capital, random_order
-from instruct.data.prompts import EvalPrompt, conversations
+from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.labels import LabelScores
 from instruct.judging.store import Judgment
 from instruct.reporting.build import build
-from instruct.reporting.judge_errors import Validation
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, Measurement, Metrics
-from instruct.validation.agreement import measure_agreement
-from instruct.validation.human_sets import HumanPair, HumanSet
 
 Rng = np.random.Generator
 Scores = NDArray[np.float64]
@@ -71,7 +68,6 @@ SENTENCES = {
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
     r"\d+ (prompts|clusters) are too few to say which part of the win rate's squared error is the largest": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
-    r"the labels do not show that the judge |no win rate gives such verdicts|the judge's errors differ between ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
     r"too few: \d+ pairs? ": None,
     r"\S+ was made the primary outcome after |there is no claim about the primary outcome ": None,
@@ -102,9 +98,6 @@ TARGETS = {
     "judges[].comparisons[].with_labels.claim": "people",
     "judges[].comparisons[].with_labels.claim.complete_case": "people",
     "judges[].comparisons[].with_labels.labels_only_interval": "people",
-    "judges[].comparisons[].judge_errors[].interval": "people",
-    "judges[].comparisons[].judge_errors[].sensitivity_interval": "sensitivity",
-    "judges[].comparisons[].judge_errors[].specificity_interval": "specificity",
     "judges[].human_agreement{}.accuracy_interval": "accuracy",
     "judges[].human_agreement{}.kappa_interval": "kappa",
     "judges[].comparisons[].policies{}.claim.complete_case": "complete cases",
@@ -330,7 +323,6 @@ def contents(
     measurements: Iterable[Measurement] = (),
     values: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     steps: Node | None = None,
-    validations: Mapping[str, Validation] | None = None,
 ) -> RunContents:
     """What a run holds."""
     made = list(judged)
@@ -349,7 +341,6 @@ def contents(
         labels=labels,
         metrics=Metrics(measurements=list(measurements)),
         values=values or {},
-        validations=validations or {},
     )
 
 
@@ -647,43 +638,6 @@ def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> 
     return World(contents([comparison(judge)], labels=labels), truths)
 
 
-def judge_errors_world(rng: Rng, n: int, labels: int, rate: float, right: tuple[float, float]) -> World:
-    """A judge whose errors people's labels of other pairs of the same two systems have measured.
-
-    It is right on these shares of the pairs that either wins, a tie counting half. A fifth of what can be ties are.
-    """
-    means = np.array([1 - right[1], (right[0] + 1 - right[1]) / 2, right[0]])  # of its scores by people's 0, 1/2, 1
-
-    def drawn(people: Scores) -> Scores:
-        return draw(rng, means[(2 * people).astype(int)], 0.2)
-
-    judge = drawn(draw(rng, np.full(n, rate), 0.2))
-    people = draw(rng, np.full(labels, 0.5), 0.2)
-    label = {0.0: "second", 0.5: "tie", 1.0: "first"}
-    group = "new against base"
-    pairs = [
-        HumanPair(k, EvalPrompt(f"labeled {k}", "d"), "a", "b", (label[value],), group)
-        for k, value in enumerate(people.tolist())
-    ]
-    human = HumanSet("elsewhere", pairs, ("label",), Path("elsewhere.json"), "")
-    measured = measure_agreement(human, [label[value] for value in drawn(people).tolist()])
-    about = {"judge": "judge", "card_sha256": "c", "set": "elsewhere", "warnings": []}
-    made = comparison(judge, step={"status": "done", "inputs": {"card": "c"}})
-
-    def of(truth: float) -> Truth:
-        return lambda nodes: truth if nodes[-1]["errors"] == "apart" or right[0] == right[1] else None
-
-    truths = {
-        "verdicts": constant(100 * float(means[0] + rate * (means[2] - means[0]))),
-        "all verdicts": constant(100 * float(judge.mean())),
-        "people": of(100 * rate),
-        "sensitivity": of(100 * right[0]),
-        "specificity": of(100 * right[1]),
-    }
-    validation = Validation.model_validate(about | measured.content())
-    return World(contents([made], validations={"judge": validation}), truths)
-
-
 def alike(rng: Rng, n: int, times: int) -> Scores:
     """Uniform numbers of n clusters of rows, of which four in five have the same number."""
     of_cluster, of_row = np.repeat(rng.random(n), times), rng.random(n * times)
@@ -887,17 +841,6 @@ cell(
     "labels",
     labels_world,
     [{"n": 805, "count": n, "rate": r, "accuracy": a} for n in (30, 100) for r in (0.5, 0.8) for a in (0.7, 0.95)],
-)
-cell(
-    "judge errors",
-    judge_errors_world,
-    [
-        {"n": n, "labels": labels, "rate": rate, "right": right}
-        for n in (100, 805)
-        for labels in (50, 200, 1000)
-        for rate in (0.5, 0.8)
-        for right in ((0.6, 0.6), (0.8, 0.8), (0.95, 0.7))
-    ],
 )
 cell(
     "tasks",

@@ -295,26 +295,6 @@ class PredictionPowered(Record):
         return self.claim.interval
 
 
-class CorrectedRate(Record):
-    """The true win rate if the judge errs as it did on `labels` of other pairs (the `set`): a sensitivity analysis.
-
-    `errors`: `shared` by both systems, or `apart`, from labels of pairs of these two. `sensitivity`: of the pairs that
-    the candidate wins by the labels, how many the judge is right on, a tie counting half; `specificity`: of those that
-    the baseline wins. `win_rate` is None, and `note` says why, where their sum is not shown to be above 100 %.
-    """
-
-    errors: Literal["shared", "apart"]
-    set: str
-    labels: int = 0
-    sensitivity: float | None = None
-    sensitivity_interval: Interval | None = None
-    specificity: float | None = None
-    specificity_interval: Interval | None = None
-    win_rate: float | None = None
-    interval: Interval | None = None
-    note: str | None = None
-
-
 class Look(Record):
     """The confidence sequence after `n` pairs."""
 

@@ -42,12 +42,6 @@ def _add_report(verb: flags.AddVerb) -> None:
         help="people's labels on some pairs: a filled-in sample of `instruct validate`; kept in the run",
     )
     sub.add_argument(
-        "--judge-errors",
-        metavar="FILE",
-        help="a judge's errors on other pairs, the agreement.json of `instruct validate`: what the win rates would be "
-        "if it errs alike here; kept in the run",
-    )
-    sub.add_argument(
         "--for",
         dest="purpose",
         choices=["pr"],
@@ -143,7 +137,6 @@ def report(arguments: argparse.Namespace) -> Result:
     from instruct.judging.interchange.exchange import export_from_run, importing
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
-    from instruct.reporting.judge_errors import keep_judge_errors
     from instruct.reporting.report import print_written, written_report
     from instruct.reporting.stated import check_margin, state
     from instruct.run.directory import RunDirectory
@@ -167,13 +160,9 @@ def report(arguments: argparse.Namespace) -> Result:
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
-        if arguments.judge_errors:
-            keep_judge_errors(run, arguments.judge_errors)
         state(run, margin=arguments.margin)
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
-        if arguments.judge_errors:
-            raise InputError("--judge-errors requires a RUN whose judge is known; leave --annotations out")
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         form = call.named_verdicts_form(arguments)

@@ -22,7 +22,6 @@ from instruct.reporting.cautions import (
 from instruct.reporting.comparison import comparison_figures, paired, panels_of, put_into_families, seed_claims
 from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
-from instruct.reporting.judge_errors import corrected_rates
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.rankings import rank_judged
@@ -95,13 +94,6 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
                 of_test = max(abs(end - made.value) for end in made.complete.interval)
             smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims, of_test)
             comparison.smallest_difference = rounded(smallest)
-        if validation := contents.validations.get(judged.key.judge):
-            comparison.judge_errors = corrected_rates(comparison, validation, judged.step)
-            comparison.warnings += [
-                claim_warning(f"the judge's errors on {validation.set}: {warning}")
-                for warning in validation.warnings
-                if not judged.card or warning != judged.card.warning
-            ]
         comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)
     data.figures = figures(data)
     return data

@@ -97,15 +97,6 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
             f"{rate_and_interval(people)}"
         )
-    for rate in comparison.judge_errors:
-        low, high = rate.interval or (0.0, 100.0)
-        wins = {"candidate": low > 50, "baseline": high < 50}.get(str(figures.claim.finding), True)
-        if rate.errors == "apart" and not wins:
-            texts.append(
-                "the judge's errors differ between the systems, which could reverse the result: with those on "
-                f"{counted(rate.labels, 'label')} of {rate.set} the win rate of {comparison.candidate} is "
-                f"{span(rate.interval)} %"
-            )
     if missing := figures.unread:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "

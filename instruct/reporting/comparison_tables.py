@@ -79,7 +79,6 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _policies,
         _tests,
         _labels,
-        _judge_errors,
         _orders,
         _ratings,
         _parts,
@@ -255,26 +254,6 @@ def _labels(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "last column: labels for an interval of ±2 points."
     )
     return _Specification("With people's labels", _parts_of(comparisons, "with_labels"), columns, note)
-
-
-def _judge_errors(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    columns = [
-        *text_columns("errors", "set"),
-        Column("labels"),
-        Column("sensitivity %", "sensitivity", error="sensitivity_interval"),
-        Column("95 % CI", "sensitivity_interval"),
-        Column("specificity %", "specificity", error="specificity_interval"),
-        Column("95 % CI", "specificity_interval"),
-        *RATE,
-    ]
-    note = (
-        "A sensitivity analysis, no claim: the win rate if the judge errs as on labels of other pairs (Rogan and "
-        "Gladen), with the chance in verdicts and labels. Sensitivity: right where the label is for the candidate, a "
-        "tie counting half; specificity: for the other. Shared: errors alike for both systems; apart: from labels "
-        "of these two."
-    )
-    rows = _parts_of(comparisons, "judge_errors")
-    return _Specification("If the judge errs as elsewhere", rows, columns, note, exploratory=True)
 
 
 def _ratings(comparisons: Sequence[ComparisonReport]) -> _Specification:

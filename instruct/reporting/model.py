@@ -189,7 +189,7 @@ class ComparisonReport(Record):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
-    labeled some pairs (`report --human`); `judge_errors`: the win rate if the judge errs as elsewhere; `noise`: it was
+    labeled some pairs (`report --human`); `noise`: it was
     asked several times; `error`: where the win rate's error comes from, where answers or verdicts are repeated.
     `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
     figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
@@ -221,7 +221,6 @@ class ComparisonReport(Record):
     smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     sequential: results.Sequential | None
     with_labels: results.PredictionPowered | None
-    judge_errors: list[results.CorrectedRate] = Field(default=[], exclude_if=lambda rates: not rates)
     noise: results.JudgeNoise | None = None
     error: results.ErrorSources | None = None
     leads: str | None = None
@@ -485,7 +484,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Sequential", "Panel", "ComparisonReport")),
     ):
-        absent = ("bench", "ranked", "judge_errors", "primary", "not_worse", "equivalent")
+        absent = ("bench", "ranked", "primary", "not_worse", "equivalent")
         part["required"] = [name for name in part["properties"] if name not in absent]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -23,7 +23,6 @@ from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import LabelScores, read_labels
 from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
 from instruct.judging.verdicts import margins, read_samples
-from instruct.reporting.judge_errors import Validation, validations_in
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics, read_values
 
@@ -152,8 +151,7 @@ class RunContents:
     """What a run directory holds for a report.
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
-    judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `validations`: what
-    `instruct validate` measured of the judges on other pairs (`report --judge-errors`), by judge. `metrics`: what
+    judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
     `instruct evaluate` measured; `values`: those of each text and the answers to each row of a few-shot task, by part
     and system.
     """
@@ -168,7 +166,6 @@ class RunContents:
     labels: LabelScores | None
     metrics: Metrics
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    validations: Mapping[str, Validation] = field(default_factory=dict)
 
     @property
     def by_judge(self) -> list[Judged]:
@@ -221,9 +218,7 @@ def read_run(folder: str | Path) -> RunContents:
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder}")
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values = _values(run, metrics)
-    return RunContents(
-        run, manifest, config, judged, usd, total, answers, labels, metrics, values, validations_in(run.judge_errors)
-    )
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
 
 
 def _values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, Any]]]:

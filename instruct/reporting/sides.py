@@ -14,7 +14,6 @@ Kind = TypeVar("Kind", bound=Record)
 Claimed = TypeVar("Claimed", ComparisonReport, Panel, Claim, Unjudged, Compared)
 
 _SIDES = {"candidate": "baseline", "win": "loss", "candidate_mean": "baseline_mean"}
-_SIDES |= {"sensitivity": "specificity", "sensitivity_interval": "specificity_interval"}
 _SIDES |= {theirs: ours for ours, theirs in _SIDES.items()}
 RATES = {"win_rate", "discrete_win_rate", "win_rates", "value", "labels_only", "judge_only", "score"}
 INTERVALS = {

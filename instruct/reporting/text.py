@@ -409,48 +409,18 @@ def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
         )
         stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
         said.append(controlled.note if controlled.win_rate is None else stated)
-    said += judge_errors(comparison)
-    ends = [rate.interval for rate in (length, style, *comparison.judge_errors) if rate and rate.interval]
+    ends = [rate.interval for rate in (length, style) if rate and rate.interval]
     apart = any(not low <= 50 <= high for low, high in ends)
     unclaimed = apart and figures.claim.finding not in ("candidate", "baseline")
     about = "; an interval on one side of 50 is no finding here" * unclaimed
     return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said
 
 
-def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered | results.CorrectedRate) -> str:
+def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered) -> str:
     """A win rate with its interval, and a caveat if there is one."""
     note = getattr(figures, "note", None)
     about = f"95 % CI {span(figures.interval)}{f'; {note}' if note else ''}"
     return f"{number(figures.win_rate, figures.interval)} % ({about})"
-
-
-def judge_errors(comparison: ComparisonReport) -> list[str]:
-    """What the win rate would be if the judge errs as it did on labels of other pairs: sensitivity analyses."""
-    ours, theirs = name(comparison.candidate), name(comparison.baseline)
-    said = []
-    for rate in comparison.judge_errors:
-        if rate.sensitivity is None:
-            said.append(f"no win rate from the judge's errors on {name(rate.set)}: {rate.note}")
-            continue
-        shared = f"right on {number(rate.sensitivity, rate.sensitivity_interval)} %"
-        other = number(rate.specificity, rate.specificity_interval)
-        apart = f"{shared} where {ours} wins, on {other} % where {theirs} wins"
-        errors = shared if rate.errors == "shared" else apart
-        if rate.win_rate is None:
-            open_to = f", so that it may be {span(rate.interval)} %" if rate.interval else ""
-            result = f"no win rate follows: {rate.note}{open_to}"
-        else:
-            result = f"the win rate of {ours} is {rate_and_interval(rate)}"
-        labels = f"{counted(rate.labels, 'label')} of {name(rate.set)}"
-        said.append(f"if the judge errs as on {labels} ({errors}), {result}")
-    if [rate.errors for rate in comparison.judge_errors if rate.win_rate is not None] == ["shared"]:
-        lead = (comparison.leading_figures.claim.value or 0.0) - 50
-        often, other = (ours, theirs) if lead > 0 else (theirs, ours)
-        said[-1] += (
-            f"; two equal systems show the same if it is right {number(2 * abs(lead))} points more often where {often} "
-            f"wins than where {other} wins"
-        )
-    return said
 
 
 def noise(comparison: ComparisonReport) -> str | None:

@@ -38,7 +38,6 @@ class RunDirectory:
         self.continuations = self.folder / "continuations"
         self.store = self.folder / "judgments.sqlite"
         self.labels = self.folder / "labels.jsonl"
-        self.judge_errors = self.folder / "judge_errors.jsonl"
         self.report = self.folder / "report"
         self.length_control = self.folder / "length_control"
 

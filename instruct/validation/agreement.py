@@ -129,10 +129,8 @@ def measure_agreement(
     length alone is right on none of the former. Of the judge: `both_orders`, right in both (Auto-J's agreement);
     `consistency`, the same verdict in both, of the pairs read in both; `first_position`, verdicts for the answer shown
     first, and `longer`, for the longer answer, of those that are not ties. If a judge made the labels, win rates and
-    rank correlations. `sensitivity`, of the judge in all orders, in both and averaged: right among the verdicts that
-    can be read on pairs whose label is not a tie, a tie counting as half; also, about `first, GROUP` and `second,
-    GROUP`, by the label. Each claim is that of the judge in one order against the best yardstick, which is chosen on
-    the same pairs; that favors it slightly.
+    rank correlations. Each claim is that of the judge in one order against the best yardstick, which is chosen on the
+    same pairs; that favors it slightly.
 
     Args:
         listed: for each pair the verdict with the answers shown in the set's order: `first`, `second`, `tie`,
@@ -188,10 +186,6 @@ def measure_agreement(
         for group, part in groups.items():
             found.rate("listed", "accuracy", part & (gold == given["listed"]), part, group)
             _measure_orders(found, gold, list(in_set), part, group)
-    _measure_errors(found, "judge", gold, in_set, groups)
-    for name in ("strict", "averaged"):
-        if name in judge:
-            _measure_errors(found, name, gold, given[name][None], groups)
     by_instruction = len(places) < len(pairs)
     for name in judge:
         # The pairs on which only one of the two is right.
@@ -303,18 +297,6 @@ def _measure_choice(found: Agreement, name: str, metric: str, verdicts: NDArray[
     """Verdicts for each pair's `choice`, where neither is a tie; `verdicts`: shape (orders, pairs)."""
     decided = np.isin(verdicts, (FIRST, SECOND)) & (choice != TIE)
     found.rate(name, metric, (decided & (verdicts == choice)).sum(0), decided.sum(0))
-
-
-def _measure_errors(
-    found: Agreement, name: str, gold: Codes, verdicts: NDArray[np.int8], groups: dict[str, NDArray[np.bool_]]
-) -> None:
-    """What reports correct win rates by; `verdicts`: shape (orders, pairs)."""
-    read = (verdicts != NO_VERDICT) & (gold != TIE)
-    right, whole = (np.where(verdicts == TIE, 0.5, verdicts == gold) * read).mean(0), read.mean(0)
-    found.rate(name, "sensitivity", right, whole)
-    for (group, part), (label, code) in itertools.product(groups.items(), (("first", FIRST), ("second", SECOND))):
-        among = part & (gold == code)
-        found.rate(name, "sensitivity", right * among, whole * among, f"{label}, {group}")
 
 
 def _compare_win_rates(

@@ -35,7 +35,6 @@ from instruct.judging.interchange.labels import read_labels
 from instruct.judging.money import price_of
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.human_labels import keep_labels
-from instruct.reporting.judge_errors import keep_judge_errors
 from instruct.reporting.length_control import length_controlled_win_rate
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
@@ -230,27 +229,6 @@ def read_human_labels(path: Path) -> None:
     build_report(run.folder)
 
 
-def read_judge_errors(path: Path) -> None:
-    run = import_into_run(fixed([annotation(n, 1 + n % 2) for n in range(6)], "annotations.json"), path.parent / "run")
-    manifest = run.manifest()
-    about = {"judge": "some_judge", "candidate": "ours", "baseline": "theirs"}
-    manifest["steps"]["judge/some_judge"] = {
-        "status": "done",
-        "inputs": {"card": "c"},
-        "results": {},
-        "comparison": about,
-    }
-    run.manifest_path.write_text(json.dumps(manifest))
-    try:
-        keep_judge_errors(run, path)
-    except BaseException:
-        assert not run.judge_errors.exists()
-        shutil.rmtree(run.folder)  # of this test
-        raise
-    ((comparison,),) = (judge.comparisons for judge in build_report(run.folder).judges)
-    assert comparison.judge_errors
-
-
 def read_config(path: Path) -> None:
     config = load_config(path)
     assert yaml.safe_dump(config.model_dump(mode="json"))
@@ -291,13 +269,6 @@ def read_store(path: Path) -> None:
             file.unlink()
 
 
-VALIDATION = {
-    "judge": "some_judge", "card_sha256": "c", "set": "s", "warnings": ["few"],
-    "measurements": [
-        {"system": "judge", "part": "agreement", "metric": "sensitivity", "value": 80.0, "interval": [70.0, 90.0],
-         "n": 50, "details": {}},
-    ],
-}  # fmt: skip
 CARD = yaml.safe_load((ROOT / "tests" / "judges" / "smollm2_labels" / "judge.yaml").read_text())
 REWARD = yaml.safe_load((ROOT / "judges" / "skywork_reward" / "judge.yaml").read_text())
 SINGLE = {
@@ -419,7 +390,6 @@ READERS = {
         ("difficulty.json",),
     ),
     "human labels": Reader(ROWS, (LABELS, SAMPLE), read_human_labels),
-    "judge errors": Reader((".json",), (VALIDATION,), read_judge_errors),
     "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
     "store": Reader((".sqlite",), (_database,), read_store),

@@ -15,7 +15,6 @@ from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
-from instruct.reporting.judge_errors import Validation
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import card_figures, trained_on, write_training_pairs
 from instruct.validation.human_sets import load_human_set
@@ -94,16 +93,6 @@ def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(f
     assert f"{agreed} of 12" in text
     assert [about_of(row) for row in rows_of(content, "listed", "accuracy")] == ["", "even", "odd"]
     assert "Good" not in (folder / "verdicts.jsonl").read_text()
-    labels = {pair: label for pair in range(12) if (label := LABELS[pair % 3]) != "tie"}
-    back = {"first": {"first": "first", "second": "second"}, "swapped": {"first": "second", "second": "first"}}
-    said = [
-        (back[row["order"]].get(row["verdict"], "tie"), labels[row["pair"]])
-        for row in verdicts
-        if row["pair"] in labels
-    ]
-    expected = 100 * sum(0.5 if verdict == "tie" else verdict == label for verdict, label in said) / 16
-    rate, n = Validation.model_validate(content).right("single")  # as reports read it
-    assert (rate.value, n) == (pytest.approx(expected), 8)
 
     assert run(url) == text
     assert len(requests()) == 24  # nothing is asked again
