@@ -61,12 +61,10 @@ SAYS = ("text", "note", "leads")
 SENTENCES = {
     r"the verdicts follow length: ": "slope",
     r"people's labels contradict ": "contradiction",
-    r"Largest part of the win rate's squared error: ": "largest source",
     r"Preferred on more prompts: |\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
     r"[\d.]+ % power, |all verdicts are the same|not estimable: |too few pairs differ in |extrapolated: ": None,
     r"the length difference separates |the regression does not converge|fewer than \d+ |every pair |no pair ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of ": None,
-    r"\d+ (prompts|clusters) are too few to say which part of the win rate's squared error is the largest": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
     r"too few: \d+ pairs? ": None,
@@ -534,7 +532,6 @@ def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, mis
         "verdicts": lambda nodes: of_seed.get(_candidate(nodes), 100 * rate),
         "verdicts of these prompts": constant(100 * (rate + float(easy.mean()))),
         "verdicts of these seeds": constant(100 * (rate + float(shift.mean()))),
-        "largest source": constant(None),
         "all verdicts": constant(None),
         "difference of verdicts": constant(None),
     }
@@ -554,7 +551,6 @@ def conversations_world(rng: Rng, n: int, rate: float) -> World:
     truths = {
         "verdicts": constant(100 * rate),
         "all verdicts": constant(100 * float(scores.mean())),
-        "largest source": constant(None),
     }
     return World(contents([comparison(scores, turns=2)]), truths)
 
@@ -566,38 +562,20 @@ def repeated_world(rng: Rng, n: int, times: int) -> World:
     truths = {
         "verdicts": constant(50.0),
         "all verdicts": constant(100 * float(scores.mean())),
-        "largest source": constant(None),
     }
-    return World(contents([repeated(scores[None], times)]), truths)
+    return World(contents([repeated(scores, times)]), truths)
 
 
 def repeated(scores: Scores, times: int) -> Judged:
-    """Verdicts on rows of which so many consecutive ones have the same prompt; one row of scores for each sample of
-    the judge."""
+    """Verdicts on rows of which so many consecutive ones have the same prompt."""
     rows = [
         {"dataset": "d", "id": prompt(k), "instruction": f"request {k // times}", "output": "a", "generator": "new"}
-        for k in range(scores.shape[1])
+        for k in range(len(scores))
     ]
-    made, *others = map(comparison, scores)
+    made = comparison(scores)
     named = [*rows, *({"instruction": judgment.instruction} for judgment in made.judgments)]
-    sides, samples = (SystemAnswers(rows, "0" * 64), None), [other.judgments for other in others]
-    return Judged(**{**vars(made), "sides": sides, "samples": samples, "conversations": conversations(named)})
-
-
-def generations_world(rng: Rng, n: int, times: int, samples: int, largest: str) -> World:
-    """Several answers to each prompt, and several verdicts on each, of which one varies most."""
-    spread = {"prompts": (0.3, 0.05), "answers": (0.05, 0.4), "judge": (0.05, 0.05)}[largest]
-    of_prompt, of_answer = (
-        deviation * rng.choice([-1.0, 1.0], size=size) for deviation, size in zip(spread, (n, n * times), strict=True)
-    )
-    scores = draw(rng, np.tile(0.5 + np.repeat(of_prompt, times) + of_answer, (samples, 1)), 0.0)
-    truths = {
-        "verdicts": constant(50.0),
-        "preferences": constant(50.0),
-        "all verdicts": constant(100 * float(scores.mean())),
-        "largest source": lambda nodes: float(f": {largest}, " in nodes[-1]["text"]),
-    }
-    return World(contents([repeated(scores, times)]), truths)
+    sides = SystemAnswers(rows, "0" * 64), None
+    return Judged(**{**vars(made), "sides": sides, "conversations": conversations(named)})
 
 
 def stopped_world(rng: Rng, n: int, rate: float) -> World:
@@ -827,15 +805,6 @@ cell(
 )
 cell("conversations", conversations_world, [{"n": n, "rate": rate} for n in (40, 160) for rate in (0.5, 0.6)])
 cell("repeated prompts", repeated_world, [{"n": n, "times": times} for n in (20, 40) for times in (2, 5)])
-cell(
-    "answers sampled several times",
-    generations_world,
-    [
-        {"n": n, "times": times, "samples": samples, "largest": largest}
-        for n in (20, 60)
-        for times, samples, largest in ((5, 1, "prompts"), (5, 4, "prompts"), (2, 5, "answers"), (2, 2, "judge"))
-    ],
-)
 cell("stopped early", stopped_world, [{"n": n, "rate": rate} for n in (50, 200) for rate in (0.5, 0.65)])
 cell(
     "labels",

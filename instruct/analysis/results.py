@@ -188,38 +188,6 @@ class StyleControl(EqualStyle):
     score_interval: Interval | None
 
 
-class JudgeNoise(Record):
-    """What a judge's verdicts vary by when it is asked `samples` times about each pair, over `n` pairs with several.
-
-    `changed` of them have different scores; `missing` verdicts of all samples could not be had. `standard_deviation` of
-    a single verdict's score within a pair, in points.
-    """
-
-    samples: int
-    n: int
-    changed: int
-    missing: int
-    standard_deviation: float
-
-
-class ErrorSource(Record):
-    """A part of a win rate's error: its `share` of the squared error in percent, and `half_width`, what it alone adds
-    to the interval, in points. `n`: the prompts, the answers to each, the judge's verdicts on each, the seeds.
-    """
-
-    source: str
-    n: float
-    half_width: float
-    share: float
-
-
-class ErrorSources(Record):
-    """Where the error of a win rate comes from; `text`: what to buy more of."""
-
-    sources: list[ErrorSource]
-    text: str
-
-
 class Part(Record):
     """The figures of the pairs from one data set, under the leading policy; `unread` pairs have no verdict."""
 

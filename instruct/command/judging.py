@@ -25,7 +25,7 @@ _GROUPS = {
         *("--common-prompts", "--prompt-column", "--response-column", "--cluster-column", "--encoding", "--questions"),
     ),
     "which judge": (
-        *("--judge", "--judge-model", "--criteria", "--orders", "--samples", "--trim", "--engine", "--dtype"),
+        *("--judge", "--judge-model", "--criteria", "--orders", "--trim", "--engine", "--dtype"),
         *("--quantization", "--tensor-parallel-size"),
     ),
     "where it is asked": (
@@ -73,7 +73,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
-    flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when", "samples")
+    flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
     flags.add_margin_flag(sub)

@@ -18,12 +18,10 @@ from instruct.data.prompts import (
     EvalPrompt,
     as_prompt,
     id_of,
-    identity,
     pair_ids,
     prompt_column,
     read_prompt,
     say_unread,
-    turn_of,
     turn_text,
 )
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
@@ -53,28 +51,6 @@ class EvalSet:
             for prompt in self.prompts
         ]
         return hashlib.sha256(json.dumps(prompts, ensure_ascii=False).encode()).hexdigest()
-
-    def repeated(self, samples: int) -> EvalSet:
-        """The set with each prompt so often, as a cluster of rows with ids; the baseline's answers are repeated."""
-        if samples == 1:
-            return self
-        prompts = [
-            replace(prompt, id=_sample(prompt.id or prompt.request, number), cluster=prompt.cluster or prompt.whole)
-            for number in range(1, samples + 1)
-            for prompt in self.prompts
-        ]
-        baseline = [
-            row | {"id": _sample(identity(row), number)}
-            for number in range(1, samples + 1)
-            for row in self.baseline or ()
-        ]
-        return EvalSet(self.name, prompts, baseline or None)
-
-
-def _sample(id: str, number: int) -> str:
-    """What identifies one of several answers, or a turn of it."""
-    conversation, turn = turn_of(id) or (id, None)
-    return f"{conversation}, answer {number}" + (f", turn {turn}" if turn else "")
 
 
 def load_eval_set(

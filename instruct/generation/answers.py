@@ -32,11 +32,6 @@ def evaluation_set(answers: AnswerOptions) -> EvalSet:
     return load_eval_set(answers.eval_set, answers.files, answers.limit, answers.cluster_column)
 
 
-def asked_set(answers: AnswerOptions) -> EvalSet:
-    """The same with each prompt as often as it is answered."""
-    return evaluation_set(answers).repeated(answers.samples)
-
-
 def generate_answers(
     model: ModelOptions,
     systems: dict[str, Path | None],

@@ -98,18 +98,10 @@ class AnswerOptions(Options):
     """Answer the first prompts only."""
     cluster_column: str | None = None
     """Rows with the same value in this column are one cluster (default: cluster, else those with the same prompt)."""
-    samples: int = Field(default=1, ge=1)
-    """How many answers to each prompt are sampled, to estimate the noise of the generation; they are one cluster."""
     template: Literal["alpaca", "chat"] | None = None
     """How prompts are rendered (default: as in training)."""
     generation: GenerationConfig = GenerationConfig()
     """How prompts are answered."""
-
-    @model_validator(mode="after")
-    def _samples_differ(self) -> Self:
-        if self.samples > 1 and self.generation.temperature == 0:
-            raise ValueError("samples: are all the same at temperature 0; set generation.temperature, or samples to 1")
-        return self
 
 
 class ContinuationOptions(Cut):

@@ -13,7 +13,7 @@ from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import BatchesInTurn, Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.start import LocalKind, Where, make_engine
-from instruct.judging.annotators import SHUT_DOWN, is_weighted
+from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
@@ -47,8 +47,7 @@ class Judge:
         where: Where = None,
     ) -> None:
         self.card = card or load_judge_card(options.card, options.model)
-        asked = {} if "samples" in options.model_fields_set else {"samples": self.card.samples}
-        self.options = options.model_copy(update=asked)
+        self.options = options
         self.replay = replay
         self.where = where
 
@@ -194,7 +193,6 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
             "the same prompt, under a name of its own, never beside published figures"
         )
     labels = card.verdict.labels
-    weighted = card.needs_choice and is_weighted(str(card.annotator))
     return EngineOptions(
         subject=f"judge {card.name}",
         model=card.model,
@@ -217,6 +215,6 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         other_model=other_model,
         shorter=f"`trim` cuts both answers to context_length, {card.context_length} in the card: lower it in a copy",
         other_decoding="change that parameter under `decoding` in a copy of the card",
-        without_logprobs="`judge` sampled_alpaca_eval, which needs none" if weighted else "another judge",
+        without_logprobs="another judge",
         **local,
     )

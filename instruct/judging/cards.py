@@ -96,8 +96,6 @@ class VerdictRule(_Section):
     """The scale of two numbers, alone on the first line or in the groups of `regex`; the higher one wins."""
     occurrence: Literal["only", "last"] = "only"
     """Which of several different verdicts counts; only: none."""
-    smoothing: float = Field(default=0.0, ge=0, le=1, exclude=True)
-    """Of several samples of a pair, added to the count of each answer's wins before their share is the score."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> VerdictRule:
@@ -207,8 +205,6 @@ class JudgeCard(_Section):
     """Ends a reasoning judge's thinking, which is not read."""
     verdict: VerdictRule = VerdictRule()
     """How the verdict is read."""
-    samples: int = Field(default=1, ge=1, le=100, exclude=True)
-    """How often to ask about each pair, unless a call says so."""
     order_policy: Literal["both", "one"]
     """Show each pair in both orders, or in one that is drawn for each instruction."""
     leading_policy: Policy = Field(exclude=True)
@@ -294,19 +290,6 @@ class JudgeCard(_Section):
         """Whether the model is asked at its provider, as all of alpaca-eval's are: no hub id, nor a folder here."""
         here = "/" in self.model or self.model == EMBEDDED_MODEL or Path(self.model).exists()
         return self.annotator is not None or not (here or self.protocol == "reward")
-
-    def why_asked_once(self, by_server: bool, stop_when: str | None) -> str | None:
-        """Why the judge is not asked several times about a pair (--samples); None: it may be, and its replies vary."""
-        if stop_when:
-            return "judging that stops early asks each pair once; drop `stop_when` or `samples`"
-        if self.protocol == "reward" or self.verdict.labels:
-            return "reads its verdict from scores, which are the same each time; drop `samples`"
-        if not by_server and not self.decoding.temperature:
-            return (
-                "decodes at temperature 0, so its reply is the same each time; drop `samples`, or use a copy of the "
-                "card with decoding.temperature"
-            )
-        return None
 
     @property
     def needs_choice(self) -> bool:

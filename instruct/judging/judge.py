@@ -15,7 +15,7 @@ from instruct.engines.start import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
-from instruct.judging.presentations import Answers, Plan, further_plans, plan_again, plan_comparison
+from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
 from instruct.judging.unparsed import check_readable
 from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
@@ -149,14 +149,10 @@ def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
     if mode.retry_unparsed and options.stop_when:
         changed = "more verdicts could change where `stop_when` ended the comparison"
         problem = f"`retry` unparsed: {changed}; drop one of the two"
-    elif mode.retry_unparsed and options.samples > 1:
-        problem = "`retry` unparsed: `samples` asks again already; drop one of the two"
     if problem:
         raise InputError(problem)
     if options.stop_when and card.verdict.grades:
         problem = "its grades count pairs unequally, which no rule to stop early allows for; drop `stop_when`"
-    elif options.samples > 1:
-        problem = card.why_asked_once(judge.engine == "server", options.stop_when)
     if problem:
         raise InputError(f"judge {card.name}: {problem}")
 
@@ -191,8 +187,7 @@ def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMod
 def _failed(run: RunDirectory, task: JudgingTask) -> int:
     """The failed requests of a finished comparison."""
     results: dict[str, Any] = run.manifest()["steps"][task.step]["results"]
-    missing = int(results.get("unanswered_samples", 0))
-    return missing + int(results.get("verdicts", {}).get("failed", 0)) - int(results.get("unanswered_pairs", 0))
+    return int(results.get("verdicts", {}).get("failed", 0)) - int(results.get("unanswered_pairs", 0))
 
 
 def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
@@ -232,9 +227,8 @@ def _judge_task(
         with contextlib.nullcontext(results) if partly else recorded as results:
             counts = judge_plan(judge, plan, store, engine, mode)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
-            for name in ("unanswered_pairs", "unanswered_samples"):
-                if not results[name]:
-                    del results[name]
+            if not counts.unanswered_pairs:
+                del results["unanswered_pairs"]
             if engine.workers:
                 results["workers"] = engine.workers
         if partly:
@@ -286,8 +280,7 @@ def _check_before_asking(
     with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
-        asked = [*plans, *(further for plan in plans for further in further_plans(judge, plan))]
-        asked += [plan_again(plan, store) for plan in plans if mode.retry_unparsed]
+        asked = [*plans, *(plan_again(plan, store) for plan in plans if mode.retry_unparsed)]
         missing = {request.key: request for plan in asked for request in plan.missing(store)}
         for key in () if mode.retry_failed else store.given_up(missing):
             del missing[key]

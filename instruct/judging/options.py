@@ -53,8 +53,6 @@ class JudgeOptions(Options):
     """How many GPUs share the model in vLLM (default: one)."""
     stop_when: str | None = None
     """Judge in a random order and stop early: decided, or width=POINTS (default: judge all pairs)."""
-    samples: int = Field(default=1, ge=1, le=100)
-    """How often to ask about each pair, to estimate judge noise; a pair scores the mean (default: the card's)."""
 
     @field_validator("stop_when")
     @classmethod

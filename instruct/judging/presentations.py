@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
@@ -21,7 +20,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard, PromptFor
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.judging.verdicts import Reading, sample_key
+from instruct.judging.verdicts import Reading
 from instruct.run.replies import completion_key
 
 
@@ -87,10 +86,10 @@ class Plan:
         stored = store.completions(requests)
         return [request for key, request in requests.items() if key not in stored]
 
-    def asked_again(self, key_of: Callable[[str], str], seed: int | None = None) -> Plan:
+    def asked_again(self, key_of: Callable[[str], str]) -> Plan:
         """The presentations once more; their replies are stored by themselves, under keys made from the first ones."""
         again = [
-            replace(shown, requests=tuple(replace(asked, key=key_of(asked.key), seed=seed) for asked in shown.requests))
+            replace(shown, requests=tuple(replace(asked, key=key_of(asked.key)) for asked in shown.requests))
             for shown in self.presentations
         ]
         return Plan(self.comparison, again, [])
@@ -101,15 +100,6 @@ def plan_again(plan: Plan, store: JudgmentStore) -> Plan:
     unparsed = {judgment.key for judgment in store.judgments(plan.comparison) if judgment.verdict == "unparsed"}
     again = replace(plan, presentations=[shown for shown in plan.presentations if shown.key in unparsed])
     return again.asked_again(lambda key: completion_key({"again": key}))
-
-
-def further_plans(judge: Judge, plan: Plan) -> list[Plan]:
-    """The presentations of a plan once more for each sample after the first; local models draw by the sample's seed."""
-    local = judge.engine != "server"
-    return [
-        plan.asked_again(partial(sample_key, sample=sample), sample if local else None)
-        for sample in range(1, judge.options.samples)
-    ]
 
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:

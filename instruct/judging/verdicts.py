@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
@@ -26,8 +26,7 @@ from instruct.judging.quotations import (
     rating_statements,
     starts_a_sentence,
 )
-from instruct.judging.store import Judgment, JudgmentStore, Verdict
-from instruct.run.replies import completion_key
+from instruct.judging.store import Judgment, Verdict
 
 T = TypeVar("T")
 
@@ -40,8 +39,6 @@ OFF_SCALE = "no number on the card's scale"
 # The first line of PandaLM's replies (WeOpenML/PandaLM), and the beginnings of Auto-J's decisions (GAIR-NLP/auto-j).
 _PANDALM: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
 _AUTOJ: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
-# The reason of a verdict that a sample does not have.
-NOT_ASKED = "this sample has no reply"
 
 
 @dataclass(frozen=True)
@@ -194,46 +191,6 @@ def margins(card: JudgeCard, judgments: Sequence[Judgment], completions: Mapping
     read = [j for j in judgments if j.verdict in PREFERENCES and j.key in completions]
     odds = {(j.instruction, j.position): _log_odds(labels, completions[j.key]) for j in read}
     return Margins({shown: value for shown, value in odds.items() if not math.isnan(value)}, card.verdict.tie_margin)
-
-
-def sample_key(key: str, sample: int) -> str:
-    """The key of another sample of a reply; of two replies, separated by a space, the keys of both.
-
-    The first sample is the judge's verdict, stored as it is without further ones. The others keep their replies alone,
-    which are read when a report needs them.
-    """
-    return " ".join(completion_key({"sample": sample, "of": part}) for part in key.split())
-
-
-def read_samples(
-    card: JudgeCard,
-    judgments: Sequence[Judgment],
-    answers: tuple[Mapping[str, str], Mapping[str, str]],
-    samples: int,
-    store: JudgmentStore,
-) -> list[list[Judgment]]:
-    """The verdicts of each sample after the first, in the order of the first one's.
-
-    Args:
-        answers: the candidate's and the baseline's, by what identifies the pair.
-    """
-
-    def sampled(first: Judgment, sample: int) -> Judgment:
-        if not first.key:  # nothing was asked
-            return first
-        keys = sample_key(first.key, sample)
-        reading = Reading("failed", reason=NOT_ASKED)
-        if all(key in replies for key in keys.split()):
-            ours, theirs = (side.get(first.instruction, "") for side in answers)
-            shown = (ours, theirs) if first.position == "first" else (theirs, ours)
-            reading = read_replies(card, [replies[key] for key in keys.split()], shown)
-        return replace(first, key=keys, **vars(reading))
-
-    numbers = range(1, samples)
-    replies = store.completions(
-        part for sample in numbers for first in judgments for part in sample_key(first.key, sample).split()
-    )
-    return [[sampled(first, sample) for first in judgments] for sample in numbers]
 
 
 def _by_labels(rule: VerdictRule, labels: Labels, completion: Completion) -> Verdict:

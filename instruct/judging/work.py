@@ -15,7 +15,7 @@ from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
-from instruct.judging.presentations import Plan, Presentation, further_plans, plan_again
+from instruct.judging.presentations import Plan, Presentation, plan_again
 from instruct.judging.store import Judgment, JudgmentStore, verdicts_sha256
 from instruct.judging.verdicts import Reading, margins, read_replies
 
@@ -47,7 +47,6 @@ class ComparisonCounts:
         asked: requests sent now.
         stored: requests whose replies were stored before.
         without_request: presentations of identical answers, and of pairs without an answer.
-        unanswered_samples: requests of further samples that have no reply.
         unanswered_pairs: those of pairs without an answer, which are failed whatever is asked.
         trimmed: presentations whose answers were cut to fit.
         usd: spent now, in US dollars.
@@ -69,7 +68,6 @@ class ComparisonCounts:
     sha256: str = ""
     unanswered: bool = False
     unanswered_pairs: int = 0
-    unanswered_samples: int = 0
 
 
 def judge_plan(
@@ -96,14 +94,6 @@ def judge_plan(
     again = _Work(judge, store, engine, plan_again(plan, store), set(), _second_judgment)
     if mode.retry_unparsed and ask and not stopped:
         stopped = _ask(engine, again)
-    samples = []
-    for further in further_plans(judge, plan):
-        given_up = set() if mode.retry_failed else store.given_up(further.requests())
-        skip = {shown.key for shown in further.presentations if not given_up.isdisjoint(shown.key.split())}
-        # Replies are kept alone, and read as samples when a report needs them.
-        samples.append(_Work(judge, store, engine, further, skip, lambda shown, reading: None))
-        if ask and not stopped:
-            stopped = _ask(engine, samples[-1])
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; `retry_failed` also sends {counted(len(given_up), 'refused request')} again"
     judged = store.judgments(plan.comparison)
@@ -115,11 +105,10 @@ def judge_plan(
             "`retry_failed` asks them again"
         )
     return ComparisonCounts(
-        asked=sum(part.asked for part in (work, again, *samples)),
+        asked=work.asked + again.asked,
         stored=work.stored,
         without_request=len(plan.decided),
         unanswered_pairs=sum(judgment.verdict == "failed" for judgment in plan.decided),
-        unanswered_samples=sum(len(sample.without_reply()) for sample in samples),
         trimmed=sum(shown.about.trimmed for shown in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,

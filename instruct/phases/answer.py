@@ -21,7 +21,7 @@ from instruct.data.options import template_of
 from instruct.data.prefixes import PrefixSet
 from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
-from instruct.generation.answers import asked_set
+from instruct.generation.answers import evaluation_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.steps import Step
@@ -59,7 +59,7 @@ class Answering(Step):
                 check_elsewhere(config)
         if config.answers and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.answers.files else contextlib.suppress(InputError):
-                prompts = asked_set(config.answers)
+                prompts = evaluation_set(config.answers)
         if config.continuations and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.continuations.files else contextlib.suppress(InputError):
                 prefixes = config_prefixes(config.model, config.continuations)
@@ -71,10 +71,8 @@ class Answering(Step):
         problems.refuse()
         if prompts and config.answers and now:
             limit = config.answers.generation.max_new_tokens
-            samples = config.answers.samples
-            count = counted(len(prompts.prompts) // samples, "prompt")
-            several = f", {samples} answers each" if samples > 1 else ""
-            say(f"answer    {prompts.name}: {count}{several}, at most {counted(limit, 'token')} each")
+            count = counted(len(prompts.prompts), "prompt")
+            say(f"answer    {prompts.name}: {count}, at most {counted(limit, 'token')} each")
         if prefixes and config.continuations and now:
             say(f"continue  {prefixes_text(prefixes, config.continuations)}")
         return prompts, prefixes
@@ -142,7 +140,7 @@ def answer_prompts(
     systems = system_folders(config, run)
     engine = options.generation.engine
     weights = {name: weights_identity(config, run, folder, engine) for name, folder in systems.items()}
-    evaluation = evaluation or asked_set(options)
+    evaluation = evaluation or evaluation_set(options)
     template = answer_template(config)
     inputs: dict[str, Any] = {
         "options": config.answered_with(),

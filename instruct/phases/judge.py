@@ -17,7 +17,7 @@ from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import AnswerForm
 from instruct.engines.base import likely_tokens
-from instruct.generation.answers import asked_set
+from instruct.generation.answers import evaluation_set
 from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -70,8 +70,7 @@ class Judging(Step):
             orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
             shown = "each answer alone" if card.rates_alone else orders
             comparisons = counted(len(options.comparisons or self.config.compared), "comparison")
-            samples = f", {options.samples} samples" if options.samples > 1 else ""
-            say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
+            say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
             if judge.costs_money and "answer" in phases:
                 with contextlib.suppress(InputError):  # the answer phase says what is wrong with the prompts
                     say(f"  {_estimate(self.config, judge).words()}; answers of {ANSWER_TOKENS} tokens are assumed")
@@ -95,8 +94,8 @@ def _estimate(config: ExperimentConfig, judge: Judge) -> JudgingEstimate:
     orders = 2 if (judge.options.orders or card.order_policy) == "both" else 1
     texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
     beside = INSTRUCTION_TOKENS + ANSWER_TOKENS * (1 if card.rates_alone else 2)
-    prompts = asked_set(config.answers).prompts if config.answers else []
-    likely = [beside + likely_tokens(prompt.instruction) for prompt in prompts] * texts * judge.options.samples
+    prompts = evaluation_set(config.answers).prompts if config.answers else []
+    likely = [beside + likely_tokens(prompt.instruction) for prompt in prompts] * texts
     return estimate_of(likely, card.decoding.most_tokens(card.context_length), judge.price)
 
 
@@ -148,7 +147,6 @@ def compare_answers(
     timeout: float = 300.0,
     budget_usd: float | None = None,
     stop_when: str | None = None,
-    samples: int | None = None,
     margin: float | None = None,
     retry_failed: bool = False,
     common_prompts: bool = False,
@@ -178,8 +176,6 @@ def compare_answers(
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
-        samples: how often to ask about each pair, to estimate judge noise; a pair's score is the mean. None: as the
-            judge's card says, which is mostly once.
         margin: within how many points of a win rate the two count as equivalent, stated before there are verdicts.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
@@ -199,7 +195,6 @@ def compare_answers(
     options: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     options |= {"criteria": criteria}
     options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
-    options |= {} if samples is None else {"samples": samples}
     if judge is None:
         judge = GENERAL_JUDGE if model else "smollm2_score"
     names = [judge] if isinstance(judge, str | Path) else list(judge)

@@ -447,7 +447,6 @@ def _of_judges(bundle: Bundle) -> Iterator[Claim]:
         }
         number = 1 if pair & measured.elsewhere else len(by_seed)
         params: dict[str, Any] = {ELSEWHERE: True} if pair & arms else {}
-        params["error"] = claim and claim.params.get("error")
         again = claim_over_seeds(scores, number, params, candidate=candidate, baseline=baseline, judge=judge)
         if claim:
             for name in ("policy", "family", "claims", "equivalent", "not_worse"):

@@ -139,18 +139,6 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
                 f"{thinking} of {counted(len(side.rows), 'answer')} of {shown} begin with the model's thinking, which "
                 "is neither judged nor measured"
             )
-    config = judged.step.get("config", {})
-    by_server = "endpoint" in (config.get("engine") or {})  # how much its replies vary, nobody knows
-    if (
-        card
-        and not judged.imported
-        and figures.noise is None
-        and not card.why_asked_once(by_server, config.get("stop_when"))
-    ):
-        yield note_warning(
-            "the judge was asked once, so how much its verdicts vary from call to call is unknown and not in the "
-            f"interval; --samples 3 measures it with {2 * figures.requests:,} more requests"
-        )
     if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
         yield claim_warning(_first_asking(judged, again))
     if figures.length and (warning := length_warning(figures.length)):

@@ -13,7 +13,6 @@ import numpy as np
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
-from instruct.analysis.error_sources import error_sources
 from instruct.analysis.inference import FEW_PAIRS, paired_difference
 from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
@@ -43,8 +42,6 @@ from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
-# Of a judge's samples, the pairs' results.
-Samples = list[list[PairResult]]
 # The families of claims that verdicts make.
 VERDICTS, SINGLE_SEEDS, LABELS = "verdicts", "single seeds", "labels"
 
@@ -92,9 +89,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         parts=_parts(judged.pairs),
         sequential=looked,
         with_labels=people,
-        noise=judged.noise,
-        error=error_sources([judged.samples_of_pairs], judged.smoothing, judged.repeats_prompts),
-        requests=len({key for one in (judgments, *judged.samples) for judgment in one for key in judgment.key.split()}),
+        requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
         warnings=[*map(claim_warning, doubts), *identical_warnings(judged), *map(claim_warning, cautions)],
     )
@@ -213,30 +208,28 @@ def seed_claims(
         elsewhere: systems that were trained elsewhere; one without a seed is one training beside every seed.
     """
     arms = {without_seed(name, seeds.get(name)) for name in elsewhere}
-    groups: dict[tuple[str, ...], dict[int, tuple[Judged, Mapping[str, float | None], Samples]]] = {}
+    groups: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
         by_pair = judged.scores()
         different = {seeds[name] for name in names if name in seeds}
         if comparison.leading_figures.win_rate is not None and len(different) == 1:
             (seed,) = different
-            systems, samples = [without_seed(name, seed) for name in names], judged.samples_of_pairs
+            systems = [without_seed(name, seed) for name in names]
             if (judge, judged.leading, *reversed(systems)) in groups:
                 by_pair, systems = mirrored_scores(by_pair), systems[::-1]
-                samples = [[pair.mirrored for pair in pairs] for pairs in samples]
-            groups.setdefault((judge, judged.leading, *systems), {})[seed] = judged, by_pair, samples
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = by_pair
     claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
             continue
         ordered, about = sorted(by_seed), {candidate, baseline} & arms
         number = 1 if about & {*elsewhere} else len(ordered)
-        made, scores, samples_of_seeds = zip(*(by_seed[seed] for seed in ordered), strict=True)
-        error = error_sources(samples_of_seeds, made[0].smoothing, all(judged.repeats_prompts for judged in made))
-        params = {**({results.ELSEWHERE: True} if about else {}), "error": error.model_dump() if error else None}
+        params = {results.ELSEWHERE: True} if about else {}
         pair = {"candidate": candidate, "baseline": baseline, "judge": judge, "policy": policy}
-        by_seed_alone = dict(zip(ordered, scores, strict=True))
-        claims.append(claim_over_seeds(by_seed_alone, trainings=number, params=params, **pair))
+        claims.append(
+            claim_over_seeds({seed: by_seed[seed] for seed in ordered}, trainings=number, params=params, **pair)
+        )
     return claims
 
 

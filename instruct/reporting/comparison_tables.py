@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import Claim, EqualStyle, ErrorSources, LengthFigures, StyleTerm
+from instruct.analysis.results import Claim, EqualStyle, LengthFigures, StyleTerm
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.digits import number, span
 from instruct.reporting.model import (
@@ -16,9 +16,7 @@ from instruct.reporting.model import (
     LengthControl,
     Panel,
     Ratings,
-    ReportData,
     TallyFigures,
-    compared_by,
 )
 from instruct.reporting.tables import (
     DIFFERENCE,
@@ -41,13 +39,6 @@ _PAIRED = (
     "The candidate's win rate minus the other's, in points, over the prompts judged for both, with its 95 % "
     "interval and the p-value of the paired test; these two are of one difference alone. "
     "p (Holm) is corrected for all of these differences."
-)
-
-_ERRORS = (
-    "The parts of a win rate's squared error, with what each alone adds to the interval. Number: of prompts (or "
-    "clusters), answers to each, verdicts of the judge on each, seeds. What is not repeated is part of what it is in: "
-    "with one answer to each prompt, the answers' noise is in that of the prompts. More prompts lower every part but "
-    "that of the seeds."
 )
 
 # Rows of a table: a comparison, and what of it the row is about.
@@ -397,24 +388,6 @@ def seeds_table(claims: Sequence[Claim]) -> Table:
         *TESTED[1:],
     ]
     return columns_table("Training seeds", claims, columns, _SEEDS)
-
-
-def errors_table(report: ReportData) -> Table:
-    """Where the errors of win rates come from: of each comparison, over all seeds if it was made with several."""
-    single = [one for _, one in compared_by(report.judges) if one.error and not one.one_seed]
-    rows = [(one.leading_figures.claim, one.error) for one in single]
-    rows += [(claim, ErrorSources.model_validate(error)) for claim in report.seeds if (error := claim.params["error"])]
-    own = (
-        Column("source", text=True),
-        Column("number", "n", form="g"),
-        Column("± points", "half_width"),
-        Column("% of the squared error", "share"),
-    )
-    parts = (Column("judge", text=True), *PAIR), own
-    columns = [column.within(itemgetter(place)) for place, part in enumerate(parts) for column in part]
-    said = [f"{made.candidate} against {made.baseline}, {made.judge}: {error.text}." for made, error in rows if error]
-    lines = [(made, source) for made, error in rows if error for source in error.sources]
-    return columns_table("Where the error comes from", lines, columns, " ".join([_ERRORS, *said]))
 
 
 def paired_table(claims: Sequence[Claim]) -> Table:

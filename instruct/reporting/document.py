@@ -18,7 +18,6 @@ from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import (
     brief_table,
     comparison_tables,
-    errors_table,
     paired_table,
     panel_tables,
     seeds_table,
@@ -227,8 +226,6 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     further = [sentences.rank(made).removesuffix(": "), comparison.leads, sentences.within_margin(made)]
     details = [
         sentences.evidence(comparison),
-        sentences.noise(comparison),
-        comparison.error.text if comparison.error and not comparison.one_seed else None,
     ]
     return Verdict(
         judge=name(judge.name),
@@ -385,7 +382,6 @@ def _numbers(report: ReportData) -> list[Block]:
         *text_tables(report.measurements, report.claims),
         *task_tables(report.measurements),
         seeds_table(report.seeds),
-        errors_table(report),
         paired_table(report.paired),
         answers_table(report),
         trainings_table(report),

@@ -189,8 +189,7 @@ class ComparisonReport(Record):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
-    labeled some pairs (`report --human`); `noise`: it was
-    asked several times; `error`: where the win rate's error comes from, where answers or verdicts are repeated.
+    labeled some pairs (`report --human`).
     `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
     figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
     `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one of several; no claim
@@ -221,8 +220,6 @@ class ComparisonReport(Record):
     smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     sequential: results.Sequential | None
     with_labels: results.PredictionPowered | None
-    noise: results.JudgeNoise | None = None
-    error: results.ErrorSources | None = None
     leads: str | None = None
     requests: int
     notes: list[str]

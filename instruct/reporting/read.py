@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy, unit_scores
-from instruct.analysis.panel import judge_noise, mean_of_samples
-from instruct.analysis.results import JudgeNoise
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
-from instruct.data.prompts import conversations, identity, request_of
+from instruct.data.prompts import conversations, identity
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import LabelScores, read_labels
 from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
-from instruct.judging.verdicts import margins, read_samples
+from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics, read_values
 
@@ -50,8 +48,7 @@ class Judged:
     `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
     whether the verdicts were read from a file. `sides`: the candidate's and the baseline's answers, None if missing.
     `replies` maps keys to the replies that the page shows; `margins` are those of all verdicts read from labels.
-    `samples`: the verdicts of each further sample, if the judge was asked several times. `conversations`: by pair, of
-    those that are turns of one.
+    `conversations`: by pair, of those that are turns of one.
     """
 
     key: ComparisonKey
@@ -63,7 +60,6 @@ class Judged:
     sides: tuple[SystemAnswers | None, SystemAnswers | None]
     replies: dict[str, Completion]
     margins: Margins = field(default_factory=Margins)
-    samples: Sequence[Sequence[Judgment]] = ()
     conversations: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -82,53 +78,20 @@ class Judged:
         return results_by_policy(judgments, self.card.verdict.parser if self.card else None, self.margins)
 
     @cached_property
-    def _of_samples(self) -> dict[Policy, list[list[PairResult]]]:
-        """The pairs' results in each sample."""
-        first, *further = map(self.results, (self.judgments, *self.samples))
-        return {policy: [pairs, *(sample.get(policy, []) for sample in further)] for policy, pairs in first.items()}
-
-    @cached_property
     def by_policy(self) -> dict[Policy, list[PairResult]]:
-        """The pairs' results under each policy, over all samples."""
-        return {
-            policy: in_conversations(
-                mean_of_samples(every, self.smoothing) if self.samples else every[0], self.conversations
-            )
-            for policy, every in self._of_samples.items()
-        }
+        """The pairs' results under each policy."""
+        results = self.results(self.judgments)
+        return {policy: in_conversations(pairs, self.conversations) for policy, pairs in results.items()}
 
     @cached_property
     def leading(self) -> Policy:
         """The policy whose figures lead: the card's, if the pairs were shown in the orders it needs."""
-        return leading_policy(self._of_samples, self.card.leading_policy if self.card else "strict")
+        return leading_policy(self.by_policy, self.card.leading_policy if self.card else "strict")
 
     @property
     def pairs(self) -> list[PairResult]:
         """The results under the leading policy."""
         return self.by_policy[self.leading]
-
-    @property
-    def noise(self) -> JudgeNoise | None:
-        """How much the verdicts vary by themselves; None if the judge was asked once."""
-        return judge_noise(self._of_samples[self.leading]) if self.samples else None
-
-    @property
-    def samples_of_pairs(self) -> list[list[PairResult]]:
-        """The results under the leading policy in each sample of the judge."""
-        return [in_conversations(pairs, self.conversations) for pairs in self._of_samples[self.leading]]
-
-    @cached_property
-    def repeats_prompts(self) -> bool:
-        """Whether the rows of a cluster are answers to one prompt."""
-        asked: dict[str, set[str]] = {}
-        for side in filter(None, self.sides):
-            for pair, row in side.by_pair.items():
-                asked.setdefault(self.conversations.get(pair, pair), set()).add(request_of(row))
-        return bool(asked) and all(len(requests) == 1 for requests in asked.values())
-
-    @property
-    def smoothing(self) -> float:
-        return self.card.verdict.smoothing if self.card else 0.0
 
     def scores(self, policy: Policy | None = None) -> dict[str, float | None]:
         """The score of each conversation, or of each pair that is no turn of one, under the leading policy or another.
@@ -257,12 +220,6 @@ def _judged(
         sorted({part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()})
     )
     ours, theirs = answers.get(key.candidate), answers.get(key.baseline)
-    samples: list[list[Judgment]] = []
-    if card is not None and (asked := step.get("config", {}).get("samples", 1)) > 1:
-        outputs = [
-            {pair: str(row["output"]) for pair, row in side.by_pair.items()} if side else {} for side in (ours, theirs)
-        ]
-        samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
     rows = [row for side in (ours, theirs) if side for row in side.rows]
     return Judged(
         key=key,
@@ -274,7 +231,6 @@ def _judged(
         sides=(ours, theirs),
         replies=replies,
         margins=margins(card, judgments, replies) if card else Margins(),
-        samples=samples,
         conversations=conversations([*rows, *({"instruction": judgment.instruction} for judgment in judgments)]),
     )
 

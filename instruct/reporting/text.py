@@ -423,18 +423,6 @@ def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered) -
     return f"{number(figures.win_rate, figures.interval)} % ({about})"
 
 
-def noise(comparison: ComparisonReport) -> str | None:
-    """How much the judge's verdicts vary by themselves; None if it was asked once."""
-    figures = comparison.noise
-    if figures is None:
-        return None
-    missing = f"; {counted(figures.missing, 'verdict')} missing" if figures.missing else ""
-    return (
-        f"asked {figures.samples} times: {figures.changed} of {counted(figures.n, 'pair')} changed; the standard "
-        f"deviation of a verdict is {number(figures.standard_deviation)} points{missing}"
-    )
-
-
 def kappas(agreement: results.PairAgreement) -> str:
     """How two judges agree, in a line."""
     names = " and ".join(map(name, agreement.judges))

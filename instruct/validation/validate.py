@@ -95,7 +95,7 @@ def validate(
         InputError: unknown judge or set, or a file that does not fit the set.
     """
     # In both orders, whatever the options say.
-    resolved = Judge(judge.model_copy(update={"orders": "both", "samples": 1}), where=where) if judge else None
+    resolved = Judge(judge.model_copy(update={"orders": "both"}), where=where) if judge else None
     if resolved is None and (write_card or not replay):
         raise InputError("`judge` is required to ask a judge and to write its card; add it")
     if replay_swapped and not replay:

@@ -50,9 +50,7 @@ def test_a_key_is_shown_as_the_flag_of_the_verb_that_takes_it():
                 assert with_flags(f"set `{action.dest}`", name, verbs) == f"set {action.option_strings[0]}"
     assert with_flags("set `base_url`", "run", verbs) == "set `base_url`"  # a key of the config
     assert with_flags("name it with `instruct report` (`annotations`)", "judge", verbs).endswith("(--annotations)")
-    assert (
-        with_flags('drop `samples`; one reply: "`samples`"', "judge", verbs) == 'drop --samples; one reply: "`samples`"'
-    )
+    assert with_flags('drop `trim`; one reply: "`trim`"', "judge", verbs) == 'drop --trim; one reply: "`trim`"'
     assert with_flags("`instruct list data` has no `output`", "train", verbs) == "`instruct list data` has no `output`"
 
 

@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 import stored
-from pydantic import ValidationError
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.data.evaluation import EvalSet, load_answers
-from instruct.data.prompts import EvalPrompt, conversations
+from instruct.data.evaluation import load_answers
+from instruct.data.prompts import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.generation.options import AnswerOptions
 from instruct.generation.written import ReplyStats
 
 PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
@@ -135,23 +133,6 @@ def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model,
     assert answers("a") == answers("b", seed=1)
     sampled = answers("c", temperature=1.0, top_p=0.9, seed=1)  # again the same: as a resumed call shows
     assert sampled != answers("d", temperature=1.0, top_p=0.9, seed=2)
-
-
-def test_several_answers_to_a_prompt_are_drawn_apart_and_are_one_cluster(tiny_model, tmp_path):
-    own = [{"dataset": "d", "instruction": prompt.instruction, "output": "x", "generator": "g"} for prompt in PROMPTS]
-    asked = EvalSet("mine", PROMPTS, own).repeated(3)
-    config = CONFIG.model_copy(update={"temperature": 1.0})
-    answer(tiny_model, tmp_path, prompts=asked.prompts, config=config)
-    rows = load_answers(tmp_path / "base.json")
-    assert len(rows) == len({row["id"] for row in rows}) == 3 * len(PROMPTS)
-    assert [row["id"] for row in asked.baseline] == [row["id"] for row in rows]
-    clusters = conversations(rows)
-    for prompt in PROMPTS:
-        answers = {row["output"] for row in rows if row["instruction"] == prompt.instruction}
-        assert len(answers) > 1
-        assert len({clusters[row["id"]] for row in rows if row["instruction"] == prompt.instruction}) == 1
-    with pytest.raises(ValidationError, match="samples: are all the same at temperature 0"):
-        AnswerOptions(samples=2)
 
 
 @pytest.mark.slow

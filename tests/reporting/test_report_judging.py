@@ -488,23 +488,3 @@ def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card,
     (warning,) = [text for text in texts(run)[1].splitlines() if "too few: " in text]
     decided = "8 pairs with a winner of 8 judged, all of them in 4 clusters"
     assert f"{decided}; a finding needs at least 6 clusters" in warning
-
-
-@pytest.mark.parametrize(
-    ("changes", "config", "said"),
-    [
-        ({"decoding": {"temperature": 0.7}}, {}, True),
-        ({}, {"engine": {"endpoint": "a"}}, True),
-        ({}, {}, False),
-        ({"decoding": {"temperature": 0.7}}, {"stop_when": "decided"}, False),
-        ({"verdict": {"labels": {"first": "m", "second": "M"}}}, {"engine": {"endpoint": "a"}}, False),
-    ],
-)
-def test_further_samples_are_proposed_where_they_may_be_asked_for(
-    run, card, write_answers, judge_pairs, add_step, changes, config, said
-):
-    card("j", **changes)
-    write_answers("emo", 20)
-    add_step("judge/j/emo_vs_mle", config=config)
-    judge_pairs([WIN] * 20)
-    assert any("--samples 3" in str(warning) for warning in only_comparison(run).warnings) == said
