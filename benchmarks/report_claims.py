@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import write_results
-from instruct.analysis.sequential import capital, random_order
 from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.labels import LabelScores
@@ -90,9 +89,6 @@ TARGETS = {
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
     "judges[].comparisons[].parts[].interval": "complete cases",
-    "judges[].comparisons[].sequential.interval": "verdicts",
-    "judges[].comparisons[].sequential.p": "verdicts",
-    "judges[].comparisons[].sequential.looks[].interval": "all verdicts",
     "judges[].comparisons[].with_labels.claim": "people",
     "judges[].comparisons[].with_labels.claim.complete_case": "people",
     "judges[].comparisons[].with_labels.labels_only_interval": "people",
@@ -578,26 +574,6 @@ def repeated(scores: Scores, times: int) -> Judged:
     return Judged(**{**vars(made), "sides": sides, "conversations": conversations(named)})
 
 
-def stopped_world(rng: Rng, n: int, rate: float) -> World:
-    """A judge that stops when it is decided."""
-    scores = draw(rng, np.full(n, rate), 0.2)
-    order = [int(each.split()[1]) for each in random_order(map(prompt, range(n)))]
-    ordered = scores[order]
-    ends = np.flatnonzero(np.maximum(capital(ordered, 0.5), capital(1 - ordered, 0.5)) >= 200)
-    at = int(ends[0]) + 1 if len(ends) else n
-    known = np.full(n, np.nan)
-    known[np.array(order)[:at]] = ordered[:at]
-    made = comparison(known)
-    judgments = [j for j in made.judgments if j.verdict != "failed"]
-    rows = [{"dataset": "d", "instruction": prompt(k), "output": "a", "generator": "new"} for k in range(n)]
-    step = {"status": "done", "inputs": {}, "results": {}, "config": {"stop_when": "decided"}}
-    made = Judged(
-        **{**vars(made), "judgments": judgments, "step": step, "sides": (SystemAnswers(rows, "0" * 64), None)}
-    )
-    truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean()))}
-    return World(contents([made]), truths)
-
-
 def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> World:
     """People's labels on some pairs, and a judge of some accuracy on all."""
     people = (rng.random(n) < rate).astype(float)
@@ -805,7 +781,6 @@ cell(
 )
 cell("conversations", conversations_world, [{"n": n, "rate": rate} for n in (40, 160) for rate in (0.5, 0.6)])
 cell("repeated prompts", repeated_world, [{"n": n, "times": times} for n in (20, 40) for times in (2, 5)])
-cell("stopped early", stopped_world, [{"n": n, "rate": rate} for n in (50, 200) for rate in (0.5, 0.65)])
 cell(
     "labels",
     labels_world,

@@ -17,8 +17,6 @@ Kind = Literal["rate", "points", "metric"]
 WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
 ELSEWHERE = "elsewhere"
-# The test of a judge that stopped early.
-EARLY = "confidence sequence"
 # `reversible`: what holds among the complete cases, and the missing verdicts could reverse.
 Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few", "equivalent", "not worse"]
 # The lower and the upper bound.
@@ -261,29 +259,3 @@ class PredictionPowered(Record):
     def interval(self) -> Interval | None:
         """Its interval."""
         return self.claim.interval
-
-
-class Look(Record):
-    """The confidence sequence after `n` pairs."""
-
-    n: int
-    win_rate: float | None
-    interval: Interval
-
-
-class Sequential(Record):
-    """Judging in a random order until `rule` is met. `looks`: the confidence sequence, the last after all judged pairs.
-
-    `judged` of `pairs` were judged; `met`: whether the rule was. Any extra pairs were in flight when it was. The looks
-    are about these pairs alone; `interval` is the confidence sequence's for all prompts like these, and `p` is valid at
-    every look.
-    """
-
-    rule: str
-    seed: int
-    pairs: int
-    judged: int
-    met: bool
-    looks: list[Look]
-    p: float | None = None
-    interval: Interval | None = None

@@ -25,8 +25,7 @@ from instruct.analysis.outcomes import (
     unit_scores,
     weighted_scores,
 )
-from instruct.analysis.results import EARLY, WIN_RATE, Claim, CompleteCase, Sequential, rounded
-from instruct.analysis.sequential import claim_p
+from instruct.analysis.results import WIN_RATE, Claim, CompleteCase, rounded
 
 
 @dataclass(frozen=True)
@@ -230,41 +229,33 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     return replace(counted, filled=(lost, won))
 
 
-def win_rate_claim(counts: Tally, looked: Sequential | None = None, measure: str = WIN_RATE, **names: Any) -> Claim:
+def win_rate_claim(counts: Tally, measure: str = WIN_RATE, **names: Any) -> Claim:
     """What verdicts say about the win rate.
 
     Args:
-        looked: if the verdicts decided when to stop: interval and p are then valid at every look.
         names: judge, candidate, baseline and policy.
     """
-    stopped = looked is not None and looked.judged < looked.pairs
     complete = counts.estimate
     lost, won = counts.extremes
     estimate = bounded(complete, lost.estimate, won.estimate) if counts.unread else complete
 
-    def p_of(one: Estimate) -> float | None:
-        return claim_p(looked, one.p, counts.graded) if looked else one.p
-
     # The mean of so few grades has no interval or test that says anything.
-    few = counts.scores is not None and not stopped and len(counts.values) < FEW_PAIRS
+    few = counts.scores is not None and len(counts.values) < FEW_PAIRS
     if few:
         complete = estimate = Estimate(complete.value, None, None)
-    missing = CompleteCase(interval=rounded(complete.interval), p=p_of(complete))
+    missing = CompleteCase(interval=rounded(complete.interval), p=complete.p)
     missing._one_sided = complete.one_sided
-    if stopped:  # the tests with a margin hold after all pairs alone
-        estimate = estimate._replace(one_sided=None)
     return make_claim(
         estimate,
         **names,
         measure=measure,
         kind="rate",
-        test=EARLY if stopped else "mean" if counts.graded else "sign",
+        test="mean" if counts.graded else "sign",
         n=counts.n_judged,
         missing=counts.unread,
         value=rounded(counts.win_rate),
-        interval=looked.interval if looked and stopped else rounded(estimate.interval),
-        p=p_of(estimate),
+        interval=rounded(estimate.interval),
         enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        complete_case=missing if counts.unread and not (stopped or few) else None,
+        complete_case=missing if counts.unread and not few else None,
         params={"decided": counts.win + counts.loss},
     )

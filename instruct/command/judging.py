@@ -36,7 +36,7 @@ _GROUPS = {
         *("--budget-usd", "--yes", "--retry", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
         "--start-over",
     ),
-    "statistics": ("--margin", "--stop-when", "--instruction-difficulty", "--difficulty-prompts"),
+    "statistics": ("--margin", "--instruction-difficulty", "--difficulty-prompts"),
     "output": ("--write-card", "--json", "--quiet", "--verbose"),
 }
 _BASIC = (
@@ -73,7 +73,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
-    flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when")
+    flags.add_option_flags(sub, "JudgeOptions", "orders")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
     flags.add_margin_flag(sub)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from instruct.base.errors import InputError
 from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.replies import Completion
-from instruct.engines.base import BatchesInTurn, Engine, EngineOptions, Prompt, Request, most_tokens
+from instruct.engines.base import Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
@@ -172,16 +172,10 @@ class Judge:
             raise InputError(f"judge {card.name}: {what} needs a server; give `base_url`, or leave `engine` out")
         batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
         if card.protocol == "reward":
-            batch = BATCH if self.options.stop_when else REWARD_BATCH
+            batch = REWARD_BATCH
         local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
         options = engine_options(card, batch, **local)
-        local_engine = make_engine(self.engine, options, None if self.replay else self.where)
-        if self.options.stop_when and not isinstance(local_engine, BatchesInTurn):
-            raise InputError(
-                f"judge {card.name}: `stop_when` decides after each batch, and a cluster works on several; drop one "
-                "of them"
-            )
-        return local_engine
+        return make_engine(self.engine, options, None if self.replay else self.where)
 
 
 def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:

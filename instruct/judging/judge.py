@@ -141,24 +141,8 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
         check_readable(run, judge.card, names)
 
 
-def _check_options(run: RunDirectory, judge: Judge, mode: JudgingMode) -> None:
-    """Refuse options that the judge, the run or another option does not allow: InputError."""
-    card, options = judge.card, judge.options
-    check_store(judge.where, run.store)
-    problem = None
-    if mode.retry_unparsed and options.stop_when:
-        changed = "more verdicts could change where `stop_when` ended the comparison"
-        problem = f"`retry` unparsed: {changed}; drop one of the two"
-    if problem:
-        raise InputError(problem)
-    if options.stop_when and card.verdict.grades:
-        problem = "its grades count pairs unequally, which no rule to stop early allows for; drop `stop_when`"
-    if problem:
-        raise InputError(f"judge {card.name}: {problem}")
-
-
 def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: JudgingMode) -> None:
-    _check_options(run, judge, mode)
+    check_store(judge.where, run.store)
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         for note in dict.fromkeys(note for plan in plans for note in plan.notes):
@@ -197,8 +181,7 @@ def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
         return False
     with open_store(run) as store:
         judgments = store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
-        # More verdicts could change the end of a comparison that a rule has ended.
-        if not judge.options.stop_when and store.to_ask_again(judgments):
+        if store.to_ask_again(judgments):
             return True
     say(f"{task.step}: {counted(failed, 'request')} failed; `retry_failed` asks them again")
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from instruct.base.models import Dtype
 from instruct.base.options import Options, Texts
@@ -51,15 +51,6 @@ class JudgeOptions(Options):
     """Quantize the weights of a model on this machine (default: none)."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
     """How many GPUs share the model in vLLM (default: one)."""
-    stop_when: str | None = None
-    """Judge in a random order and stop early: decided, or width=POINTS (default: judge all pairs)."""
-
-    @field_validator("stop_when")
-    @classmethod
-    def _is_a_rule(cls, value: str | None) -> str | None:
-        from instruct.analysis.sequential import StopRule  # imports numpy
-
-        return None if value is None else str(StopRule.parse(value))
 
     @model_validator(mode="after")
     def _replicas_have_an_original(self) -> Self:

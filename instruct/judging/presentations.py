@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
-from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
-from instruct.data.prompts import GUIDES, conversations, identity, missing_prompts, request_of
+from instruct.data.prompts import GUIDES, identity, missing_prompts, request_of
 from instruct.engines.base import Engine, Message, Prompt, Request, likely_tokens
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
@@ -71,11 +70,6 @@ class Plan:
     decided: list[Judgment]
     notes: list[str] = field(default_factory=list)
 
-    def identities(self) -> list[str]:
-        """What identifies the pairs, each once."""
-        every = [*(shown.about for shown in self.presentations), *self.decided]
-        return list(dict.fromkeys(judgment.instruction for judgment in every))
-
     def requests(self) -> dict[str, Request]:
         """Every request, by its key."""
         return {request.key: request for shown in self.presentations for request in shown.requests}
@@ -106,8 +100,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     """What to show the judge, in the order in which it is shown. Nothing is asked.
 
     Raises:
-        InputError: candidate and baseline have different prompts, or a stopping rule that takes pairs for independent
-            would stop turns of conversations.
+        InputError: candidate and baseline have different prompts.
     """
     card = judge.card
     template = AnswerChats() if card.protocol == "reward" else PromptTemplate(card)
@@ -148,14 +141,6 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     if hidden:
         parts = ", ".join(f"{name} ({count} of {counted(pair + 1, 'pair')})" for name, count in hidden.items())
         plan.notes.append(f"judge {card.name} is not shown what the rows have as {parts}")
-    if judge.options.stop_when:
-        if conversations([*candidate.rows, *baseline.rows]):
-            raise InputError(
-                f"`stop_when` {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
-                "conversations or rows of clusters, which are not independent; judge all of them, without `stop_when`"
-            )
-        place = {pair: number for number, pair in enumerate(random_order(plan.identities()))}
-        plan.presentations.sort(key=lambda shown: (place[shown.about.instruction], shown.about.position))
     return plan
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from instruct.analysis.outcomes import ASKED_AGAIN, PREFERENCES, leading_policy, results_by_policy
-from instruct.analysis.sequential import StopRule, enough, random_order
+from instruct.analysis.outcomes import ASKED_AGAIN, PREFERENCES
 from instruct.asking.ask import ask_engine, progress_of
 from instruct.base.errors import InstructError, StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
@@ -17,7 +16,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
 from instruct.judging.presentations import Plan, Presentation, plan_again
 from instruct.judging.store import Judgment, JudgmentStore, verdicts_sha256
-from instruct.judging.verdicts import Reading, margins, read_replies
+from instruct.judging.verdicts import Reading, read_replies
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,6 @@ class _Work:
         self.budget = Budget(store.spent_usd(), judge.options.budget_usd)
         self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
         self._judgment, self._batch, self._short = judgment, engine.batch, True
-        self._order = random_order(plan.identities()) if judge.options.stop_when else None
-        self._look_at, self._enough = 0, False
         # By key: presentations of equal answers share their requests.
         self.unjudged: dict[str, list[Presentation]] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
@@ -210,21 +207,8 @@ class _Work:
         """Whether a request of the plan has a completion."""
         return any(isinstance(reply, Completion) for reply in self._replies.values())
 
-    def enough(self) -> bool:
-        """Whether the judge's stopping rule is met, so that the other pairs need not be judged.
-
-        Each look reads all verdicts, so the next one is after 2 % more of them: the time grows with their number alone.
-        """
-        if self._order is not None and (done := self.done) >= self._look_at:
-            self._look_at = done + max(1, done // 50)
-            unjudged = {shown.about.instruction for presentations in self.unjudged.values() for shown in presentations}
-            judged = [j for j in self.store.judgments(self.plan.comparison) if j.instruction not in unjudged]
-            made = {key: reply for key, reply in self._replies.items() if isinstance(reply, Completion)}
-            self._enough = rule_is_met(self.judge, self._order, judged, made)
-        return self._enough
-
     def batches(self) -> Iterator[Iterable[Request]]:
-        """The requests that have no reply yet, until the judge's stopping rule is met.
+        """The requests that have no reply yet.
 
         Raises:
             StoppedError: the budget is used up.
@@ -233,7 +217,7 @@ class _Work:
             yield from self._fixed_batches(self._batch)
             return
         self._short = True
-        while self._short and (requests := self.requests()) and not self.enough():
+        while self._short and (requests := self.requests()):
             self._short, asked = False, self.asked
             yield self._within_budget(requests)
             # Replies that cost less than was reserved for them leave room for more.
@@ -248,8 +232,6 @@ class _Work:
     def _within_budget(self, requests: Iterable[Request]) -> Iterator[Request]:
         # Past the budget nothing more is sent, not even a cheaper request: the order alone decides what is left out.
         for request in requests:
-            if self.enough():
-                return
             if not self._reserve(request):
                 self._short = True
                 return
@@ -273,8 +255,6 @@ class _Work:
         Only engines that the user runs have batches, and they are free.
         """
         for start in range(0, len(self.plan.presentations), size):
-            if self.enough():
-                return
             batch = self.plan.presentations[start : start + size]
             keys = {request.key for shown in batch for request in shown.requests}
             if missing := [request for request in self.requests() if request.key in keys]:
@@ -308,18 +288,3 @@ class _Work:
                     for shown in presentations
                 ]
         self.store.add_judgments(filter(None, judged))
-
-
-def rule_is_met(
-    judge: Judge, order: Sequence[str], judgments: Sequence[Judgment], completions: Mapping[str, Completion]
-) -> bool:
-    """Whether a judge's stopping rule is met by the pairs with a verdict in every order, or without a request.
-
-    Args:
-        order: the pairs' random order.
-        completions: by key, those that the verdicts were read from.
-    """
-    card = judge.card
-    by_policy = results_by_policy(judgments, card.verdict.parser, margins(card, judgments, completions))
-    leading = leading_policy(by_policy, card.leading_policy)
-    return enough(by_policy[leading], order, StopRule.parse(str(judge.options.stop_when)))

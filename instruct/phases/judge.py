@@ -146,7 +146,6 @@ def compare_answers(
     concurrency: int = 64,
     timeout: float = 300.0,
     budget_usd: float | None = None,
-    stop_when: str | None = None,
     margin: float | None = None,
     retry_failed: bool = False,
     common_prompts: bool = False,
@@ -175,7 +174,6 @@ def compare_answers(
         concurrency: requests to a server at a time.
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
-        stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
         margin: within how many points of a win rate the two count as equivalent, stated before there are verdicts.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
@@ -194,7 +192,7 @@ def compare_answers(
     """
     options: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     options |= {"criteria": criteria}
-    options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
+    options |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd}
     if judge is None:
         judge = GENERAL_JUDGE if model else "smollm2_score"
     names = [judge] if isinstance(judge, str | Path) else list(judge)

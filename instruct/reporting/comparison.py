@@ -18,7 +18,6 @@ from instruct.analysis.lengths import LEAST_GROUP, length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.seeds import seed_spread
-from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs, win_rate_claim
 from instruct.analysis.style import Scored, style_control, style_counts, style_features
 from instruct.base.errors import counted
@@ -52,9 +51,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     shown = max(judged.times.values())
     wanted = judged.prompts or judged.times.keys()
     complete = sum(judged.times[instruction] == shown for instruction in wanted)
-    rule, stopped = stop_rule(judged), recorded_results.get("stopped")
-    looked = sequential(judged.pairs, wanted, rule) if rule else None
-    unfinished = complete < len(wanted) and not (looked and looked.met)
+    stopped = recorded_results.get("stopped")
     ratings, counts = _ratings(judgments), tally_pairs(judged.pairs)
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
@@ -68,13 +65,13 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         baseline=judged.key.baseline,
         leading=judged.leading,
         policies={
-            judged.leading: tally_figures(counts, names, judged.leading, looked),
+            judged.leading: tally_figures(counts, names, judged.leading),
             **{policy: tally_figures(tally_pairs(pairs), names, policy) for policy, pairs in others.items()},
         },
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
         pairs_expected=len(wanted),
-        partial=bool(stopped) or judged.step.get("status") in ("started", "stopped") or unfinished,
+        partial=bool(stopped) or judged.step.get("status") in ("started", "stopped") or complete < len(wanted),
         stopped=stopped,
         consistency=results.rounded(position.consistency),
         consistency_n=position.in_both,
@@ -87,7 +84,6 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         length_control=controlled,
         style=style,
         parts=_parts(judged.pairs),
-        sequential=looked,
         with_labels=people,
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
@@ -102,24 +98,15 @@ def _notes_on_file(judged: Judged) -> Iterator[str]:
         yield f"{UNKNOWN_ORDER}: {counted(unknown, 'verdict')} left out of the figures about positions"
 
 
-def stop_rule(judged: Judged) -> StopRule | None:
-    """When the judge was told to stop; None if it was to judge all pairs."""
-    rule = judged.step.get("config", {}).get("stop_when")
-    return StopRule.parse(rule) if rule else None
-
-
-def tally_figures(
-    counts: Tally, names: Mapping[str, Any], policy: str, looked: results.Sequential | None = None
-) -> TallyFigures:
+def tally_figures(counts: Tally, names: Mapping[str, Any], policy: str) -> TallyFigures:
     """A tally as report.json holds it, with its claim.
 
     Args:
         names: of the claim: judge, candidate, baseline.
-        looked: if the verdicts decided when to stop: the interval is then valid at every look.
     """
-    claim = win_rate_claim(counts, looked, **names, policy=policy)
+    claim = win_rate_claim(counts, **names, policy=policy)
     preferred = None
-    if counts.scores and counts.conversations is None and not looked and counts.n_judged >= FEW_PAIRS:
+    if counts.scores and counts.conversations is None and counts.n_judged >= FEW_PAIRS:
         preferred = win_rate_claim(counts.preferences, measure="preferred on more prompts", **names, policy=policy)
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"
@@ -346,7 +333,7 @@ def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
             continue
         together = {pair: name for judged in panel for pair, name in judged.conversations.items()}
         most = in_conversations(majority(outcomes, identical), together)
-        looked, counts = _sequential(panel, most), tally_pairs(most)
+        counts = tally_pairs(most)
         panels.append(
             Panel(
                 candidate=candidate,
@@ -355,25 +342,11 @@ def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
                 votes=voted,
                 agreements=agreements({name: outcomes[name] for name in voted if voted[name]}, identical),
                 majority=tally_figures(
-                    counts, {"judge": MAJORITY, "candidate": candidate, "baseline": baseline}, MAJORITY, looked
+                    counts, {"judge": MAJORITY, "candidate": candidate, "baseline": baseline}, MAJORITY
                 ),
             )
         )
     return panels
-
-
-def _sequential(panel: Sequence[Judged], most: Sequence[PairResult]) -> results.Sequential | None:
-    """The confidence sequence of a panel with members that were to stop early, over the pairs that all of these judged.
-
-    A majority over pairs whose number was chosen by its own votes must not be tested as if it had been fixed.
-    """
-    early = [(judged, rule) for judged in panel if (rule := stop_rule(judged))]
-    if not early:
-        return None
-    seen = set.intersection(*({pair.instruction for pair in judged.pairs} for judged, _ in early))
-    ours = panel[0].sides[0]
-    pairs = set(ours.by_pair) if ours else {pair.instruction for pair in most}
-    return sequential([pair for pair in most if pair.instruction in seen], pairs, early[0][1])
 
 
 def put_into_families(report: ReportData) -> Iterator[results.Claim]:

@@ -188,7 +188,7 @@ class ComparisonReport(Record):
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
-    answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
+    answers were cut to fit the judge. `with_labels`: people
     labeled some pairs (`report --human`).
     `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
     figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
@@ -218,7 +218,6 @@ class ComparisonReport(Record):
     style: results.StyleControl | None = None
     parts: list[results.Part]
     smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
-    sequential: results.Sequential | None
     with_labels: results.PredictionPowered | None
     leads: str | None = None
     requests: int
@@ -479,7 +478,7 @@ def report_schema() -> dict[str, Any]:
     # All of these are written; those with a default are absent from old reports.
     for part in (
         schema,
-        *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Sequential", "Panel", "ComparisonReport")),
+        *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Panel", "ComparisonReport")),
     ):
         absent = ("bench", "ranked", "primary", "not_worse", "equivalent")
         part["required"] = [name for name in part["properties"] if name not in absent]

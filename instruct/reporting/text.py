@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS
-from instruct.analysis.results import EARLY, ELSEWHERE, Claim
+from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
@@ -315,7 +315,6 @@ def claim_figures(figures: TallyFigures) -> str:
     details = [*rate_details(figures), f"n = {figures.n_judged}{clusters}"]
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
-    weighted += "early-stopped " * (figures.claim.test == EARLY)
     rate = number(claimed_rate(figures), figures.error)
     return f"{weighted}win rate {rate} % ({', '.join(details)}){excluded(figures.claim)}"
 
@@ -334,8 +333,7 @@ def claimed_rate(figures: TallyFigures) -> float | None:
 def rate_details(figures: TallyFigures) -> list[str]:
     """What follows the claimed rate: its interval, and that with the missing verdicts lost or won."""
     made, whole = figures.claim, figures.claim.complete.interval
-    kind = "95 % confidence sequence" if made.test == EARLY else "95 % CI"
-    details = [f"{kind} {_claimed_span(figures, whole)}"] if whole else []
+    details = [f"95 % CI {_claimed_span(figures, whole)}"] if whole else []
     if made.complete_case:
         details.append(f"{_claimed_span(figures, made.interval)} with {made.missing} missing lost or won")
     return details
@@ -350,7 +348,7 @@ def _claimed_span(figures: TallyFigures, interval: Sequence[float] | None) -> st
 def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate with people's labels, and the minimum detectable difference."""
     made = comparison.leading_figures.claim
-    parts = [sequence] if (sequence := _stopping(comparison)) else []
+    parts = []
     if made.p is not None and made.test in ("mean", "sign"):
         test, about = "Test of the mean", []
         if made.test == "sign":
@@ -367,23 +365,6 @@ def evidence(comparison: ComparisonReport) -> str | None:
         family = f" with {made.claims} claims" if made.claims > 1 else ""
         parts.append(f"Minimum detectable difference{family}: {number(comparison.smallest_difference)} points.")
     return " ".join(parts) or None
-
-
-def _stopping(comparison: ComparisonReport) -> str | None:
-    """When judging stopped, and how many pairs that saved; None if all pairs were to be judged."""
-    looked = comparison.sequential
-    if looked is None:
-        return None
-    goal = "decided" if looked.rule == "decided" else f"an interval of {looked.rule.removeprefix('width=')} points"
-    if looked.judged == looked.pairs:
-        return f"To be judged until {goal}: it took all {counted(looked.pairs, 'pair')}."
-    if not looked.met:
-        return f"To be judged until {goal}: not reached after {looked.judged} of {looked.pairs} pairs."
-    saved = f"{looked.judged} of {looked.pairs} pairs, {looked.pairs - looked.judged} saved"
-    return (
-        f"Judged until {goal}: {saved}. A rate at a stop overstates the difference. On these "
-        f"{looked.pairs} prompts alone: 95 % confidence sequence {span(looked.looks[-1].interval)}."
-    )
 
 
 def trust(judge: JudgeReport) -> str:

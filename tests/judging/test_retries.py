@@ -167,11 +167,3 @@ def test_unparsed_replies_are_asked_again_once_on_demand(judge, run, fake_server
     assert (verdicts(run), len(requests())) == (after, 67)
     code, _, error = judge(url, "--retry", "unparsed", "--reparse")
     assert (code, "--reparse sends no requests" in error) == (2, True)
-
-
-def test_unparsed_replies_are_not_asked_again_with_early_stopping(judge, run, fake_server):
-    url, requests = fake_server()
-    code, _, error = judge(url, "--retry", "unparsed", "--stop-when", "decided")
-    assert code == 2
-    assert "--retry unparsed: more verdicts could change where --stop-when ended the comparison" in error
-    assert requests() == []

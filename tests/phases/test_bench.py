@@ -125,7 +125,7 @@ VALUES = {
     "lora": {"r": 3, "alpha": 5, "dropout": 0.25, "use_dora": True, "target_modules": ["q_proj"]},
     "systems.dft.objective": "gem",
     "systems.dft.adapter": ["elsewhere/dft"],
-    "judges.0.stop_when": "decided",
+    "judges.0.trim": True,
     "data.card": "starter",
     "answers.template": "chat",
     "data.template": "alpaca",

@@ -46,7 +46,6 @@ def comparison_of(policies, candidate="emo", baseline="mle", **changes):
         baseline=baseline,
         leading=next(iter(policies)),
         policies=figures,
-        sequential=None,
         with_labels=None,
         length=None,
         partial=False,

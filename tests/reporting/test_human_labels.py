@@ -13,8 +13,8 @@ import pytest
 from pages import HOSTILE
 
 from instruct.analysis.inference import score_interval
-from instruct.analysis.sequential import random_order
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.labeling_form import random_order
 from instruct.run.directory import RunDirectory
 
 PAIRS = 120

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import score_interval
-from instruct.judging.comparison import ComparisonKey
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -137,23 +136,6 @@ def test_all_judges_and_majorities_are_corrected_together(run, card, write_answe
         assert claim.interval[0] == 50
     assert "no difference shown between emo and mle" in report.to_markdown()
     assert str(report).count("p = 0.188, corrected for 6 claims") == 6  # each judge's two, and the two majorities
-
-
-def test_a_panel_with_a_member_that_stopped_early_is_not_tested_as_if_it_had_not(
-    run, card, write_answers, judge_pairs, add_step
-):
-    """Ten wins of ten: p is 0.002 for a number of pairs that was fixed, and nothing at a stop."""
-    write_answers("emo", 40)
-    for judge in ("one", "other"):
-        card(judge)
-        add_step(ComparisonKey(judge, "emo", "mle").step("judge"), config={"stop_when": "decided"})
-        judge_pairs([("first", "second")] * 10, judge=judge)
-    report = build_report(run.folder)
-    (panel,) = report.panels
-    ((comparison,), _) = (judge.comparisons for judge in report.judges)
-    assert comparison.sequential.judged < comparison.sequential.pairs
-    assert (panel.majority.claim.test, panel.majority.claim.finding) == ("confidence sequence", "no difference")
-    assert panel.majority.claim.p == comparison.leading_figures.claim.p > 0.05
 
 
 def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
