@@ -4,7 +4,7 @@
 
 An experiment draws verdicts, answers, labels or values of texts from a world whose truth is known, builds the report of
 them, and walks it: every node that states uncertainty is found by its name and scored against the truth that TARGETS
-names for its path, such as `judges[].comparisons[].length.adjusted.interval`. A path without a target fails, so that no
+names for its path, such as `judges[].comparisons[].length.term.interval`. A path without a target fails, so that no
 figure enters the report unsimulated. Intervals have to cover the truth in 93 % of the experiments; of p-values of true
 null hypotheses at most 5 % may be 0.05 or less; of the corrected ones and the findings of a family, the same holds for
 any of them, and for sentences that infer something (SENTENCES). A standard error may be at most a tenth below the error
@@ -51,7 +51,7 @@ Truth = Callable[[list[Node]], "float | None"]
 
 LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
 LEAST_RATIO = 0.9  # of a standard error to the error that is made
-# Names of values that state uncertainty, but for what `length.by_difference` calls the edges of a bin.
+# Names of values that state uncertainty.
 STATES = re.compile(r"(.*_)?(interval|p)|adjusted_p|finding|standard_error|bounds|excluding")
 CLAIMED, WITHIN = ("candidate", "baseline"), ("equivalent", "not worse")
 # Names of sentences that infer or warn, and what these are about: the truth that must not be a null hypothesis where
@@ -82,10 +82,7 @@ TARGETS = {
     "judges[].comparisons[].policies{}.preferred.complete_case": "preferences",
     "panels[].majority.preferred.complete_case": "preferences",
     "judges[].comparisons[].policies{}.bounds": "all verdicts",
-    "judges[].comparisons[].length.by_difference[].interval": "verdicts of a bin",
-    "judges[].comparisons[].length.adjusted.interval": "equal style",
-    "judges[].comparisons[].length.adjusted.terms[]": "slope of a term",
-    "judges[].comparisons[].style.interval": "equal style",
+    "judges[].comparisons[].length.term": "slope of a term",
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
     "judges[].comparisons[].parts[].interval": "complete cases",
@@ -405,15 +402,9 @@ def judged_world(rng: Rng, n: int, level: float, slope: float, tied: float) -> W
     rate = 100 / (1 + np.exp(-(level + slope * grid)))
     population = float((rate * density).sum() / density.sum())
 
-    def of_bin(nodes: list[Node]) -> float | None:
-        inside = (200 * grid >= nodes[-1]["low"]) & (200 * grid <= nodes[-1]["high"])
-        return float((rate * density)[inside].sum() / density[inside].sum()) if inside.sum() > 5 else None
-
     truths = {
         "verdicts": constant(population),
         "all verdicts": constant(100 * float(scores.mean())),
-        "verdicts of a bin": of_bin,
-        "equal style": constant(100 / (1 + math.exp(-level))),
         "mean style": constant(None),
         "slope": constant(0.0 if slope == 0 else 1.0),
         "slope of a term": constant(0.0 if slope == 0 else None),

@@ -34,7 +34,7 @@ def test_every_figure_is_explained(part):
 
 @pytest.mark.parametrize(
     "name",
-    ["Claim", "LengthFigures", "EqualStyle", "StyleTerm", "StyleControl", "LengthBin", "Part"],
+    ["Claim", "LengthFigures", "StyleTerm", "StyleControl", "Part"],
 )
 def test_every_part_of_a_figure_is_explained(name):
     described = {"dataset", "judge", "policy", "model", "candidate", "baseline"}

@@ -136,16 +136,6 @@ class Claim(Record):
         return -gain if self.better == "lower" else gain
 
 
-class LengthBin(Record):
-    """The `n` judged pairs whose candidate's answer is `low` to `high` characters longer than the baseline's."""
-
-    low: int
-    high: int
-    n: int
-    win_rate: float
-    interval: Interval | None
-
-
 class StyleTerm(Record):
     """What a standard deviation of a feature of style adds to the log-odds of a win; `p`: that it adds nothing."""
 
@@ -155,35 +145,29 @@ class StyleTerm(Record):
     p: float | None
 
 
-class EqualStyle(Record):
-    """The win rate if both answers had the same style, over the `n` judged pairs with both answers available.
-
-    `terms`: of the features in which pairs differ. `note`: why there is no rate, or a caveat.
-    """
-
-    n: int
-    win_rate: float | None
-    interval: Interval | None
-    terms: list[StyleTerm]
-    note: str | None
-
-
 class LengthFigures(Record):
-    """Verdicts by answer length under the leading policy, over the judged pairs with both answers available."""
+    """Verdicts by answer length under the leading policy, over the judged pairs with both answers available.
+
+    `term`: of the length alone; None, and `note` says why, where it cannot be estimated.
+    """
 
     candidate_mean: float
     baseline_mean: float
-    by_difference: list[LengthBin]
-    adjusted: EqualStyle
+    term: StyleTerm | None
+    note: str | None
 
 
-class StyleControl(EqualStyle):
-    """Style control by Arena-Hard's model: `win_rate` is at equal length, headers, lists and bold; `score` is
-    Arena-Hard's, at the mean style.
+class StyleControl(Record):
+    """Arena-Hard's style control over the `n` judged pairs with both answers available: `score`, at their mean style.
+
+    `terms`: of the features in which pairs differ. `note`: why there is no score, or a caveat.
     """
 
+    n: int
     score: float | None
     score_interval: Interval | None
+    terms: list[StyleTerm]
+    note: str | None
 
 
 class Part(Record):

@@ -1,8 +1,8 @@
-"""Verdicts and style: the win rate if both answers had the same style, by one regression for length alone and for
-length and markdown together (the style control of lmarena/arena-hard-auto).
+"""Verdicts and style: one regression for length alone and for length and markdown together (the style control of
+lmarena/arena-hard-auto).
 
 Arena-Hard's score is a rate at the mean style of all battles that are fitted together. With a single candidate that is
-the candidate's own style, and the score stays close to the plain win rate: the rate at equal style is another figure.
+the candidate's own style, and the score stays close to the plain win rate.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.inference import Estimate, student
-from instruct.analysis.results import EqualStyle, StyleControl, StyleTerm, rounded
+from instruct.analysis.results import StyleControl, StyleTerm, rounded
 
 STYLE_TERMS = ("length", "headers", "lists", "bold")
 # With fewer independent pairs for each coefficient there is no rate.
 PAIRS_PER_COEFFICIENT = 10
-# Below this share of pairs on one side of equal style, the rate at equal style is an extrapolation.
-LEAST_SHARE = 0.1
 SEPARATED = "separates wins from losses"
 _MOST_STEPS = 100
 _CODE = re.compile(r"```([^`]*)```")
@@ -96,13 +94,15 @@ def style_control(pairs: Scored, features: NDArray[np.float64]) -> StyleControl:
         pairs: one row per prompt, which averages its orders; its weight is how many battles it is.
         features: shape (pairs, 4), of style_features.
     """
-    equal, fit = equal_style(pairs, features, STYLE_TERMS)
-    score = _rate(fit.at(np.eye(len(fit.beta))[0])) if fit else (None, None)
-    return StyleControl(**equal.model_dump(), score=score[0], score_interval=score[1])
+    terms, note, fit = style_terms(pairs, features, STYLE_TERMS)
+    score, interval = _rate(fit.at(np.eye(len(fit.beta))[0])) if fit else (None, None)
+    return StyleControl(n=len(features), score=score, score_interval=interval, terms=terms, note=note)
 
 
-def equal_style(pairs: Scored, features: NDArray[np.float64], names: Sequence[str]) -> tuple[EqualStyle, Fit | None]:
-    """The win rate where all features are 0, by a logistic regression on the standardized features, and its fit.
+def style_terms(
+    pairs: Scored, features: NDArray[np.float64], names: Sequence[str]
+) -> tuple[list[StyleTerm], str | None, Fit | None]:
+    """A logistic regression on the standardized features: their terms, a note, and the fit.
 
     A feature in which no pair differs is left out, and where there is no finite estimate (three answers with headers
     may all have lost), one in which fewer than PAIRS_PER_COEFFICIENT pairs differ.
@@ -124,22 +124,14 @@ def equal_style(pairs: Scored, features: NDArray[np.float64], names: Sequence[st
         fit = fractional_logit(pairs, np.column_stack([np.ones(len(kept)), (kept - mean) / spread]))
         if fit is not None:
             without = [name for name in names if name not in terms]
-            left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []
-            win_rate, interval = _rate(fit.at(np.concatenate([[1.0], -mean / spread])))
-            figures = EqualStyle(
-                n=len(kept),
-                win_rate=win_rate,
-                interval=interval,
-                terms=[
-                    StyleTerm(name=name, coefficient=rounded(term.value), interval=rounded(term.interval), p=term.p)
-                    for name, term in zip(terms, map(fit.at, np.eye(len(fit.beta))[1:]), strict=True)
-                ],
-                note="; ".join([*_extrapolated(kept, terms), *left_out]) or None,
-            )
-            return figures, fit
+            note = f"too few pairs differ in {' and '.join(without)}, which are left out" if without else None
+            found = [
+                StyleTerm(name=name, coefficient=rounded(term.value), interval=rounded(term.interval), p=term.p)
+                for name, term in zip(terms, map(fit.at, np.eye(len(fit.beta))[1:]), strict=True)
+            ]
+            return found, note, fit
         why = f"{' and '.join(terms)} {SEPARATED}"
-    note = f"not estimable: {why}"
-    return EqualStyle(n=len(features), win_rate=None, interval=None, terms=[], note=note), None
+    return [], f"not estimable: {why}", None
 
 
 def _rate(level: Estimate) -> tuple[float, list[float]]:
@@ -196,7 +188,7 @@ def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _unfit(pairs: Scored, features: NDArray[np.float64], terms: list[str], names: Sequence[str]) -> str | None:
-    """Why there is no rate at equal style; None if the model can be fitted."""
+    """Why there is no estimate; None if the model can be fitted."""
     units = len(features) if pairs.units is None else len(np.unique(pairs.units))
     if units < (least := PAIRS_PER_COEFFICIENT * (1 + len(names))):
         return f"fewer than {least} {'pairs' if units == len(features) else 'independent pairs'}"
@@ -210,10 +202,3 @@ def _unfit(pairs: Scored, features: NDArray[np.float64], terms: list[str], names
     if apart := [term for term, low, high in zip(terms, least_of, most_of, strict=True) if low > 0 or high < 0]:
         return f"every pair differs in the same direction in {', '.join(apart)}"
     return None
-
-
-def _extrapolated(features: NDArray[np.float64], terms: list[str]) -> list[str]:
-    """The terms for which few pairs are on one side of equal style."""
-    sides = np.minimum((features >= 0).mean(axis=0), (features <= 0).mean(axis=0))
-    few = [term for term, share in zip(terms, sides, strict=True) if share < LEAST_SHARE]
-    return [f"extrapolated: few pairs are on one side of equal {' and '.join(few)}"] if few else []

@@ -14,7 +14,7 @@ import numpy as np
 from instruct.analysis import results
 from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
 from instruct.analysis.inference import FEW_PAIRS, paired_difference
-from instruct.analysis.lengths import LEAST_GROUP, length_figures
+from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.seeds import seed_spread
@@ -41,6 +41,8 @@ from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
+# The pairs of a data set have a rate of their own from this many on.
+_LEAST_PART = 5
 # The families of claims that verdicts make.
 VERDICTS, SINGLE_SEEDS, LABELS = "verdicts", "single seeds", "labels"
 
@@ -140,7 +142,7 @@ def _parts(pairs: Iterable[PairResult]) -> list[results.Part]:
         datasets.setdefault(pair.dataset, []).append(pair)
     parts = [recorded(results.Part, tally_pairs(inside), dataset=dataset) for dataset, inside in datasets.items()]
     nothing = {"win_rate": None, "interval": None}
-    return [part if part.n - part.unread >= LEAST_GROUP else part.model_copy(update=nothing) for part in parts]
+    return [part if part.n - part.unread >= _LEAST_PART else part.model_copy(update=nothing) for part in parts]
 
 
 def _ratings(judgments: Iterable[Judgment]) -> model.Ratings | None:

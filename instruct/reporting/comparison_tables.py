@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import Claim, EqualStyle, LengthFigures, StyleTerm
+from instruct.analysis.results import Claim, LengthFigures, StyleControl, StyleTerm
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.digits import number, span
 from instruct.reporting.model import (
@@ -74,7 +74,6 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _ratings,
         _parts,
         _lengths,
-        _length_bins,
         _style,
         _reasons,
     )
@@ -285,7 +284,7 @@ class _Length(NamedTuple):
     @property
     def note(self) -> str | None:
         """Why a rate is missing, or a caveat."""
-        parts = (self.figures and self.figures.adjusted, self.control)
+        parts = (self.figures, self.control)
         return "; ".join(part.note for part in parts if part and part.note) or None
 
 
@@ -295,37 +294,20 @@ def _lengths(comparisons: Sequence[ComparisonReport]) -> _Specification:
         Column("candidate's mean characters", "figures.candidate_mean"),
         Column("other's mean characters", "figures.baseline_mean"),
         Column(
-            "win rate % at equal length",
-            "figures.adjusted.win_rate",
-            error="figures.adjusted.interval",
-            note="Win rate at equal length: where d = 0 in a logistic regression of the scores on tanh(d / std(d)), d "
-            "the candidate's characters minus the other's; length: its coefficient per standard deviation.",
-        ),
-        Column("95 % CI", "figures.adjusted.interval"),
-        *(
-            column.within(lambda row: row.figures and next(iter(row.figures.adjusted.terms), None))
-            for column in (Column("length", _coefficient), Column("p of length", "p", form=probability))
-        ),
+            "length",
+            _coefficient,
+            note="Length: the coefficient per standard deviation in a logistic regression of the scores on "
+            "tanh(d / std(d)), d the candidate's characters minus the other's.",
+        ).within(lambda row: row.figures and row.figures.term),
+        Column("p of length", "p", form=probability).within(lambda row: row.figures and row.figures.term),
         Column("length-controlled win rate %", "control.win_rate", error="control.standard_error"),
         Column("std. error", "control.standard_error", error="control.standard_error"),
     ]
     return _Specification("Length", [row for row in lengths if any(row[1])], columns, exploratory=True)
 
 
-def _length_bins(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    rows = [(it, part) for it in comparisons for part in it.bins_by_length]
-    columns = [Column("characters longer", lambda part: f"{part.low} to {part.high}"), Column("pairs", "n"), *RATE]
-    note = (
-        "Fifths of the pairs, or fewer groups of at least 5, by how many characters the candidate's answer is longer "
-        "than the other's."
-    )
-    return _Specification("Win rate by length difference", rows, columns, note, exploratory=True)
-
-
 def _style(comparisons: Sequence[ComparisonReport]) -> _Specification:
     columns = [
-        Column("win rate % at equal style", "win_rate", error="interval"),
-        Column("95 % CI", "interval"),
         Column("Arena-Hard's score", "score", error="score_interval"),
         Column("95 % CI", "score_interval"),
         *(Column(term, _coefficient).within(partial(_term, term)) for term in STYLE_TERMS),
@@ -338,7 +320,7 @@ def _style(comparisons: Sequence[ComparisonReport]) -> _Specification:
     return _Specification("Style", _parts_of(comparisons, "style"), columns, note, exploratory=True)
 
 
-def _term(name: str, style: EqualStyle) -> StyleTerm | None:
+def _term(name: str, style: StyleControl) -> StyleTerm | None:
     return next((term for term in style.terms if term.name == name), None)
 
 

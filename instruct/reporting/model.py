@@ -237,12 +237,6 @@ class ComparisonReport(Record):
         return self.policies[self.leading]
 
     @property
-    def bins_by_length(self) -> list[results.LengthBin]:
-        """The pairs by their difference in length; [] if a single bin has them all."""
-        bins = self.length.by_difference if self.length else []
-        return bins if len(bins) > 1 else []
-
-    @property
     def one_seed(self) -> bool:
         """Whether this is one of several training seeds."""
         return self.spread is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
-from instruct.analysis.results import Claim, LengthBin, Record, rounded
+from instruct.analysis.results import Claim, Record, rounded
 from instruct.reporting.model import ComparisonReport, Panel, Unjudged
 from instruct.reporting.text import leads
 
@@ -31,8 +31,6 @@ def mirrored(record: Kind) -> Kind:
     """A comparison or the claim of a win rate, or a part of one, as the other side sees it."""
     values = {name: _mirrored(name, getattr(record, name)) for name in type(record).model_fields}
     changed = {_SIDES.get(name, name): value for name, value in values.items()}
-    if isinstance(record, LengthBin):
-        changed |= {"low": -record.high, "high": -record.low}
     if isinstance(record, Claim):  # that the baseline is not worse was not tested
         changed["not_worse"] = None
     seen = record.model_copy(update=changed)
@@ -44,16 +42,15 @@ def mirrored(record: Kind) -> Kind:
 
 
 def _mirrored(name: str, value: Any) -> Any:
-    """A field's value; the coefficients of style (`terms`) are those of either side."""
+    """A field's value; the coefficients of style (`term`, `terms`) are those of either side."""
     if isinstance(value, Record):
-        return mirrored(value)
+        return value if name == "term" else mirrored(value)
     if isinstance(value, dict):
         return {key: _mirrored(key, part) for key, part in value.items()}
     if name in INTERVALS and value is not None:
         return [rounded(100 - end) for end in reversed(value)]
     if isinstance(value, list) and name != "terms":
-        parts = [_mirrored(name, part) for part in value]
-        return parts[::-1] if name == "by_difference" else parts
+        return [_mirrored(name, part) for part in value]
     if name in RATES and value is not None:
         return rounded(100 - value)
     return _SIDES.get(value, value) if name == "finding" else value

@@ -376,11 +376,10 @@ def trust(judge: JudgeReport) -> str:
 def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
     """What the rates that no claim rests on are called, and a sentence for each; [] without any."""
     figures, controlled, style = comparison.leading_figures, comparison.length_control, comparison.style
-    length = comparison.length and comparison.length.adjusted
-    words = {"at equal length": length, "at equal style (length, headers, lists, bold)": style}
-    said = [
-        f"{about}: {rate_and_interval(rate)}" for about, rate in words.items() if rate and rate.win_rate is not None
-    ]
+    said, interval = list[str](), style.score_interval if style else None
+    if style and style.score is not None:
+        about = f"95 % CI {span(interval)}{f'; {style.note}' if style.note else ''}"
+        said.append(f"with Arena-Hard's style control: {number(style.score, interval)} % ({about})")
     if figures.kind == "weighted" and figures.discrete_win_rate is not None:
         rate = number(figures.discrete_win_rate, figures.error)
         said.append(f"counting who is preferred, not how clearly (discrete): {rate} %")
@@ -390,18 +389,15 @@ def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
         )
         stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
         said.append(controlled.note if controlled.win_rate is None else stated)
-    ends = [rate.interval for rate in (length, style) if rate and rate.interval]
-    apart = any(not low <= 50 <= high for low, high in ends)
+    apart = interval is not None and not interval[0] <= 50 <= interval[1]
     unclaimed = apart and figures.claim.finding not in ("candidate", "baseline")
     about = "; an interval on one side of 50 is no finding here" * unclaimed
     return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said
 
 
-def rate_and_interval(figures: results.EqualStyle | results.PredictionPowered) -> str:
-    """A win rate with its interval, and a caveat if there is one."""
-    note = getattr(figures, "note", None)
-    about = f"95 % CI {span(figures.interval)}{f'; {note}' if note else ''}"
-    return f"{number(figures.win_rate, figures.interval)} % ({about})"
+def rate_and_interval(figures: results.PredictionPowered) -> str:
+    """A win rate with its interval."""
+    return f"{number(figures.win_rate, figures.interval)} % (95 % CI {span(figures.interval)})"
 
 
 def kappas(agreement: results.PairAgreement) -> str:

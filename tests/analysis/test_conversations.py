@@ -89,18 +89,16 @@ def test_the_covariance_of_a_regression_is_that_of_conversations():
     assert twice.freedom == once.freedom
 
 
-def test_grades_weigh_in_the_rate_at_equal_length():
-    """A pair of weight 2 counts as two pairs, in rates; its interval is that of one."""
+def test_grades_weigh_in_the_coefficient_of_length():
+    """A pair of weight 2 counts as two pairs."""
     rng = np.random.default_rng(4)
     scores, difference, weights = rng.random(100), rng.integers(-300, 300, size=100), rng.choice([1.0, 2.0], size=100)
     found = length_figures(Scored(scores, weights), 400 + difference, np.full(100, 400))
-    beta = fractional_logit(
-        Scored(scores, weights), np.column_stack([np.ones(100), np.tanh(difference / difference.std(ddof=1))])
-    )[0]
-    assert found.adjusted.win_rate == pytest.approx(100 / (1 + math.exp(-beta[0])))
-    fifth = found.by_difference[0]
-    inside = difference <= fifth.high
-    assert fifth.win_rate == pytest.approx(100 * np.average(scores[inside], weights=weights[inside]))
+    term = np.tanh(difference / difference.std(ddof=1))
+    beta = fractional_logit(Scored(scores, weights), np.column_stack([np.ones(100), term]))[0]
+    mean = np.average(term, weights=weights)
+    spread = np.sqrt(weights @ (term - mean) ** 2 / (weights.sum() - 1))
+    assert found.term.coefficient == pytest.approx(beta[1] * spread, abs=1e-5)
 
 
 @pytest.mark.parametrize("labels", [(0.55, 0.4, 0.03, 0.01, 0.01), (0.2, 0.45, 0.05, 0.2, 0.1)])

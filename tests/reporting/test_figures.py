@@ -47,7 +47,6 @@ def comparison_of(policies, candidate="emo", baseline="mle", **changes):
         leading=next(iter(policies)),
         policies=figures,
         with_labels=None,
-        length=None,
         partial=False,
     ).model_copy(update=changes)
 

@@ -11,7 +11,7 @@ from argparse import Namespace
 
 import pytest
 
-from instruct.analysis.results import LengthBin, Record
+from instruct.analysis.results import Record
 from instruct.base.errors import GateError
 from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
@@ -122,7 +122,7 @@ def fields_of(kind: type[Record], seen: set[type[Record]]) -> set[tuple[str, str
     seen.add(kind)
     found = set()
     for name, field in kind.model_fields.items():
-        inner = [part for part in [*Record.__subclasses__(), LengthBin] if part.__name__ in str(field.annotation)]
+        inner = [part for part in Record.__subclasses__() if part.__name__ in str(field.annotation)]
         found |= {(name, str(field.annotation))}.union(*(fields_of(part, seen) for part in inner))
     return found
 

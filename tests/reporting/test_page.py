@@ -234,11 +234,11 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
                 kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
                 counts = [getattr(tally, key) for key in kinds]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
-            for term in [*comparison.style.terms, *comparison.length.adjusted.terms]:
+            for term in [*comparison.style.terms, comparison.length.term]:
                 interval = span(term.interval, sign=True)
                 assert f"{number(term.coefficient, term.interval, sign=True)} ({interval})" in " ".join(cells)
             found = list(figures(comparison.model_dump()))
-            assert len(found) >= 38
+            assert len(found) >= 37
             assert [value for value in found if value not in shown] == []
     titles = re.findall("<caption>(.*?)</caption>", render_page(report, {}, None))
     for title in (
