@@ -99,7 +99,6 @@ TARGETS = {
     "panels[].majority.claim.sign_p": "complete cases",
     "panels[].majority.claim.permutation_p": "complete cases",
     "panels[].majority.bounds": "all verdicts",
-    "ranked[].systems[].interval": "strength",
     "claims[verdicts].interval_seeds": "verdicts of these prompts",
     "claims[verdicts].interval_prompts": "verdicts of these seeds",
     "claims[verdicts]": "verdicts",
@@ -483,15 +482,12 @@ def systems_world(rng: Rng, n: int, rates: tuple[float, ...], tied: float) -> Wo
     for name, rate in true.items():
         spread = min(rate, 1 - rate) * 0.9
         drawn.append(comparison(draw(rng, rate + np.clip(easy, -spread, spread), tied), ("judge", name, "base")))
-    odds = {name: math.log(rate / (1 - rate)) for name, rate in true.items()} | {"base": 0.0}
-    center = float(np.mean(list(odds.values())))
     truths = {
         "verdicts": lambda nodes: (
             100 * true[nodes[-1]["candidate"]] if "candidate" in nodes[-1] else _rate_of(nodes, true)
         ),
         "all verdicts": constant(None),
         "difference of verdicts": lambda nodes: 100 * (true[nodes[-1]["candidate"]] - true[nodes[-1]["baseline"]]),
-        "strength": lambda nodes: odds[nodes[-1]["name"]] - center,
     }
     return World(contents(drawn), truths)
 

@@ -183,29 +183,6 @@ class Part(Record):
     interval: Interval | None
 
 
-class RankedSystem(Record):
-    """A system among those that one judge compared: its mean `win_rate` over its `opponents`.
-
-    `strength`: Bradley-Terry's in log-odds, mean 0 over all systems, with its 95 % bootstrap `interval`.
-    """
-
-    name: str
-    opponents: int
-    win_rate: float
-    strength: float | None
-    interval: Interval | None
-
-
-class Ranked(Record):
-    """All systems that one judge compared under one `policy`, the best first: by strength, which is None if it is not
-    determined, then by win rate.
-    """
-
-    judge: str
-    policy: str
-    systems: list[RankedSystem]
-
-
 class PairAgreement(Record):
     """Agreement of two judges over the `n` pairs that both read: percent, and Cohen's kappa."""
 

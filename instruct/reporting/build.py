@@ -24,7 +24,6 @@ from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
-from instruct.reporting.rankings import rank_judged
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.stated import apply_stated, stated, stated_words
 from instruct.reporting.tasks import task_measurements
@@ -82,7 +81,6 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     data.config |= stated_words(said)
     data.cautions += [*apply_stated(said, claims), *baseline_warnings(data), *seed_warnings(data)]
     settle(claims)
-    data.ranked = rank_judged(compared)
     for judged, comparison in compared:
         figures_of_pairs = comparison.leading_figures
         comparison.leads = leads(figures_of_pairs)

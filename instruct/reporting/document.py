@@ -24,6 +24,7 @@ from instruct.reporting.comparison_tables import (
 )
 from instruct.reporting.digits import number
 from instruct.reporting.figures import outcome_names
+from instruct.reporting.matrix import matrix_tables
 from instruct.reporting.model import (
     ComparisonReport,
     Figure,
@@ -33,7 +34,6 @@ from instruct.reporting.model import (
     TallyFigures,
 )
 from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
-from instruct.reporting.rankings import system_tables
 from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
@@ -41,7 +41,7 @@ from instruct.reporting.texts import text_tables
 
 # More reasons than this for missing verdicts are in the table only.
 _MOST_REASONS = 3
-# Of more comparisons of ranked systems, a terminal has the headlines alone.
+# Of more comparisons of more than two systems, a terminal has the headlines alone.
 _MOST_DETAILED = 2
 
 
@@ -187,7 +187,7 @@ class Document:
 
 def document(report: ReportData) -> Document:
     """The document of a report."""
-    ranked = {ranking.judge for ranking in report.ranked}
+    matrices = matrix_tables(report)
     primary = [(line, ()) for line in sentences.primary_headlines(report)]
     first = report.judges[0].comparisons[0] if report.judges and not (report.bench or report.seeds) else None
     if first and first.leading_figures.claim.primary and len(primary) == 1:
@@ -195,7 +195,7 @@ def document(report: ReportData) -> Document:
     opening: list[Block] = [
         *([Listing("Primary outcome", primary, leads=True)] if primary else []),
         *bench_tables(report)[:1],
-        *system_tables(report),
+        *(table for _, table in matrices),
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
@@ -207,7 +207,7 @@ def document(report: ReportData) -> Document:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in shown]
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
-        many = judge.name in ranked and len(judge.comparisons) > _MOST_DETAILED
+        many = judge.name in dict(matrices) and len(judge.comparisons) > _MOST_DETAILED
         verdicts = [replace(_verdict(judge, pair), one_of_many=many) for pair in judge.comparisons]
         warnings = sum(len(verdict.warnings) for verdict in verdicts)
         said = [f"WARNING: {counted(warnings, 'warning')} about these comparisons: report.md"] if warnings else []

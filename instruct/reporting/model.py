@@ -405,8 +405,7 @@ class ReportData(Record):
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
     these prompts and these training rows. `measurements`: numbers that need no judge, of texts, tasks and `instruct
     bench`, whose notes are `bench`, None of other runs; `claims`: all but those of single comparisons and panels, which
-    stand beside their counts; `cautions`: what a reader must know about texts and tasks. `ranked`: by judge with more
-    than two systems; left out without one.
+    stand beside their counts; `cautions`: what a reader must know about texts and tasks.
     """
 
     model_config = ConfigDict(title="Report")
@@ -416,7 +415,6 @@ class ReportData(Record):
     created: str
     usd: float
     judges: list[JudgeReport]
-    ranked: list[results.Ranked] = Field(default=[], exclude_if=lambda ranked: not ranked)
     panels: list[Panel]
     measurements: list[Measurement]
     claims: list[Claim]
@@ -474,7 +472,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Panel", "ComparisonReport")),
     ):
-        absent = ("bench", "ranked", "primary", "not_worse", "equivalent")
+        absent = ("bench", "primary", "not_worse", "equivalent")
         part["required"] = [name for name in part["properties"] if name not in absent]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -85,7 +85,6 @@ _OPEN = {
 }
 # Parts that earlier reports of this schema_version do not have.
 _LATER = {
-    (): {"ranked"},
     ("trainings", "#"): {"evaluations", "seed", "tasks"},
     ("judges", "#", "comparisons", "#", "ratings"): {"turns"},
 }

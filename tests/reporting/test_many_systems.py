@@ -10,6 +10,7 @@ import shutil
 from argparse import Namespace
 
 import pytest
+from instruct.reporting.rankings import matrix_table
 
 from instruct.analysis.results import Record
 from instruct.base.errors import GateError
@@ -19,7 +20,6 @@ from instruct.reporting import sides
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.gate import check_gate
 from instruct.reporting.model import ComparisonReport
-from instruct.reporting.rankings import matrix_table
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 
@@ -181,12 +181,12 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
         assert preferred == next(wins for one, other, wins in judged_pairs() if (one, other) == (system, "a"))
 
 
-def test_the_terminal_has_the_ranking_first_and_a_line_for_each_comparison(instruct, four):
+def test_the_terminal_has_the_matrix_first_and_a_line_for_each_comparison(instruct, four):
     _, out, _ = instruct("report", four.folder)
     lines = out.splitlines()
-    assert lines[0] == "Ranked by j (strict)"
+    assert lines[0] == "Win rate (%) of row over column by j (strict)"
     assert [line.split()[0] for line in lines[3:7]] == [*SYSTEMS]
-    assert [line.split()[1:] for line in lines if line.startswith("c ")][1][:3] == ["37.0", "45.7", "-"]
+    assert next(line.split()[1:] for line in lines if line.startswith("c "))[:3] == ["37.0", "45.7", "-"]
     assert len(lines) < 45
     _, quiet, _ = instruct("report", four.folder, "-q")
     assert len(quiet.splitlines()) == len(judged_pairs()) + 1

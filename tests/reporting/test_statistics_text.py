@@ -38,7 +38,7 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     assert "| emo | mle | sign | 36 | 0.004 |" in markdown
     assert "| j | strict | emo | mix | mle | 40 | +45 |" in markdown
     term = comparison.length.term
-    assert f"{number(term.coefficient, term.interval, sign=True)} ({span(term.interval, sign=True)})" in markdown
+    assert f"{shown(term.coefficient, term.interval, sign=True)} ({span(term.interval, sign=True)})" in markdown
 
 
 def test_hostile_names_and_parts_are_shown_escaped(run, card, write_answers, judge_showings):
