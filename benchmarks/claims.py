@@ -3,7 +3,7 @@
     python -m benchmarks.claims [--small]
 
 Every outcome of n pairs with its probability, for the rates and shares of ties that can go together (ties <= 2 (1 -
-rate)): of one judge, of verdicts in both orders and of a panel's majority. Random experiments also go the whole way,
+rate)): of one judge, and of verdicts in both orders. Random experiments also go the whole way,
 from files of verdicts to report.json, and must end in the same claim and interval. Exits with 1 if a target is missed.
 benchmarks/report_claims.py simulates the rest of a report.
 """
@@ -17,10 +17,10 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import write_results
 from instruct.analysis.claims import ALPHA, settle
 from instruct.analysis.inference import sign_test
-from instruct.analysis.outcomes import Outcome, outcome_of_score
-from instruct.analysis.panel import majority
 from instruct.analysis.results import Claim
-from instruct.analysis.statistics import Tally, tally_pairs, win_rate_claim
+from instruct.analysis.statistics import Tally, win_rate_claim
 
 SIZES, SMALL_SIZES = (3, 5, 8, 12, 20, 35, 50, 100, 200, 805), (3, 8, 20, 50)
 RATES = (0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
@@ -99,22 +97,7 @@ def both_orders_cells() -> Iterator[tuple[str, Chances]]:
             yield f"{name}, bias {bias:.0%}", ((1 - bias) * win, bias + (1 - bias) * tie, (1 - bias) * loss)
 
 
-def panel_cells() -> Iterator[tuple[str, Chances]]:
-    """Three judges that decide independently, or two that always agree and a third."""
-    votes = np.array(list(itertools.product((1.0, 0.5, 0.0), repeat=3)))
-    for (name, chances), together in itertools.product(counted_cells(), (False, True)):
-        of_vote = dict(zip((1.0, 0.5, 0.0), chances, strict=True))
-        sums = {1.0: 0.0, 0.5: 0.0, 0.0: 0.0}
-        for ballot in votes:
-            chance = math.prod(of_vote[v] for v in (ballot[1:] if together else ballot)) * (
-                not together or ballot[0] == ballot[1]
-            )
-            most = next((v for v in sums if (ballot == v).sum() > 1), 0.5)
-            sums[most] += chance
-        yield f"{name}, {'two alike' if together else 'independent'}", (sums[1.0], sums[0.5], sums[0.0])
-
-
-CELLS = {"counted": counted_cells, "both orders": both_orders_cells, "panel": panel_cells}
+CELLS = {"counted": counted_cells, "both orders": both_orders_cells}
 
 
 def missed(found: list[Row]) -> list[str]:
@@ -155,21 +138,11 @@ def _at(row: Row, figure: str) -> str:
 def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
     """Whether a random experiment of this headline, by way of its files, has the same claim in report.json."""
     n, tied = int(rng.integers(3, 60)), rng.uniform(0, 0.5)
-    drawn = rng.choice([1.0, 0.0, 0.5], size=(3, n), p=[*(rng.dirichlet([1.5, 1]) * (1 - tied)), tied])
-    if headline != "panel":
-        drawn = drawn[:1]
+    drawn = rng.choice([1.0, 0.0, 0.5], size=(1, n), p=[*(rng.dirichlet([1.5, 1]) * (1 - tied)), tied])
     tallies = [Tally(int((row == 1).sum()), int((row == 0.5).sum()), int((row == 0).sum())) for row in drawn]
     report = _report(folder, drawn, both=headline == "both orders")
-    if headline == "panel":
-        said = {
-            str(judge): {f"prompt {pair}": outcome_of_score(score) for pair, score in enumerate(row)}
-            for judge, row in enumerate(drawn)
-        }
-        majorities = tally_pairs(majority(cast(Mapping[str, Mapping[str, Outcome]], said)))
-        claim, reported = claims_of(*tallies, majorities)[-1], report["panels"][0]["majority"]["claim"]
-    else:
-        (claim,), (comparison,) = claims_of(*tallies), report["judges"][0]["comparisons"]
-        reported = comparison["policies"][comparison["leading"]]["claim"]
+    (claim,), (comparison,) = claims_of(*tallies), report["judges"][0]["comparisons"]
+    reported = comparison["policies"][comparison["leading"]]["claim"]
     assert claim.interval is not None
     return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
 

@@ -50,7 +50,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(judge, "compare answers with a judge and write the report")
     flags.run_argument(sub, "answers")
     text = (
-        "a judge, or J=URL: a judge at this server; repeatable (a panel) (default: with --judge-model pairwise, else "
+        "a judge, or J=URL: a judge at this server; repeatable (default: with --judge-model pairwise, else "
         "those of the run's config)"
     )
     sub.add_argument("--judge", action="append", metavar="J", help=text)

@@ -103,11 +103,10 @@ def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[
 def outcomes(config: ExperimentConfig) -> Iterator[str]:
     """What an experiment may name as its primary outcome, as its report calls them."""
     from instruct.judging.asking import Judge
-    from instruct.reporting.model import MAJORITY
     from instruct.reporting.texts import METRICS
 
     judges = [Judge(options).card.name for options in config.judges]
-    for name in (*judges, *[MAJORITY] * (len(judges) > 1)):
+    for name in judges:
         yield f"{name}/win_rate"
     for name in judges:
         yield f"{name}/win_rate_with_labels"

@@ -161,7 +161,7 @@ def compare_answers(
         candidate, baseline: a file of answers, or rows with `instruction`, `output` and maybe `generator`,
             `dataset` and `id`, as in AlpacaEval's model_outputs.json. A file's system is called like the file, that of
             rows like their generator.
-        judge: a name from `instruct list judges`, a judge's folder, or several of either (a panel). None: with a model
+        judge: a name from `instruct list judges`, a judge's folder, or several of either. None: with a model
             `pairwise`, else the bundled `smollm2_score`.
         output: the run directory to create or continue: it keeps every reply, so that none is asked for twice, and has
             the report as files. None: nothing is kept, for judges that cost nothing.

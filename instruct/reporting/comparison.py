@@ -1,5 +1,5 @@
 """Comparisons: the figures of each one, from its pair results and from what the run says about how they were made; what
-is said of several, over training seeds, by panels of judges, in pairs; and which findings hold.
+is said of several, over training seeds, by several judges, in pairs; and which findings hold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
 from instruct.analysis.inference import FEW_PAIRS, paired_difference
 from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
-from instruct.analysis.panel import agreements, majority, votes
+from instruct.analysis.panel import READABLE, agreements
 from instruct.analysis.seeds import seed_spread
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs, win_rate_claim
 from instruct.analysis.style import Scored, style_control, style_counts, style_features
@@ -28,7 +28,6 @@ from instruct.reporting.cautions import identical_warnings
 from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, length_control
 from instruct.reporting.model import (
-    MAJORITY,
     ComparisonReport,
     Panel,
     ReportData,
@@ -36,7 +35,7 @@ from instruct.reporting.model import (
     claim_warning,
     recorded,
 )
-from instruct.reporting.read import Judged, RunContents, in_conversations
+from instruct.reporting.read import Judged, RunContents
 from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
@@ -313,7 +312,7 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
 
 
 def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
-    """Who voted, how they agree, and the majority of each panel: several judges of one comparison."""
+    """How several judges of one comparison agree; one without a verdict on two different answers is left out."""
     members: dict[tuple[str, ...], list[Judged]] = {}
     for judged in comparisons:
         names = judged.key[1:]
@@ -330,34 +329,31 @@ def panels_of(comparisons: Sequence[Judged]) -> list[Panel]:
             for judged in panel
         }
         identical = {pair.instruction for judged in panel for pair in judged.pairs if pair.tie == "identical"}
-        voted = votes(outcomes, identical)
-        if sum(map(bool, voted.values())) < 2:
+        voted = {
+            judge: by_pair
+            for judge, by_pair in outcomes.items()
+            if any(outcome in READABLE and pair not in identical for pair, outcome in by_pair.items())
+        }
+        if len(voted) < 2:
             continue
-        together = {pair: name for judged in panel for pair, name in judged.conversations.items()}
-        most = in_conversations(majority(outcomes, identical), together)
-        counts = tally_pairs(most)
         panels.append(
             Panel(
                 candidate=candidate,
                 baseline=baseline,
-                policies={judged.key.judge: judged.leading for judged in panel},
-                votes=voted,
-                agreements=agreements({name: outcomes[name] for name in voted if voted[name]}, identical),
-                majority=tally_figures(
-                    counts, {"judge": MAJORITY, "candidate": candidate, "baseline": baseline}, MAJORITY
-                ),
+                policies={judged.key.judge: judged.leading for judged in panel if judged.key.judge in voted},
+                agreements=agreements(voted, identical),
             )
         )
     return panels
 
 
 def put_into_families(report: ReportData) -> Iterator[results.Claim]:
-    """All claims of a report, those of judges and panels with the family that they are corrected in.
+    """All claims of a report, those of judges with the family that they are corrected in.
 
     Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
-    among themselves. All judges and the majorities of panels are corrected together: of several judges that see no
-    difference one may seem to. So are the estimates with people's labels, among themselves. Figures under a policy that
-    does not lead belong to no family.
+    among themselves. All judges are corrected together: of several judges that see no difference one may seem to. So
+    are the estimates with people's labels, among themselves. Figures under a policy that does not lead belong to no
+    family.
     """
     for claim in report.seeds:
         claim.family = VERDICTS
@@ -373,6 +369,3 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
             if comparison.with_labels:
                 comparison.with_labels.claim.family = LABELS
                 yield comparison.with_labels.claim
-    for panel in report.panels:
-        panel.majority.claim.family = SINGLE_SEEDS if panel.one_seed else VERDICTS
-        yield panel.majority.claim

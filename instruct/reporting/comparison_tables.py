@@ -1,4 +1,4 @@
-"""The tables of a judge's comparisons, of a panel of judges, and of comparisons over training seeds and in pairs."""
+"""The tables of a judge's comparisons, of judges' agreement, and of comparisons over training seeds and in pairs."""
 
 from __future__ import annotations
 
@@ -335,25 +335,17 @@ def _reasons(comparisons: Sequence[ComparisonReport]) -> _Specification:
     return _Specification("Verdicts with a reason", _parts_of(comparisons, "reasons"), columns, note)
 
 
-def panel_tables(panel: Panel) -> list[Table]:
-    """How the judges of one comparison agree, and what most of them say."""
-    title = f"Panel: {panel.candidate} against {panel.baseline}"
+def panel_table(panel: Panel) -> Table:
+    """How the judges of one comparison agree."""
     policies = ", ".join(f"{name} ({policy})" for name, policy in panel.policies.items())
-    note = (
-        f"Judges, each under its leading policy: {policies}. Majority: the outcome that most judges gave; a tie "
-        "between outcomes is a tie. A pair on which no more than half of the panel gave a verdict has none."
-    )
-    tally = [Column("by", text=True), *_TALLY]
-    agreement = [
+    columns = [
         Column("judges", lambda it: " and ".join(it.judges), text=True),
         Column("pairs", "n"),
         Column("agreement %", "agreement"),
         Column("Cohen's kappa", "kappa", form=".2f"),
     ]
-    return [
-        columns_table(f"{title}, majority", [_Tally("majority", panel.majority)], tally, note),
-        columns_table(f"{title}, agreement", panel.agreements, agreement),
-    ]
+    title = f"Agreement between judges: {panel.candidate} against {panel.baseline}"
+    return columns_table(title, panel.agreements, columns, f"Judges, each under its leading policy: {policies}.")
 
 
 def seeds_table(claims: Sequence[Claim]) -> Table:

@@ -19,7 +19,7 @@ from instruct.reporting.comparison_tables import (
     brief_table,
     comparison_tables,
     paired_table,
-    panel_tables,
+    panel_table,
     seeds_table,
 )
 from instruct.reporting.digits import number
@@ -348,11 +348,14 @@ def summary(whole: Document, where: str = "") -> Document:
 def _together(report: ReportData) -> Iterator[Block]:
     """What the opening says about several comparisons, about texts, and about the whole run."""
     if report.panels:
-        majorities = [
-            (sentences.majority_headline(panel), [sentences.kappas(pair) for pair in panel.agreements])
+        agreements = [
+            (
+                f"Agreement between judges on {name(panel.candidate)} against {name(panel.baseline)}",
+                list(map(sentences.kappas, panel.agreements)),
+            )
             for panel in report.panels
         ]
-        yield Listing("Panel of judges", majorities)
+        yield Listing("Agreement between judges", agreements)
     if differences := [sentences.paired_difference(claim) for claim in report.paired if claim.value is not None]:
         yield Brief(differences)
     yield from map(Caution, report.cautions)
@@ -376,8 +379,8 @@ def _numbers(report: ReportData) -> list[Block]:
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
-    blocks += [table for panel in report.panels for table in panel_tables(panel)]
     blocks += [
+        *map(panel_table, report.panels),
         *shown("precision_recall"),
         *text_tables(report.measurements, report.claims),
         *task_tables(report.measurements),

@@ -54,7 +54,6 @@ def claims_of(report: ReportData) -> Iterator[Claim]:
             yield comparison.leading_figures.preferred
         if comparison.with_labels:
             yield comparison.with_labels.claim
-    yield from (panel.majority.claim for panel in report.panels)
     yield from report.claims
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import MAJORITY, ComparisonReport, Panel, ReportData
+from instruct.reporting.model import ComparisonReport, ReportData
 from instruct.reporting.sides import Claimed, about
 from instruct.reporting.text import could_reverse
 
@@ -17,7 +17,7 @@ Metric = Literal["win_rate", "win_rate_low", "bound_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
 
-_Claim = ComparisonReport | Claim | Panel
+_Claim = ComparisonReport | Claim
 
 
 def check_gate(
@@ -35,7 +35,7 @@ def check_gate(
     say little about the other half.
 
     Args:
-        judge: check its comparisons only; `majority` is the judge of panels.
+        judge: check its comparisons only.
         candidate: check this system's comparisons only, also those in which it is the baseline; a single training seed
             is checked if it is named.
         allow_weak_judge: a judge whose card warns against its figures may pass.
@@ -94,9 +94,6 @@ def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[str, st
         for comparison in _of(judge.comparisons, candidate):
             if candidate not in over_seeds or not comparison.spread:
                 yield judge.name, judge.warning, comparison
-    for panel in _of(report.panels, candidate):
-        if candidate not in over_seeds or not panel.one_seed:
-            yield MAJORITY, None, panel
 
 
 def _of(claims: Iterable[Claimed], candidate: str | None) -> Iterable[Claimed]:

@@ -26,8 +26,6 @@ from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 7
-# What a panel's verdict is by, where a judge has its name.
-MAJORITY = "majority"
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
 Kind = TypeVar("Kind", bound=Record)
 
@@ -293,24 +291,12 @@ def policy_rows(judges: Iterable[JudgeReport]) -> list[PolicyRow]:
 
 
 class Panel(Record):
-    """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority.
-
-    `votes`: on how many pairs of two different answers each judge gave a verdict. `one_seed`: the comparison is one of
-    several training seeds, and no claim rests on it alone.
-    """
+    """How several judges of one comparison agree, each under its leading policy (`policies`, by judge)."""
 
     candidate: str
     baseline: str
     policies: dict[str, str]
-    votes: dict[str, int]
     agreements: list[results.PairAgreement]
-    majority: TallyFigures
-    one_seed: bool = False
-
-    @property
-    def leading_figures(self) -> TallyFigures:
-        """Those of the majority, which are called like a comparison's."""
-        return self.majority
 
 
 class Unjudged(Record):
@@ -404,7 +390,7 @@ class ReportData(Record):
 
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
     these prompts and these training rows. `measurements`: numbers that need no judge, of texts, tasks and `instruct
-    bench`, whose notes are `bench`, None of other runs; `claims`: all but those of single comparisons and panels, which
+    bench`, whose notes are `bench`, None of other runs; `claims`: all but those of single comparisons, which
     stand beside their counts; `cautions`: what a reader must know about texts and tasks.
     """
 
@@ -444,14 +430,9 @@ class ReportData(Record):
     @model_validator(mode="after")
     def _puts_seeds_together(self) -> ReportData:
         """Every comparison of a single training seed knows the comparison over all of them."""
-        alone = set()
         for judge, comparison in compared_by(self.judges):
             own = (spread for spread in self.seeds if spread.judge == judge.name and _is_one_of(spread, comparison))
-            if (spread := next(own, None)) is not None:
-                alone.add((comparison.candidate, comparison.baseline))
-            comparison.spread = spread
-        for panel in self.panels:
-            panel.one_seed = (panel.candidate, panel.baseline) in alone
+            comparison.spread = next(own, None)
         return self
 
 

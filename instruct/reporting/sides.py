@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from instruct.analysis.results import Claim, Record, rounded
-from instruct.reporting.model import ComparisonReport, Panel, Unjudged
+from instruct.reporting.model import ComparisonReport, Unjudged
 from instruct.reporting.text import leads
 
-Compared = ComparisonReport | Panel | Claim | Unjudged
+Compared = ComparisonReport | Claim | Unjudged
 Kind = TypeVar("Kind", bound=Record)
-Claimed = TypeVar("Claimed", ComparisonReport, Panel, Claim, Unjudged, Compared)
+Claimed = TypeVar("Claimed", ComparisonReport, Claim, Unjudged, Compared)
 
 _SIDES = {"candidate": "baseline", "win": "loss", "candidate_mean": "baseline_mean"}
 _SIDES |= {theirs: ours for ours, theirs in _SIDES.items()}

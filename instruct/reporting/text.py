@@ -13,7 +13,6 @@ from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
-    Panel,
     ReportData,
     TallyFigures,
     Unjudged,
@@ -43,7 +42,7 @@ def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
     return _headline(name(judge.name), comparison, comparison.leads, people, largest_tie(comparison.leading_figures))
 
 
-def _headline(by: str, claimed: ComparisonReport | Panel, *further: str | None) -> str:
+def _headline(by: str, claimed: ComparisonReport, *further: str | None) -> str:
     """A claim with its figures, further sentences, and its p-value if it is one of several."""
     made = claimed.leading_figures.claim
     said = ": ".join(filter(None, [rank(made) + by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
@@ -124,17 +123,6 @@ def largest_tie(figures: TallyFigures) -> str | None:
     return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
 
 
-def majority_headline(panel: Panel) -> str:
-    """The same for the majority of a panel: who voted on how many pairs, and who gave no verdict."""
-    by = f"majority of {len(panel.policies)} judges"
-    if panel.votes:
-        voted = [f"{name(judge)} {count}" for judge, count in panel.votes.items() if count]
-        silent = [name(judge) for judge, count in panel.votes.items() if not count]
-        no_verdict = f"; no verdict from {', '.join(silent)}" if silent else ""
-        by += f" (votes: {', '.join(voted)}{no_verdict})"
-    return _headline(by, panel)
-
-
 def primary_headlines(report: ReportData) -> list[str]:
     """What is said of the primary outcome."""
     over_seeds = [claim for claim in report.seeds if claim.primary]
@@ -145,7 +133,6 @@ def primary_headlines(report: ReportData) -> list[str]:
         *map(seeds_headline, over_seeds),
         *(headline(*pair) for pair in compared if pair[1].leading_figures.claim.primary),
         *(labels_headline(*pair) for pair in labeled if pair[1].claim.primary),
-        *(majority_headline(panel) for panel in report.panels if panel.majority.claim.primary),
         *bench_headlines(others),
     ]
 
@@ -289,7 +276,7 @@ def paired_difference(claim: Claim) -> str:
     )
 
 
-def claim(claimed: ComparisonReport | Panel) -> list[str]:
+def claim(claimed: ComparisonReport) -> list[str]:
     """The first half of a headline in pieces, every other one a name; no claim rests on one of several seeds alone."""
     figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:

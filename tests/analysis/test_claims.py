@@ -14,9 +14,7 @@ from scipy import stats
 from benchmarks import claims
 from instruct.analysis.claims import add_margin, agreeing_interval, finding_of, holm, settle
 from instruct.analysis.inference import mean_test, student
-from instruct.analysis.outcomes import outcome_of_score
-from instruct.analysis.panel import majority
-from instruct.analysis.statistics import Tally, tally_pairs, win_rate_claim
+from instruct.analysis.statistics import Tally, win_rate_claim
 from instruct.reporting.comparison import tally_figures
 
 
@@ -136,25 +134,12 @@ def test_the_interval_agrees_with_the_finding():
 
 
 @pytest.mark.parametrize("n", [3, 8, 20])
-@pytest.mark.parametrize("cells", [claims.counted_cells, claims.both_orders_cells, claims.panel_cells])
+@pytest.mark.parametrize("cells", [claims.counted_cells, claims.both_orders_cells])
 def test_counted_claims_and_intervals_hold_in_every_cell(n, cells):
     found = list(claims.enumerated("counted", n, cells()))
     assert min(cell["coverage"] for cell in found) >= (0.92 if n >= 20 else 0.9)
     assert max(cell["claimed"] for cell in found if abs(cell["rate"] - 0.5) < 1e-9) <= 0.05
     assert max(cell["tested"] - cell["claimed"] for cell in found) <= 1e-9  # the power of the sign test
-
-
-def test_the_chances_of_a_majority_are_those_of_its_votes():
-    """Against drawn votes, by the majority that a report takes."""
-    cells = dict(claims.panel_cells())
-    rng = np.random.default_rng(0)
-    votes = rng.choice([1.0, 0.5, 0.0], size=(3, 20_000), p=[0.45, 0.3, 0.25])
-    for name, drawn in (("independent", votes), ("two alike", votes[[0, 0, 1]])):
-        chances = cells[f"60%, ties 30%, {name}"]
-        said = {str(k): {str(i): outcome_of_score(score) for i, score in enumerate(row)} for k, row in enumerate(drawn)}
-        most = tally_pairs(majority(said))
-        assert (most.win / 20_000, most.tie / 20_000, most.loss / 20_000) == pytest.approx(chances, abs=0.015)
-        assert sum(chances) == pytest.approx(1)
 
 
 def test_a_missed_target_is_named():

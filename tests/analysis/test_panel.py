@@ -1,8 +1,7 @@
-"""Several judges of one comparison: their agreement against scikit-learn, and majority votes."""
+"""Several judges of one comparison: their agreement against scikit-learn."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from instruct.analysis.agreement import cohen_kappa
-from instruct.analysis.panel import agreements, majority, votes
-from instruct.analysis.statistics import Tally, tally_pairs
+from instruct.analysis.panel import agreements
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
 
@@ -43,39 +41,7 @@ def test_agreement_covers_pairs_with_a_verdict_of_both_judges():
     assert (nothing.n, nothing.agreement, nothing.kappa) == (0, None, None)
 
 
-def test_the_majority_is_right_for_every_combination_of_three_votes():
-    readable = OUTCOMES[:3]
-    for cast in itertools.product(OUTCOMES, repeat=3):
-        (found,) = majority({f"j{number}": {"pair": vote} for number, vote in enumerate(cast)})
-        outcome = found.outcome
-        counts = {name: cast.count(name) for name in readable if name in cast}
-        if sum(counts.values()) < 2:
-            assert outcome == ("failed" if "failed" in cast else "unparsed")
-        else:
-            leaders = [name for name in counts if counts[name] == max(counts.values())]
-            assert outcome == (leaders[0] if len(leaders) == 1 else "tie"), cast
-
-
-def test_a_pair_takes_votes_of_more_than_half_of_the_panel():
-    one = {"a": "win", "b": "win", "c": "win", "d": "win"}
-    silent = {"a": "win", "b": "unparsed", "c": "failed"}
-    assert tally_pairs(majority({"one": one, "other": silent})) == Tally(win=1, unparsed=1, failed=2)
-    assert tally_pairs(majority({"one": one, "other": silent, "third": {}})) == Tally(win=1, failed=3)
-    assert tally_pairs(majority({"one": one, "other": one, "third": {}, "fourth": {}})) == Tally(failed=4)
-    assert tally_pairs(majority({"one": one, "other": one, "third": silent})) == Tally(win=4)
-
-
-def test_identical_pairs_are_counted_in_the_majority_and_not_in_the_agreement():
+def test_identical_pairs_do_not_count_in_the_agreement():
     judges = {"one": {"a": "win", "b": "tie"}, "other": {"a": "loss", "b": "tie"}}
-    assert tally_pairs(majority(judges, {"b"})) == Tally(tie=2, identical=1)
     (found,) = agreements(judges, {"b"})
     assert (found.n, found.agreement) == (1, 0.0)
-
-
-def test_votes_are_verdicts_on_two_different_answers():
-    judges = {
-        "reads": {"a": "win", "b": "failed"},
-        "fails": {"a": "failed", "b": "unparsed"},
-        "was not asked": {"a": "failed", "same": "tie"},
-    }
-    assert votes(judges, {"same"}) == {"reads": 1, "fails": 0, "was not asked": 0}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 import yaml
 
@@ -53,20 +51,6 @@ def test_the_exit_code_tells_whether_every_leading_figure_passes(instruct, judge
 def test_each_failing_comparison_is_named_with_its_figure(instruct, judged):
     _, _, stderr = instruct("report", judged.folder, "--fail-under", "60")
     assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
-
-
-def test_majorities_are_in_gates_and_exports(instruct, judged):
-    """Of 20 pairs both judges say win, of 10 loss; the other 10 are ties of the panel: 62.5 %."""
-    code, _, stderr = instruct("report", judged.folder, "--fail-under", "70", "--judge", "majority")
-    assert (code, stderr) == (
-        4,
-        "instruct: below --fail-under 70: majority on emo against mle: win_rate is 62.50\n",
-    )
-    assert instruct("report", judged.folder, "--fail-under", "60", "--judge", "majority")[0] == 0
-    *_, row = csv.DictReader((judged.report / "exports" / "claims.csv").open(encoding="utf-8"))
-    assert [row[key] for key in ("judge", "candidate", "policy", "value", "p", "claims")] == [
-        "majority", "emo", "majority", "62.5", "0.09873714670538904", "3"
-    ]  # fmt: skip
 
 
 def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):

@@ -198,7 +198,7 @@ def test_panels_and_paired_differences_do_not_depend_on_the_sides(four, card, ju
     judge_pairs([LOSS] * 10 + [WIN] * 12, judge="k", candidate="a", baseline="b")
     report = build_report(four.folder)
     (panel,) = report.panels
-    assert set(panel.votes) == {"j", "k"}
+    assert set(panel.policies) == {"j", "k"}
     assert report.paired == []  # each was compared with each
 
 

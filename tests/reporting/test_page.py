@@ -249,7 +249,7 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
         "Versions",
     ):
         assert title in titles
-    assert "Panel: emo against mle, majority" in titles
+    assert "Agreement between judges: emo against mle" in titles
 
 
 def test_a_page_can_be_built_from_report_json_alone(judged):

@@ -66,9 +66,9 @@ def test_a_path_or_a_sentence_without_a_target_is_refused():
 
 def test_what_does_not_hold_is_counted():
     node = {"interval": [51.0, 60.0], "p": 0.01, "adjusted_p": 0.01, "finding": "candidate", "better": "higher"}
-    report = {"panels": [{"majority": {"claim": node}}]}
+    report = {"judges": [{"comparisons": [{"policies": {"strict": {"claim": node}}}]}]}
     scored = simulation.score(report, {"verdicts": simulation.constant(50.0)})
-    path = "panels[].majority.claim"
+    path = "judges[].comparisons[].policies{}.claim"
     assert scored[f"{path}.interval", "covers"] == [(False, 9.0)]
     assert {key[0].rpartition(".")[2] for key, values in scored.items() if values[0][0] and key[1] == "false"} == {
         "p",

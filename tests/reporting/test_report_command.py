@@ -71,7 +71,7 @@ def reported(run, verb, *flags):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"report: {run.report / 'report.md'}" in done.stdout
-    assert "majority of 2 judges" in done.stdout
+    assert "Agreement between judges" in done.stdout
     return done.stdout.rsplit("loaded: ", 1)[1].strip()
 
 

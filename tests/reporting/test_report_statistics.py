@@ -1,4 +1,4 @@
-"""The statistics in a report: paired systems, parts, lengths and panels."""
+"""The statistics in a report: paired systems, parts, lengths and several judges."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import score_interval
+from instruct.reporting.model import compared_by
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -69,7 +70,7 @@ def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_an
     assert comparison.length is None
 
 
-def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
+def test_every_report_shows_how_judges_agree(run, card, write_answers, judge_pairs):
     write_answers("emo", 8)
     win, loss, unread = ("first", "second"), ("second", "first"), ("unparsed", "unparsed")
     for judge, pairs in {
@@ -91,49 +92,26 @@ def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
         ["both", "sided"],
     ]
     assert [round(found.kappa, 2) for found in panel.agreements] == [0.59, 0.0, 0.0]
-    assert [getattr(panel.majority, key) for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
     text = write_report(run.folder).path.read_text(encoding="utf-8")
-    assert (
-        "- **majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between emo and mle: win rate "
-        "71 % (95 % CI 29–96" in text
-    )
     assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
-    assert "| majority | 8 | 5 | 0 | 2 | 1 | 71 | 18 | 24–97 | 62–75 |" in text
     summary = str(report)
-    assert "majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between" in summary
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
 
 
-def test_a_headline_names_the_judges_without_a_verdict_and_one_vote_decides_nothing(
-    run, card, write_answers, judge_pairs
-):
-    write_answers("emo", 8)
-    win, unread, failed = ("first", "second"), ("unparsed", "unparsed"), ("failed", "failed")
-    for judge, pairs in {"one": [win] * 8, "other": [win] * 2 + [unread] * 6, "silent": [failed] * 8}.items():
-        card(judge)
-        judge_pairs(pairs, judge=judge)
-    report = build_report(run.folder)
-    (panel,) = report.panels
-    assert panel.votes == {"one": 8, "other": 2, "silent": 0}
-    assert (panel.majority.win, panel.majority.failed, panel.majority.n) == (2, 6, 8)
-    assert panel.majority.bounds == [25, 100]
-    assert "majority of 3 judges (votes: one 8, other 2; no verdict from silent): too few pairs" in str(report)
-
-
-def test_all_judges_and_majorities_are_corrected_together(run, card, write_answers, judge_pairs):
+def test_all_judges_are_corrected_together(run, card, write_answers, judge_pairs):
     write_answers("emo", 6)
     for judge in ("one", "other"):
         card(judge)
         for baseline in ("mle", "base"):
             judge_pairs([("first", "second")] * 6, judge=judge, baseline=baseline)
     report = build_report(run.folder)
-    for panel in report.panels:
-        claim = panel.majority.claim
-        assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.1875, 6)
+    for _, comparison in compared_by(report.judges):
+        claim = comparison.leading_figures.claim
+        assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.125, 4)
         assert claim.finding == "no difference"
         assert claim.interval[0] == 50
     assert "no difference shown between emo and mle" in report.to_markdown()
-    assert str(report).count("p = 0.188, corrected for 6 claims") == 6  # each judge's two, and the two majorities
+    assert str(report).count("p = 0.125, corrected for 4 claims") == 4  # each judge's two
 
 
 def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
@@ -142,4 +120,4 @@ def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
     judge_pairs([("first", "second")] * 6)
     report = build_report(run.folder)
     assert report.panels == []
-    assert "majority" not in report.to_markdown() + str(report)
+    assert "Agreement between judges" not in report.to_markdown() + str(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from instruct.reporting.report import Report, build_report, write_report
+from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 
@@ -90,16 +90,6 @@ def test_the_headline_of_one_seed_is_shown_with_the_figures_of_all(judged):
     assert page.count("One of 3 training seeds; over all of them: mean win rate 60 % (standard deviation 10;") == 3
     assert page.count("One of 2 training seeds; over all of them: mean win rate 75 % (standard deviation 0;") == 2
     assert page.count("training seeds; over all of them") == 5  # not that of emo-seed1 with mle-seed2
-
-
-def test_a_panel_of_one_seed_says_so(judged, card, judge_pairs):
-    card("other")
-    judge_pairs([WIN] * 10, judge="other", candidate="emo-seed1", baseline="mle-seed1")
-    report = build_report(judged.folder)
-    (panel,) = report.panels
-    assert panel.one_seed
-    assert "majority of 2 judges (votes: j 10, other 10): one training seed: " in str(report)
-    assert Report.read(write_report(judged.folder).path.with_suffix(".json")) == report
 
 
 def test_equal_win_rates_of_a_few_seeds_are_given_no_interval_over_seeds(judged):

@@ -74,9 +74,9 @@ def test_the_primary_outcome_is_tested_alone_and_leads(run, judge):
     report = build_report(run.folder)
     claims = {each.name: each.comparisons[0].leading_figures.claim for each in report.judges}
     assert {name: (claim.primary, claim.claims) for name, claim in claims.items()} == {
-        "first": (False, 3),  # two judges and the majority
+        "first": (False, 2),
         "second": (True, 1),
-        "third": (False, 3),
+        "third": (False, 2),
     }
     assert everywhere(report, "Primary outcome: second: no difference shown")
     assert everywhere(report, "Secondary")
@@ -97,7 +97,7 @@ def test_a_primary_outcome_that_is_set_after_results_is_none(run, judge):
     judge("first", "second")
     state(run, primary="second/win_rate")
     report = build_report(run.folder)
-    assert [each.comparisons[0].leading_figures.claim.claims for each in report.judges] == [3, 3]
+    assert [each.comparisons[0].leading_figures.claim.claims for each in report.judges] == [2, 2]
     late = "second/win_rate was made the primary outcome after results existed: it is corrected like the others"
     assert everywhere(report, late)
 
@@ -139,10 +139,10 @@ def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
             "evaluation": {"tasks": {"cards": ["sst2"], "lm_eval": ["gsm8k"]}},
         }
     )
-    names = [f"{judge}/win_rate" for judge in ("autoj", "pandalm", "majority")]
+    names = [f"{judge}/win_rate" for judge in ("autoj", "pandalm")]
     names += ["autoj/win_rate_with_labels", "pandalm/win_rate_with_labels", "sst2/METRIC", "gsm8k/METRIC"]
     assert list(outcomes(config)) == names
-    for name in ("autoj/win_rate", "majority/win_rate", "gsm8k/exact_match", "sst2-sum/accuracy"):
+    for name in ("autoj/win_rate", "gsm8k/exact_match", "sst2-sum/accuracy"):
         check_primary(name, names)
     with pytest.raises(
         InputError, match=r"^primary: autoj is not an outcome of this run \(its outcomes: autoj/win_rate, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from instruct.base.files import write_atomically
+from instruct.reporting.digits import number as shown
 from instruct.reporting.digits import span
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text import evidence, probability
