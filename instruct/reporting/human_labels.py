@@ -20,7 +20,6 @@ from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE
 from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 from instruct.analysis.results import PredictionPowered
-from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
@@ -74,6 +73,11 @@ def write_sample(run: RunDirectory, candidate: str, baseline: str, count: int, p
 
 # The columns of a sample; the pair's code does not change in a spreadsheet, as its text may.
 _SAMPLE = ("pair", "candidate", "baseline", "prompt", "answer_1", "answer_2", "label")
+
+
+def random_order(pairs: Iterable[str]) -> list[str]:
+    """The pairs by a hash: the same order, whatever order they came in."""
+    return sorted(pairs, key=lambda pair: hashlib.sha256(f"0 {pair}".encode()).digest())
 
 
 def _code(pair: str) -> str:

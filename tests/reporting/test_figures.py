@@ -47,6 +47,7 @@ def comparison_of(policies, candidate="emo", baseline="mle", **changes):
         leading=next(iter(policies)),
         policies=figures,
         with_labels=None,
+        length=None,
         partial=False,
     ).model_copy(update=changes)
 

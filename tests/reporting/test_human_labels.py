@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from instruct.reporting.labeling_form import random_order
 from pages import HOSTILE
 
 from instruct.analysis.inference import score_interval
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.human_labels import random_order
 from instruct.run.directory import RunDirectory
 
 PAIRS = 120

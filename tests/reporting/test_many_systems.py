@@ -10,7 +10,6 @@ import shutil
 from argparse import Namespace
 
 import pytest
-from instruct.reporting.rankings import matrix_table
 
 from instruct.analysis.results import Record
 from instruct.base.errors import GateError
@@ -19,6 +18,7 @@ from instruct.judging.store import JudgmentStore
 from instruct.reporting import sides
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.gate import check_gate
+from instruct.reporting.matrix import matrix_tables
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
@@ -155,7 +155,7 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
     exports = run.report / "exports"
     expected = {(one, other): 100 * (wins + 0.5) / (PROMPTS - 1) for one, other, wins in judged_pairs()}
     expected |= {(other, one): 100 - rate for (one, other), rate in expected.items()}
-    matrix = matrix_table(report, report.ranked[0])
+    ((_, matrix),) = matrix_tables(report)
     rates = {(row[0], other): rate for row in matrix.rows for other, rate in zip(SYSTEMS, row[1:], strict=False)}
     shown = {pair: rate for pair, rate in rates.items() if rate is not None}
     assert shown == pytest.approx(expected)
