@@ -132,6 +132,30 @@ def test_vllm_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_mode
     check_all(kind, steps, "vllm", tmp_path, tiny_model_folder, "bfloat16")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [2, 8])
+def test_smollm2_is_known_again_in_float32_and_never_refused_in_bfloat16(tmp_path, smollm2, steps):
+    arguments = {"max_steps": steps, "learning_rate": 5e-4, "warmup_steps": 0, "per_device_train_batch_size": 4}
+    config = tiny_config(
+        smollm2, write_rows(tmp_path / "rows.jsonl", 8), train=arguments,
+        model={"name": str(smollm2), "dtype": "bfloat16"}, lora={"r": 8},
+    )  # fmt: skip
+    adapter = train(tmp_path / "run", config).adapters / "emo"
+    canaries = canaries_of({"emo": adapter})
+    for computed in ("float32", "bfloat16"):
+        options = EngineOptions(
+            "model", str(smollm2), Decoding(max_tokens=4), 512, dtype=computed, chat=True, adapters=(adapter,)
+        )
+        engine = make_engine("transformers", options)
+        engine.start()
+        check = WeightsCheck(engine, canaries, "generation.engine")
+        line, of_base = outcome(check, "emo", adapter), outcome(check, "emo", None)
+        print(steps, computed, line, of_base)
+        assert line == "checked" or (computed == "bfloat16" and line.startswith(TOO_LITTLE))
+        assert of_base.startswith("refused" if line == "checked" else (TOO_LITTLE, "refused"))
+        engine.close()
+
+
 def test_a_base_that_changed_is_not_merged_and_an_adapter_that_is_drawn_anew_not_trained(tmp_path, tiny_model_folder):
     config, run = trained("llama", 2, tmp_path, tiny_model_folder, "float32")
     path = tmp_path / "model" / "model.safetensors"
