@@ -27,6 +27,7 @@ from instruct.base.replies import (
 )
 from instruct.data.templates import DEFAULT
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
+from instruct.engines.encode import encode_prompt
 from instruct.engines.memory import check_memory
 from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import (
@@ -163,12 +164,9 @@ class LocalEngine(BatchesInTurn):
     def _token_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, tuple):
             return list(prompt)
-        if isinstance(prompt, str):
-            return list(self.tokenizer(prompt)["input_ids"])
-        if not self.tokenizer.chat_template:
+        if not isinstance(prompt, str) and not self.tokenizer.chat_template:
             raise InputError(f"{self.options.subject}: its tokenizer has no chat template; set prompt_form: text")
-        text = apply_template(self.tokenizer, prompt, add_generation_prompt=True)
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return encode_prompt(self.tokenizer, prompt, add_generation_prompt=True)
 
     def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
         """Requests that fail before the model is asked, and the batches in which the others are computed.

@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import folder_made_of, model_path, whole_folder
 from instruct.base.networks import Head, load_adapter, load_network, quiet_loading
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import EngineOptions, Prompt, Request
+from instruct.engines.encode import encode_prompt
 from instruct.engines.network import BATCH_TOKENS, NetworkEngine, TextRow, batches, padded
 from instruct.engines.weights import Weights, is_adapter, model_identity
 
@@ -114,9 +114,8 @@ class RewardEngine(NetworkEngine):
         return len(text.ids)
 
     def _texts(self, prompts: Sequence[Prompt]) -> list[TextRow]:
-        """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
-        written = apply_template(self.tokenizer, list(prompts))
-        texts: list[list[int]] = self.tokenizer(written, add_special_tokens=False)["input_ids"]
+        """Chats as the model's chat template writes them."""
+        texts = [encode_prompt(self.tokenizer, prompt) for prompt in prompts]
         for ids in texts:  # transformers, and so training, reads the last token that is not padding
             while len(ids) > 1 and ids[-1] == self.pad:
                 ids.pop()

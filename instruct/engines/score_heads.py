@@ -17,10 +17,10 @@ import numpy as np
 import pydantic
 from pydantic import Field, PositiveInt
 
-from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
+from instruct.engines.encode import encode_prompt
 from instruct.engines.network import TextRow, padded
 from instruct.engines.rewards import RewardEngine
 
@@ -138,8 +138,7 @@ class StatesEngine(RewardEngine):
     def _text(self, prompt: Any) -> TextRow:
         turns: list[Message] = list(prompt)
         answer = turns.pop()["content"]
-        before = apply_template(self.tokenizer, turns, add_generation_prompt=True)
-        asked = self.tokenizer(before, add_special_tokens=False)["input_ids"]
+        asked = encode_prompt(self.tokenizer, turns, add_generation_prompt=True)
         kept = self.reading.prompt_tokens
         if len(asked) > kept:
             asked = asked[: kept // 2] + asked[kept // 2 - kept :]

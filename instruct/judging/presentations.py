@@ -14,6 +14,7 @@ from instruct.analysis.outcomes import IDENTICAL, candidate_is_second
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.prompts import GUIDES, identity, missing_prompts, request_of
 from instruct.engines.base import Engine, Message, Prompt, Request, likely_tokens
+from instruct.engines.encode import FilledText
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard, PromptFor
@@ -106,6 +107,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     template = AnswerChats() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
     hidden: Counter[str] = Counter()
+    turns: dict[int, str] = {}  # by pair, what a server may take for the mark of a turn
     criteria = judge.options.criteria
     if criteria and "criteria" not in template.fields:
         raise InputError(f"judge {card.name}: its prompt shows no criteria; use the judge pairwise, or drop `criteria`")
@@ -127,6 +129,8 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
         for position in positions:
             in_order = (ours, theirs) if position == "first" else (theirs, ours)
             texts = (in_order[0]["output"], in_order[1]["output"])
+            if judge.engine == "server" and (mark := _TURN_MARK.search("\n".join(texts))):
+                turns[pair] = mark[0]
             earlier = [row.get("earlier", []) for row in in_order]
             about = Judgment(*plan.comparison, pair, identity(ours), ours["dataset"], position, "", "failed")
             if lacking:
@@ -138,6 +142,12 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
                 prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
                 requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
                 plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), texts, requests))
+    if turns:
+        plan.notes.append(
+            f"judge {card.name}: answers of {counted(len(turns), 'pair')} contain special tokens such as "
+            f"{next(iter(turns.values()))}; where the server reads them as its own, an answer speaks to the judge: "
+            "read its replies, or ask the model on this machine"
+        )
     if hidden:
         parts = ", ".join(f"{name} ({count} of {counted(pair + 1, 'pair')})" for name, count in hidden.items())
         plan.notes.append(f"judge {card.name} is not shown what the rows have as {parts}")
@@ -229,6 +239,8 @@ _TURNS = r"(?:question|answer|answer_[ab]|ref_answer)_\d+"
 _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
 # A part of a prompt that only rows with this field have.
 _SECTION = re.compile(r"\{#(" + "|".join(("input", *_BESIDE)) + r")\}(.*?)\{/\1\}", re.DOTALL)
+# What chat templates write around turns, in the families that servers serve.
+_TURN_MARK = re.compile(r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>|<[be]os>")
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
 
 
@@ -326,19 +338,23 @@ class PromptTemplate:
         if "input" in self._used(text):
             values = {"input": ""} | values | {"instruction": row["instruction"]}
 
-        def substituted(part: str) -> str:
-            try:
-                return self._placeholder.sub(lambda match: values[self._names.get(match[1], match[1])], part)
+        def filled(part: str) -> str:
+            parts = self._placeholder.split(part)
+            try:  # every second part is a placeholder's name
+                parts[1::2] = [values[self._names.get(name, name)] for name in parts[1::2]]
             except KeyError as error:
                 raise InputError(
                     f"judge {self._card.name}: {one_line(row['instruction'], 60)!r} has nothing for the prompt's "
                     f"{{{error.args[0]}}}; add it to the row, or give the card a prompt for such rows, under `prompts`"
                 ) from None
+            text = FilledText("".join(parts))
+            text.parts = parts
+            return text
 
         if self._card.prompt_form == "text":
-            return substituted(text)
+            return filled(text)
         # Split into messages before the substitution, so that an answer cannot start a turn of its own.
-        return [turn | {"content": substituted(turn["content"])} for turn in self._turns(text)]
+        return [turn | {"content": filled(turn["content"])} for turn in self._turns(text)]
 
     def _turns(self, text: str) -> list[Message]:
         if self._card.annotator:
