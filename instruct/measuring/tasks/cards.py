@@ -88,11 +88,14 @@ def _content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[s
         loader = _Lenient(text)
         content = loader.get_single_data()
         included = content.pop("include", [])
+        metrics = [str(each.get("metric")) for each in content.get("metric_list") or ()]
     except yaml.YAMLError as error:
         raise invalid_yaml(path, error) from None
     except (AttributeError, TypeError):
         raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
     code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
+    # A metric that lm-eval does not know is a script, in a folder or on the hub.
+    code += [name for name in metrics if "/" in name or Path(name).exists()]
     if not (path.parent / "instruct").exists():  # else lm-eval takes the code from there
         code = [name for name in code if name != FEW_SHOT]
     if code and not trusted:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from instruct.analysis.clusters import numbered, row_clusters
 from instruct.analysis.inference import clustered_error
@@ -52,13 +53,15 @@ class Harness:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
         names = [*options.cards, *options.lm_eval]
         try:
-            import lm_eval
+            import lm_eval.utils
             from lm_eval.tasks import TaskManager
         except ImportError as error:
             raise InputError(
                 f"task {one_line(', '.join(names), 100)}: tasks need the package lm_eval ({one_line(error, 80)}); run "
                 f"`{pip_install('lm-eval')}`"
             ) from None
+        # A template in a task's YAML file could reach all of Python.
+        lm_eval.utils.env.__class__ = ImmutableSandboxedEnvironment
         self.version: str = lm_eval.__version__
         self._options, self._rendering, self._engine = options, rendering, engine
         cards = {card.name for card in list_cards("data/tasks")}

@@ -12,6 +12,7 @@ import yaml
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
 from instruct.measuring.tasks.cards import FEW_SHOT, read_task
+from instruct.measuring.tasks.options import TaskOptions
 
 # Table 5 of the paper: a template and what stands in it for each label.
 PAPER = {
@@ -165,6 +166,35 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
     (tmp_path / "instruct").mkdir()  # where lm-eval would take the code from
     with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(instruct\."):
         name(trusted=False)
+
+
+@pytest.mark.parametrize("metric", ["./theirs", "org/theirs", "theirs"])
+def test_a_metric_in_a_script_is_code(tmp_path, monkeypatch, metric):
+    monkeypatch.chdir(tmp_path)
+    Path("theirs").mkdir()
+    Path("mine.yaml").write_text(yaml.safe_dump({"task": "mine", "metric_list": [{"metric": metric}]}))
+    with pytest.raises(InputError, match=r"mine\.yaml: runs code of its own \(.*theirs\)"):
+        read_task("mine.yaml")
+    assert read_task("mine.yaml", trusted=True).name == "mine"
+
+
+@pytest.mark.parametrize("key", ["doc_to_text", "doc_to_target", "doc_to_choice"])
+def test_a_template_of_a_task_reaches_no_code(tmp_path, monkeypatch, key):
+    harness = pytest.importorskip("instruct.measuring.tasks.harness")
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("text,label\nX,0\n")
+    templates = {"doc_to_text": "{{text}}", "doc_to_target": "label", "doc_to_choice": "{{['a', 'b']}}"}
+    reach = "{{ cycler.__init__.__globals__.os.system('touch ran') }}{{ ''.__class__.__mro__ }}"
+    task = {"task": "theirs", "dataset_path": "csv", "dataset_kwargs": {"data_files": {"test": "rows.csv"}}}
+    task |= {"test_split": "test", "output_type": "multiple_choice", **templates, key: reach}
+    Path("theirs.yaml").write_text(yaml.safe_dump(task))
+    from lm_eval.models.dummy import DummyLM
+
+    tasks = harness.Harness(TaskOptions(cards=["theirs.yaml"], rule="sum"))
+    with pytest.raises(InputError, match="the task theirs cannot be run") as raised:
+        tasks.evaluate(lambda rule: DummyLM(), "lm_eval/theirs")
+    assert "unsafe" in str(raised.value)
+    assert not Path("ran").exists()
 
 
 def test_tasks_are_listed(instruct, tmp_path, monkeypatch):
