@@ -107,6 +107,14 @@ def _drawn_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _agrees_here(tmp_path_factory) -> Iterator[None]:
+    """What the tests' runs may ask for is noted in a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _read_once() -> Iterator[None]:
     """The template of model cards is compiled once, and a package's metadata are read once.
 

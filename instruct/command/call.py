@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -38,24 +39,29 @@ def named_run(path: str | None, needs: str) -> RunDirectory:
     return run
 
 
-def run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
-    """The config of a run, with the call's overrides on top."""
-    from instruct.config import make_config
+def run_config(
+    run: RunDirectory, overrides: list[str], sections: Sequence[str], remedy: str = "each as --KEY VALUE"
+) -> ExperimentConfig:
+    """The config of a run, with the call's overrides on top.
 
-    return make_config(run.config(), overrides, run.folder / "config.yaml")
-
-
-def model_of_run(run: RunDirectory, overrides: list[str], remedy: str) -> ExperimentConfig:
-    """The same for a verb that loads the run's model.
+    Args:
+        sections: those that the call acts on.
+        remedy: the call's flags that say the same, if they are not called like the keys.
 
     Raises:
-        InputError: its model runs code, and the call does not ask for that. A run may be another's: what it was trained
-            with does not decide which code runs here.
+        InputError: they ask for what only the user may allow (`instruct.run.consent`), and the call does not.
     """
-    asked = any(flag.partition("=")[0] == "--model.trust_remote_code" for flag in overrides)
-    if (run.config().get("model") or {}).get("trust_remote_code") and not asked:
-        raise InputError(f"{run.folder}: its model runs code of its repository; read it, and add {remedy}")
-    return run_config(run, overrides)
+    from instruct.config import make_config, parse_overrides
+    from instruct.run.consent import not_agreed
+
+    config = make_config(run.config(), overrides, run.folder / "config.yaml")
+    typed = tuple(f"{key}." for key, _ in parse_overrides(overrides))
+    asked = not_agreed(run, config.model_dump(mode="json", include={*sections}))
+    if named := ", ".join(f"{key} {value}" for key, value in asked if not f"{key}.".startswith(typed)):
+        raise InputError(
+            f"{run.folder}: its config sets {one_line(named, 400)}; it may be another's, so add {remedy} to allow that"
+        )
+    return config
 
 
 def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
@@ -75,8 +81,14 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
         # What was judged from the other side is the same comparison.
         swapped = (baseline, candidate) in judged and (candidate, baseline) not in judged
         return [(pair[1], pair[0]) if swapped else pair]
-    config = run_config(run, [])
+    remedy = "--candidate and --baseline"
+    config = run_config(run, [], ["comparisons"], remedy)
     comparisons = config.comparisons or list(dict.fromkeys(judged))
+    for name in itertools.chain(*judged):
+        if run.answers_path(name).parent != run.outputs:
+            raise InputError(
+                f"{run.manifest_path}: compares {one_line(name, 100)}, which is not in the run; add {remedy}"
+            )
     if not comparisons and (run.outputs / "baseline.json").is_file():
         comparisons = config.compared
         say(f"comparisons: {', '.join(name for name, _ in comparisons)} against the evaluation set's own answers")

@@ -257,7 +257,7 @@ def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tupl
     if arguments.name:
         raise InputError("--name: is for the run that a YAML file starts; drop it, or name that file instead of a run")
     run = call.named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
-    return call.model_of_run(run, overrides, "--model.trust_remote_code true"), run
+    return call.run_config(run, overrides, ("model", "data", "answers", "continuations", "evaluation", "cluster")), run
 
 
 def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:

@@ -197,7 +197,8 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[R
 def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:
     """The judges of the run's config, for a call that names none."""
     _refuse_judge_flags(arguments, "replay", advice="without it the config's judges are asked")
-    judges = call.run_config(run, []).judges
+    remedy = "--judge, --base-url and --budget-usd"
+    judges = call.run_config(run, [], ["judges"], remedy).judges
     if not judges:
         raise InputError(
             f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`), or --judge-model"
@@ -279,7 +280,7 @@ def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = No
 
     cluster = call.named_cluster(arguments)
     if cluster is None:
-        return call.run_config(run, []).cluster if run else None
+        return call.run_config(run, [], ["cluster"], "--cluster ray --address").cluster if run else None
     if arguments.base_url:
         raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
     return validated(ClusterOptions, cluster, "command line")

@@ -27,7 +27,7 @@ def merge(arguments: argparse.Namespace) -> Result:
 
     run = call.named_run(arguments.run, "adapters/*/adapter_config.json")
     trust = ["--model.trust_remote_code", "true"] if arguments.trust_remote_code else []
-    config = call.model_of_run(run, trust, "--trust-remote-code")
+    config = call.run_config(run, trust, ["model"], "--trust-remote-code")
     folders = merge_adapter(config, run, arguments.system)
     return call.shown({"merged": folders}, "\n".join(f"merged: {folder}" for folder in folders))
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from instruct.base.bounds import apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype
 from instruct.base.output import warn

@@ -19,6 +19,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import lock_file, new_folder, open_to_write, sync, write_atomically
 from instruct.base.machine import machine, now, versions
 from instruct.base.streams import keep_log
+from instruct.run.consent import agree
 from instruct.run.manifest import FORMAT, read_config, read_manifest
 
 # A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
@@ -61,6 +62,7 @@ class RunDirectory:
             self.write_config(config)
         if not self.manifest_path.is_file():
             self._write({"format": FORMAT, "created": now(), "versions": versions(), "machine": machine(), "steps": {}})
+        agree(self)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Write config.yaml."""

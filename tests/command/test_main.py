@@ -25,6 +25,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
+from instruct.run.consent import agree
 from instruct.run.directory import RunDirectory
 
 GOOD = {"instruction": "Say hello.", "input": "", "output": "Hello."}
@@ -358,6 +359,7 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
     assert "runs/it/config.yaml: has no judges; give --judge" in refused(instruct("judge", "runs/it"))
     config = run.config() | {"judges": [{"card": "pandalm", "base_url": "http://127.0.0.1:9/v1"}]}
     (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    agree(run)
     _, _, stderr = instruct("judge", "runs/it")
     assert "judge pandalm: http://127.0.0.1:9/v1 does not answer" in stderr
     line = refused(instruct("judge", "runs/it", "--orders", "one"))

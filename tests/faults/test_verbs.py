@@ -196,7 +196,7 @@ def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb
     told(code, printed)
     assert not mark.exists()
     if verb in ("generate", "evaluate", "merge"):  # those that load the run's model
-        assert "its model runs code of its repository; read it, and add --" in printed
+        assert "model.trust_remote_code True" in printed
     if verb == "preview":  # it is run if the call says so
         Started([*without.call, "--model.trust_remote_code", "true"], folder).end()
         assert mark.exists()

@@ -14,6 +14,7 @@ from instruct.measuring.human_text import CURVE, Matched
 from instruct.measuring.texts.predictions import TOLERANCE, entropies, windows
 from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
+from instruct.run.consent import agree
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
 from instruct.training.options import control_name
@@ -163,6 +164,7 @@ def continuing(config, run) -> ExperimentConfig:
     content = {**config.model_dump(mode="json"), "continuations": corpus, "answers": None, "evaluation": None}
     changed = make_config(content, [], "test")
     run.write_config(changed.model_dump(mode="json"))
+    agree(run)
     return changed
 
 
