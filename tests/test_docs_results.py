@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from instruct.judging.interchange.exchange import import_into_run
+from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import build_report
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
@@ -130,3 +131,27 @@ def test_the_page_of_the_planned_test_has_its_figures_and_the_plan_is_unchanged(
         figures = [compared[key][name] for name in ("difference", "low", "high", "p")]
         assert shown(row) == [pytest.approx(figure, abs=5e-4) for figure in figures]
     assert compared["conclusion"].startswith("no gain detected")
+
+
+@pytest.mark.parametrize("cell", ["alpaca", "dates"])
+def test_the_audits_figures_are_those_of_its_scores(cell):
+    page = (RESULTS / "audit_smollm2" / "README.md").read_text(encoding="utf-8")
+    compared = compare_logs([RESULTS / "audit_smollm2" / f"{cell}_scores.csv"])
+    quoted = [line for line in " ".join(page.split()).split(" - ") if line.startswith(f"{cell}: ")]
+    assert quoted
+    assert all(any(line.startswith(headline) for headline in compared.headlines()) for line in quoted)
+    first = compared.main[0].measure
+    table = page.partition(f"| {first} |")[2].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| (\w+) \| (.*) \|$", table, re.MULTILINE))
+    assert shown.keys() == set(compared.systems)
+    for claim in compared.claims:
+        scale = 100 if claim.kind == "points" else 1
+        low, high = claim.interval
+        star = "*" * (claim.finding == "baseline")
+        assert f"{claim.value / scale:+.4f}±{(high - low) / 2 / scale:.4f}{star}" in shown[claim.candidate]
+    means: dict[tuple[str, str], list[float]] = {}
+    for each in compared.found:
+        for measure in each.log.values.keys() & {first, "cross-entropy"}:
+            means.setdefault((each.system, measure), []).append(each.log.mean(measure))
+    for (system, _), values in means.items():
+        assert f" {statistics.fmean(values):.4f} " in f" {shown[system]} "

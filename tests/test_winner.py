@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.logs.scores import COLUMNS as COLUMNS_OF_SCORES
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values
 from tests.reporting.bench_runs import WORDS, bench_run, write_outputs
@@ -233,6 +234,30 @@ def judge(run: RunDirectory, candidate: str, baseline: str, scores: Sequence[Sco
         )
 
 
+def unit_scores(
+    folder: Path, system: str, scores: Sequence[Score], metric: str, better: str = "higher", against: str = ""
+) -> Path:
+    """scores.csv of a bench, with one training of one system."""
+    path = folder / f"{system}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        rows = [
+            [system, "", "t", against, metric, unit, unit // 2, value, "", 1, better]
+            for unit, score in enumerate(scores)
+            for value in ["" if score is None else score if better == "higher" else 10 - 4 * score]
+        ]
+        csv.writer(file).writerows([COLUMNS_OF_SCORES, *rows])
+    return path
+
+
+def lower_unit_scores(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
+    return unit_scores(folder, system, scores, metric, "lower")
+
+
+def verdicts_as_unit_scores(folder: Path, system: str, scores: Sequence[Score], _metric: str) -> Path:
+    return unit_scores(folder, system, scores, "win rate", against="ref")
+
+
 def task_of_a_run(folder: Path, system: str, scores: Sequence[Score], metric: str, better: str = "higher") -> Path:
     run = RunDirectory(folder / system)
     run.start({"name": system, "systems": {system: {"objective": "mle"}}})
@@ -263,12 +288,18 @@ SOURCES: dict[str, tuple[Writer, str, list[str]]] = {
     "AlpacaEval": (against_another, "points", []),
     "Arena-Hard": (against_another_by_arena_hard, "points", []),
     "MT-Bench": (mt_bench_ratings, "metric", []),
+    "unit scores": (unit_scores, "points", []),
+    "unit scores, lower is better": (lower_unit_scores, "metric", []),
+    "verdicts as unit scores": (verdicts_as_unit_scores, "points", []),
     "verdicts of runs": (verdicts_of_a_run, "points", []),
     "tasks of runs": (task_of_a_run, "points", []),
     "tasks of runs, lower is better": (lower_in_a_run, "metric", []),
 }
 # Those whose metric has the name that a user gave it.
-NAMED = ["table", "lm-eval", "lm-eval, lower is better", "Inspect", "tasks of runs", "tasks of runs, lower is better"]
+NAMED = [
+    "table", "lm-eval", "lm-eval, lower is better", "Inspect", "unit scores", "unit scores, lower is better",
+    "tasks of runs", "tasks of runs, lower is better",
+]  # fmt: skip
 NAMES = ["score", "win rate", "preferred on more prompts", "mean over tasks"]
 
 

@@ -65,8 +65,6 @@ def _add_bench_and_check(verb: flags.AddVerb) -> None:
         "repeatable; several of one name are its seeds (a key of a file: systems.NAME.adapter)"
     )
     sub.add_argument("--arm", action="append", default=[], metavar="NAME=ADAPTER", help=text)
-    text = "also write what was found into FILE.zip: scores of each row, claims, versions, hashes, for others to check"
-    sub.add_argument("--bundle", metavar="FILE", help=text)
     sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
 
     sub = verb(check, "test an objective on a known distribution, in a minute on a CPU")
@@ -153,7 +151,7 @@ def bench(arguments: argparse.Namespace) -> Result:
 
     options = validated(BenchOptions, flags.options_given(arguments, "BenchOptions"), "command line")
     config = bench_config(arguments, options.objectives)
-    result = bench_objectives(config, options, arguments.dry_run, arguments.bundle)
+    result = bench_objectives(config, options, arguments.dry_run)
     if result is None:
         return Result(None, str(run_folder(config)))
     return call.reported(result)

@@ -72,8 +72,7 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
         compare,
         "compare systems on logs of evaluations, of other tools or of runs: paired, unit by unit",
         "Logs are those of lm-eval, Inspect, AlpacaEval and others (docs/compare_logs.md): files, or folders that are "
-        "searched. Of run directories, their judges' verdicts and their tasks are compared, and of bundles of "
-        "`instruct bench` (FILE.zip) their objectives.",
+        "searched. Of run directories, their judges' verdicts and their tasks are compared.",
     )
     text = "logs or run directories, NAME=PATH to name the system; the first is the baseline"
     sub.add_argument("paths", nargs="+", metavar="PATH", help=text)
@@ -198,15 +197,11 @@ _COLUMNS = ("unit", "cluster", "system", "task", "epoch")
 
 def compare(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
-    from instruct.reporting.bundle import is_bundle
     from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs, write_compared
     from instruct.reporting.render.lines import render_markdown, render_terminal
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
-    bundles = [path for path in arguments.paths if is_bundle(path)]
-    if bundles:
-        return _compare_bundles(arguments, bundles)
     compared = compare_logs(
         call.named_paths(arguments.paths),
         baseline=arguments.baseline,
@@ -234,23 +229,6 @@ def compare(arguments: argparse.Namespace) -> Result:
     except GateError as error:
         return Result(compared.content(), short, text, error)
     return Result(compared.content(), f"{short}\n{passed}", text + passed)
-
-
-def _compare_bundles(arguments: argparse.Namespace, bundles: Sequence[str]) -> Result:
-    from instruct.reporting.compare_bundles import compare_bundles
-    from instruct.reporting.compare_logs import write_compared
-    from instruct.reporting.render.lines import render_terminal
-
-    if others := [path for path in arguments.paths if path not in bundles]:
-        raise InputError(f"{others[0]}: is no bundle, and {bundles[0]} is one; compare bundles with bundles alone")
-    of_logs = ("baseline", "metric", "seeds", "pairs", "margin", "primary", "purpose", "fail_under")
-    call.refuse_without("logs, and these are bundles", arguments, *of_logs, *(f"{name}_column" for name in _COLUMNS))
-    compared = compare_bundles(bundles)
-    for path in arguments.output or ():
-        write_compared(compared, path)
-    text = render_terminal(compared.document())
-    text += "".join(f"written: {path}\n" for path in arguments.output or ())
-    return Result(compared.content(), str(compared), text)
 
 
 def _named_columns(arguments: argparse.Namespace, metrics: Sequence[str]) -> Columns:

@@ -13,6 +13,7 @@ from instruct.logs.inspect import read_inspect
 from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.log import Log
 from instruct.logs.mt_bench import read_mt_bench
+from instruct.logs.scores import read_scores
 from instruct.logs.source import Columns, Source
 from instruct.logs.tables import read_table
 
@@ -37,6 +38,7 @@ READERS: tuple[Reader, ...] = (
     Reader("alpaca_eval", read_alpaca_eval, "give the annotations.json beside it"),
     Reader("Arena-Hard", read_arena_hard),
     Reader("FastChat", read_mt_bench),
+    Reader("instruct", read_scores),
     Reader("table", read_table),
 )
 

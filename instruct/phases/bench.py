@@ -57,9 +57,7 @@ class BenchOptions(Options):
     """The judge that compares the answers with those of mle (default: none)."""
 
 
-def bench(
-    config: ExperimentConfig, options: BenchOptions, dry_run: bool = False, bundle: str | None = None
-) -> Report | None:
+def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:
     """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
 
     The primary outcome is the first judge's win rate, else ROUGE-L, if the config names none. Rows are split into three
@@ -71,19 +69,14 @@ def bench(
     Args:
         config: the model, the data, the training; its systems are the objectives.
         dry_run: print what would be done, and stop.
-        bundle: a ZIP file to write for others; of a finished bench nothing else is done.
 
     Raises:
         InputError: the config sets what the bench sets itself, or there are too few rows.
     """
     from instruct.reporting.bench import STEP
-    from instruct.reporting.bundle import check_ending, write_bundle
-    from instruct.reporting.read import read_run
     from instruct.reporting.report import print_written, written_report
 
     _check(config)
-    if bundle:
-        check_ending(bundle)
     first = dict.fromkeys(config.trained, options.rates[0])
     if dry_run:
         with tempfile.TemporaryDirectory() as rows:
@@ -108,8 +101,6 @@ def bench(
     print_written(report, run.folder)
     if failure:
         raise failure
-    if bundle:
-        say(f"bundle    {bundle}: sha256 {write_bundle(bundle, read_run(run.folder), report)}")
     return report
 
 

@@ -228,14 +228,14 @@ def claim_between(
         n=difference.n,
         trainings=number,
         value=difference.difference,
-        better=_better(measure),
+        better=better_values(measure),
         enough=number >= LEAST_SEEDS,
         **about,
     )
 
 
-def _better(measure: str) -> Literal["higher", "lower", ""]:
-    """Of a metric of lm-eval's other than accuracy nobody here knows."""
+def better_values(measure: str) -> Literal["higher", "lower", ""]:
+    """Which values of a measure are better: of a metric of lm-eval's other than accuracy nobody here knows."""
     if measure == ENTROPY:
         return "lower"
     return "higher" if measure in (GREEDY, SAMPLED, EXACT) or measure.endswith("(accuracy)") else ""

@@ -45,7 +45,6 @@ from instruct.reporting.text import difference, difference_headline, name
 if TYPE_CHECKING:
     import pandas as pd
 
-    from instruct.reporting.compare_bundles import BundleComparison
 
 TITLE = "Evaluations side by side"
 ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison can be written to
@@ -231,7 +230,7 @@ class LogComparison:
         return "\n".join(self.headlines())
 
 
-def write_compared(compared: LogComparison | BundleComparison, path: str | Path) -> None:
+def write_compared(compared: LogComparison, path: str | Path) -> None:
     """Write a comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
 
     Raises:

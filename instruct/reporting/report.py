@@ -15,13 +15,14 @@ from instruct.base.output import say
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
 from instruct.reporting.document import document, summary
-from instruct.reporting.exports import claim_rows, claims_of, write_exports
+from instruct.reporting.exports import claim_rows, claims_of, csv_text, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData, compared_by
 from instruct.reporting.read import RunContents, read_run
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
+from instruct.reporting.scores import score_rows
 from instruct.reporting.text import bench_headlines, headline, primary_headlines, seeds_headline
 from instruct.run.directory import RunDirectory
 
@@ -139,7 +140,8 @@ class WrittenReport(NamedTuple):
 
 
 def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> WrittenReport:
-    """Write report/report.{json,html,md}, figures/*.{svg,pdf} and exports/; each file whole or not at all.
+    """Write report/report.{json,html,md}, figures/*.{svg,pdf} and exports/, of a bench also scores.csv; each file whole
+    or not at all.
 
     The run keeps the difficulties: later reports need not be given them again.
 
@@ -157,6 +159,8 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     path = run.report / "report.md"
     write_atomically(path, report.to_markdown())
     write_exports(run, report)
+    if report.bench:
+        write_atomically(run.report / "scores.csv", csv_text([*score_rows(contents)]))
     if difficulty and any(pair.length_control for _, pair in compared_by(report.judges)):
         difficulty.keep(run)
     return WrittenReport(report, path)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 
 from reading import Reader
 
-from instruct.reporting.bundle import check_bundle, pack, read_bundle
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import Report, build_report
 from instruct.reporting.tasks import accuracies, task_measurements
@@ -178,52 +175,11 @@ MEASURED_REPORT = REPORT | {
     "measurements": [row.model_dump() for row in (*ABOUT_TEXTS.measurements, *task_measurements(MEASURED))],
     "claims": [claim.model_dump(mode="json") for claim in ABOUT_TEXTS.claims],
 }
-BUNDLED = {
-    "about.json": {
-        "name": "b", "created": "2026-01-02T03:04:05+00:00", "data": "d.jsonl", "versions": {}, "machine": {},
-        "config": {"model": {"name": "tiny"}, "systems": {
-            "mle-seed1": {"objective": "mle", "seed": 1}, "mle-seed2": {"objective": "mle", "seed": 2},
-            "dft-seed1": {"objective": "none", "seed": 1, "adapter": ["gold"]},
-            "dft-seed2": {"objective": "dft", "seed": 2},
-        }}, "hashes": {},
-    },
-    "claims.json": {"objectives": [], "judges": [], "figures": [
-        {"system": "mle", "part": "objectives", "metric": "ROUGE-L of greedy answers", "value": 0.5, "details": {}},
-    ], "bench": {"rows": {"train": 9, "test": 3}, "notes": []}},
-}  # fmt: skip
-BUNDLED_SCORES = {
-    "measures": {
-        "ROUGE-L of greedy answers": {
-            "rows": ["a", "b", "c"],
-            "clusters": ["a", "a", "c"],
-            "systems": {
-                f"{key}-seed{seed}": [0.5 * seed, 0.25, None] for key in ("mle", "dft") for seed in (1, 2)
-            },
-        }
-    },
-    "verdicts": [{"judge": "j", "candidate": "dft-seed1", "baseline": "mle-seed1", "scores": {"a": 1.0, "b": None}}],
-}  # fmt: skip
-
-
-def read_bundled_scores(path: Path) -> None:
-    """The scores of a bundle whose hashes are right: each row is in what is compared, or the bundle is refused."""
-    members = {name: json.dumps(content).encode() for name, content in BUNDLED.items()}
-    members["scores.json"] = path.read_bytes()
-    files = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = Path(folder, "b.zip")
-        bundle.write_bytes(pack({**members, "bundle.json": json.dumps({"format": 1, "files": files}).encode()}))
-        findings = {finding.what: finding.state for finding in check_bundle(bundle)}
-        read, written = read_bundle(bundle).measured, json.loads(path.read_bytes())
-    assert findings["hashes"] == "ok"
-    for measure, scored in written["measures"].items():
-        assert all(len(scores) == len(scored["rows"]) for scores in read.scores[measure].values())
 
 
 MEASURED_READERS = {
     "report": Reader((".json",), (REPORT, MEASURED_REPORT), read_report),
     "metrics": Reader((".json",), (METRICS,), read_run_metrics, ("metrics.json", "holds no verdicts")),
     "values of texts": Reader((".json",), (PERPLEXITY_VALUES,), read_text_values, ("perplexity/emo.json",)),
-    "scores of a bundle": Reader((".json",), (BUNDLED_SCORES,), read_bundled_scores, (".zip",)),
     "values of a task": Reader((".json",), (TASK_VALUES,), read_task_values, ("trec/emo.json",)),
 }

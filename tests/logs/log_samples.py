@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.logs.scores import COLUMNS
 from instruct.logs.source import Columns
 
 NONE = Columns()
@@ -128,6 +129,24 @@ def inspect() -> dict[str, Any]:
     return {"log.json": log}
 
 
+def bench_scores() -> list[dict[str, Any]]:
+    about = {"cluster": "", "reason": "", "weight": "1"}
+    texts = [
+        {"system": system, "seed": seed, "task": "test", "against": "", "measure": measure, "unit": unit} | about
+        | {"value": str(value), "better": better}
+        for system, seed in (("mle", "1"), ("dft", "1"))
+        for unit, value in (("a1", 0.5), ("b2", 1))
+        for measure, better in (("ROUGE-L", "higher"), ("cross-entropy", "lower"))
+    ]  # fmt: skip
+    judged = {"system": "dft", "seed": "1", "task": "j", "against": "mle", "measure": "win rate", "unit": "a1"} | about
+    rows = [*texts, judged | {"cluster": "c", "value": "", "reason": "no verdict", "better": "higher"}]
+    return [{column: row[column] for column in COLUMNS} for row in rows]
+
+
+def units_of(rows: list[dict[str, Any]]) -> int:
+    return len({tuple(row[name] for name in ("system", "seed", "task", "against", "unit")) for row in rows})
+
+
 # By tool.
 SAMPLES: dict[str, list[Sample]] = {
     "lm-eval": [Sample(lm_eval(), 4, count=len)],
@@ -138,6 +157,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"gpt-4_single.jsonl": rated()}, 8, count=len),
         Sample({"gpt-4_pair.jsonl": paired()}, 8, count=lambda rows: 2 * len(rows)),
     ],
+    "instruct": [Sample({"scores.csv": bench_scores()}, 5, count=units_of)],
     "table": [
         Sample({f"scores{suffix}": TABLE}, 5, Columns("id", ("score",), "passage"), len)
         for suffix in (".csv", ".jsonl")

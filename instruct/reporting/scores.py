@@ -1,0 +1,88 @@
+"""The unit scores of a bench, from which `instruct compare` computes its claims again."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from instruct.logs.scores import COLUMNS
+from instruct.reporting.bench import GREEDY, MLE, SAMPLED, Scores, better_values, measured_in
+from instruct.reporting.read import RunContents, seeds_of
+from instruct.reporting.run_logs import WIN_RATE
+from instruct.training.options import control_name, without_seed
+
+# The task of what is measured on answers, samples and likelihoods.
+TEST = "test"
+
+
+def score_rows(contents: RunContents) -> Iterator[dict[str, Any]]:
+    """A row for each training, measure and unit of a bench, with the columns of `instruct.logs.scores`.
+
+    Units and clusters are hashes of what was asked: no text leaves the run. The untrained model stands beside MLE's
+    trainings, one row each, and MLE beside itself has a win rate of 1/2.
+    """
+    measured = measured_in(contents)
+    trained = {name for names in measured.names.values() for name in names}
+    systems: dict[str, Sequence[str]] = dict(measured.names)
+    for name, system in contents.config["systems"].items():
+        if system["objective"] == "none" and name not in trained:
+            systems[name] = [name] * len(measured.names[MLE])
+    for measure in sorted(measured.scores, key=lambda measure: measure != GREEDY):
+        task, metric = TEST, measure
+        if measure in measured.clusters:  # a task, whose measure is TASK (METRIC)
+            task, _, metric = measure.removesuffix(")").partition(" (")
+        for system, names in systems.items():
+            about = {"system": system, "task": task, "measure": metric}
+            yield from _rows(measured.of(measure, names), measure, measured.clusters.get(measure, {}), about)
+    for key, names in measured.names.items():
+        controls = [control_name(name) for name in names]
+        if SAMPLED in measured.scores and measured.of(SAMPLED, controls):
+            for system, of in ((key, names), (MLE, controls)):
+                about = {"system": system, "task": f"samples at the entropy of {key}", "measure": SAMPLED}
+                yield from _rows(measured.of(SAMPLED, of), SAMPLED, {}, about)
+    yield from _verdicts(contents)
+
+
+def _rows(
+    trainings: Sequence[Scores], measure: str, clusters: Mapping[Any, str], about: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    for seed, scores in enumerate(trainings, 1):
+        yield from _scored(scores, clusters, seed=seed, better=better_values(measure), **about)
+
+
+def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
+    seeds = seeds_of(contents.config)
+    itself: dict[tuple[str, int, str], dict[str, float | None]] = {}
+    for judged in contents.by_judge:
+        candidate, baseline = judged.key.candidate, judged.key.baseline
+        seed = seeds.get(candidate)
+        if seed is None or seed != seeds.get(baseline):
+            continue
+        against = without_seed(baseline, seed)
+        scores = judged.scores()
+        itself.setdefault((judged.key.judge, seed, against), {}).update(dict.fromkeys(scores, 0.5))
+        about = {"task": judged.key.judge, "against": against, "measure": WIN_RATE, "better": "higher"}
+        yield from _scored(scores, {}, system=without_seed(candidate, seed), seed=seed, **about)
+    for (judge, seed, against), ties in itself.items():
+        about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
+        yield from _scored(ties, {}, system=against, seed=seed, **about)
+
+
+def _scored(scores: Scores, clusters: Mapping[Any, str], **about: Any) -> Iterator[dict[str, Any]]:
+    for unit, score in scores.items():
+        missing = score is None or not math.isfinite(score)
+        row = {
+            **about,
+            "unit": _hashed(unit),
+            "cluster": _hashed(clusters[unit]) if unit in clusters else None,
+            "value": None if missing else score,
+            "reason": "no value" if missing else None,
+            "weight": 1,
+        }
+        yield {column: row.get(column) for column in COLUMNS}
+
+
+def _hashed(text: object) -> str:
+    return hashlib.sha256(str(text).encode()).hexdigest()[:16]
