@@ -53,7 +53,7 @@ LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
 LEAST_RATIO = 0.9  # of a standard error to the error that is made
 # Names of values that state uncertainty.
 STATES = re.compile(r"(.*_)?(interval|p)|adjusted_p|finding|standard_error|bounds|excluding")
-CLAIMED, WITHIN = ("candidate", "baseline"), ("equivalent", "not worse")
+CLAIMED = ("candidate", "baseline")
 # Names of sentences that infer or warn, and what these are about: the truth that must not be a null hypothesis where
 # one is printed, or None for those that state what was counted.
 SAYS = ("text", "note", "leads")
@@ -147,8 +147,8 @@ def _kind(element: Node) -> str:
 
 
 def target(path: str, name: str) -> str | None:
-    """The truth that a value is about; a claim's interval, p, finding and claims with a margin are about the same."""
-    path = re.sub(r"\.(params|details|equivalent|not_worse)\b", "", path)
+    """The truth that a value is about; a claim's interval, p and finding are about the same."""
+    path = re.sub(r"\.(params|details)\b", "", path)
     return TARGETS.get(f"{path}.{name}", TARGETS.get(path))
 
 
@@ -211,10 +211,8 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         claim = next((node for node in reversed(nodes) if "test" in node), nodes[-1])
         place = f"{path}.{name}" + " (primary)" * (claim.get("primary") is True)
         null = _null(about)
-        no_effect = _holds(claim, truth - null)
-        if (
-            name == "p" and "excluding" in nodes[-1] and "margin" not in nodes[-1]["params"]
-        ):  # of all experiments: it is stated where no difference is shown
+        no_effect = abs(truth - null) < 1e-9
+        if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown
             beyond = max((abs(end - null) for end in nodes[-1]["excluding"] or ()), default=math.inf)
             results[f"{path}.excluding", "false"].append((abs(truth - null) > beyond + 1e-5, 0.0))
         if name.endswith("interval") or name == "bounds":
@@ -226,7 +224,6 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         elif name == "finding":
             better = truth - null if nodes[-1]["better"] == "higher" else null - truth
             wrong = value in CLAIMED and (better if value == "candidate" else -better) <= 1e-9
-            wrong |= value in WITHIN and no_effect
             false[place, "false"] = false.get((place, "false"), False) or wrong
         elif no_effect and name == "adjusted_p":
             false[place, "false"] = false.get((place, "false"), False) or value <= 0.05
@@ -235,14 +232,6 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
     for key, wrong in false.items():
         results[key].append((wrong, 0.0))
     return results
-
-
-def _holds(claim: Node, effect: float) -> bool:
-    """Whether the null hypothesis of a claim's test is true."""
-    margin = (claim.get("params") or {}).get("margin")
-    if margin is None:
-        return abs(effect) < 1e-9
-    return (abs(effect) if claim["test"] == "equivalent" else -effect) >= margin - 1e-9
 
 
 def about_sentence(sentence: str) -> str | None:
@@ -443,27 +432,9 @@ def panel_world(rng: Rng, n: int, judges: int, tied: float, **stated: Any) -> Wo
     return World(contents(drawn, steps=in_advance(**stated) if stated else None), truths)
 
 
-def in_advance(margin: float | None = None, primary: str | None = None) -> Node:
+def in_advance(primary: str) -> Node:
     """The manifest's step of what was stated before there were results."""
-    said = {"margin": margin, "primary": primary}
-    return {"stated": {"status": "done", "inputs": said, "results": {"in_advance": said}}}
-
-
-def margin_world(rng: Rng, n: int, kind: str, rate: float, margin: float) -> World:
-    """A margin that was stated, and a true rate within it, or at it; some verdicts are missing, all of them losses."""
-    scores = draw(rng, np.full(n, rate), 0.3 if kind == "ties" else 0.0)
-    if kind == "grades":
-        scores = rng.beta(4 * rate, 4 * (1 - rate), size=n)
-    known = scores.copy()
-    if kind == "missing":
-        known[rng.permutation(np.flatnonzero(scores == 0))[: n // 20]] = np.nan
-    turns = 2 * (kind == "conversations")
-    if turns:
-        known = scores = np.repeat(scores[: n // 2], 2)
-    truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean()))}
-    truths |= {"complete cases": constant(None)} if kind == "missing" else {}
-    truths["preferences"] = constant(None)
-    return World(contents([comparison(known, turns=turns)], steps=in_advance(margin=margin)), truths)
+    return {"stated": {"status": "done", "inputs": {"primary": primary}, "results": {"in_advance": primary}}}
 
 
 def systems_world(rng: Rng, n: int, rates: tuple[float, ...], tied: float) -> World:
@@ -489,7 +460,7 @@ def _rate_of(nodes: list[Node], true: Mapping[str, float]) -> float | None:
     return 100 * true[names[-1]] if names else None
 
 
-def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float, **stated: Any) -> World:
+def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float) -> World:
     """Trainings with several seeds, whose true rates differ, and verdicts that are missing at random."""
     easy = rng.normal(0, 0.1, size=n)
     shift = rng.normal(0, deviation / 100, size=seeds)
@@ -510,8 +481,7 @@ def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, mis
         "all verdicts": constant(None),
         "difference of verdicts": constant(None),
     }
-    steps = in_advance(**stated) if stated else None
-    return World(contents(drawn, config={"systems": systems}, steps=steps), truths)
+    return World(contents(drawn, config={"systems": systems}), truths)
 
 
 def _candidate(nodes: list[Node]) -> str:
@@ -734,29 +704,9 @@ cell(
     ],
 )
 cell(
-    "margin",
-    margin_world,
-    [
-        {"n": n, "kind": kind, "rate": rate, "margin": 5.0}
-        for n in (50, 805)
-        for kind in ("wins", "ties", "grades", "missing", "conversations")
-        for rate in (0.45, 0.55)
-    ],
-)
-cell(
-    "margin over seeds",
-    seeds_world,
-    [
-        {"n": 100, "seeds": seeds, "deviation": deviation, "rate": rate, "missing": missing, "margin": 10.0}
-        for seeds in (3, 5)
-        for deviation in (0.0, 3.0)
-        for rate, missing in ((0.4, 0.0), (0.6, 0.02), (0.5, 0.0))
-    ],
-)
-cell(
     "primary",
     panel_world,
-    [{"n": n, "judges": 3, "tied": 0.2, "primary": "judge0/win_rate", "margin": 5.0} for n in (50, 200)],
+    [{"n": n, "judges": 3, "tied": 0.2, "primary": "judge0/win_rate"} for n in (50, 200)],
 )
 cell("conversations", conversations_world, [{"n": n, "rate": rate} for n in (40, 160) for rate in (0.5, 0.6)])
 cell("repeated prompts", repeated_world, [{"n": n, "times": times} for n in (20, 40) for times in (2, 5)])

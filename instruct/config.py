@@ -77,8 +77,6 @@ class ExperimentConfig(TrainingOptions):
     primary: str | None = None
     """The outcome that is tested alone, stated before there are results: JUDGE/win_rate, TASK/METRIC or a metric of
     texts such as rougeL; the others are secondary (default: all are corrected together)."""
-    margin: float | None = None
-    """Within how many points of a win rate systems count as equivalent, stated before there are results."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
     cluster: Where = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from instruct.analysis.inference import Estimate
-from instruct.analysis.results import Claim, CompleteCase, Finding, rounded
+from instruct.analysis.results import Claim, Finding, rounded
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
 ALPHA = 0.05
-# The tests of the claims with a margin, and their findings.
-MARGIN_TESTS: dict[str, Finding] = {"not worse": "not worse", "equivalent": "equivalent"}
 # Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
 LEAST_DECIDED = 6
 # With two trainings nobody knows how much a training seed changes: Student's t has one degree of freedom.
@@ -56,25 +54,19 @@ def agreeing_interval(interval: Sequence[float] | None, finding: Finding) -> lis
     return [min(low, 50.0), max(high, 50.0)]
 
 
-def holm(p_values: Sequence[float | None], about: Sequence[Hashable] | None = None) -> list[float | None]:
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction: rejecting those up to alpha makes any false rejection as rare as alpha.
 
     Args:
         p_values: None for a test that is not defined, which does not count.
-        about: what each hypothesis is about (None: something else each). Of those about the same thing, such as no
-            difference and one beyond a margin, only one can be true, or those that the first false rejection among
-            them decides: they count once, as long as one of them is not rejected.
 
-    Source: Holm, Scandinavian Journal of Statistics 6 (1979); statsmodels' multipletests gives the same. Shaffer, JASA
-    81 (1986), for hypotheses that cannot all be true.
+    Source: Holm, Scandinavian Journal of Statistics 6 (1979); statsmodels' multipletests gives the same.
     """
-    about = range(len(p_values)) if about is None else about
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0
     for rank, (p, place) in enumerate(known):
-        left = len({about[place] for _, place in known[rank:]})
-        largest = max(largest, min(1.0, left * p))
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
         corrected[place] = largest
     return corrected
 
@@ -84,32 +76,6 @@ def make_claim(estimate: Estimate, **fields: Any) -> Claim:
     claim = Claim(**{"value": estimate.value, "interval": estimate.interval, "p": estimate.p} | fields)
     claim._one_sided = estimate.one_sided
     return claim
-
-
-def add_margin(claim: Claim, margin: float, **about: Any) -> None:
-    """Add the claims that the candidate is not worse by more than a margin, and that the two are equivalent within it.
-
-    Nothing is added where no one-sided test is defined.
-
-    Args:
-        margin: in the unit of the value.
-        about: further params.
-
-    Source: Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), two one-sided tests.
-    """
-    better = -1 if claim.better == "lower" else 1
-
-    def p_of(of: Claim | CompleteCase, *signs: int) -> float | None:
-        tests = of._one_sided
-        return max(tests(claim.null - sign * margin, sign) for sign in signs) if tests else None
-
-    def within(test: str, *signs: int) -> Claim | None:
-        complete = claim.complete_case and CompleteCase(interval=None, p=p_of(claim.complete_case, *signs))
-        told = {"test": test, "interval": None, "p": p_of(claim, *signs), "complete_case": complete}
-        made = claim.model_copy(update=told | {"params": {"margin": margin, **about}})
-        return made if made.p is not None and made.enough is not None else None
-
-    claim.not_worse, claim.equivalent = within("not worse", better), within("equivalent", 1, -1)
 
 
 def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:
@@ -131,13 +97,9 @@ def settle(claims: Iterable[Claim]) -> None:
         else:
             decide(claim, claim.p, claim.complete.p)
     for compared in families.values():
-        about, together = zip(
-            *((id(claim), each) for claim in compared for each in (claim, claim.not_worse, claim.equivalent) if each),
-            strict=True,
-        )
-        tested = len({key for key, each in zip(about, together, strict=True) if each.p is not None})
-        adjusted = holm([each.p for each in together], about), holm([each.complete.p for each in together], about)
-        for claim, p, of_complete in zip(together, *adjusted, strict=True):
+        tested = sum(claim.p is not None for claim in compared)
+        adjusted = holm([claim.p for claim in compared]), holm([claim.complete.p for claim in compared])
+        for claim, p, of_complete in zip(compared, *adjusted, strict=True):
             claim.complete.adjusted_p, claim.adjusted_p, claim.claims = of_complete, p, tested
             decide(claim, p, of_complete)
 
@@ -154,13 +116,7 @@ def decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
 
 
 def _find(claim: Claim, p: float | None, of_complete: float | None) -> None:
-    def finding(of: float | None) -> Finding:
-        if claim.test not in MARGIN_TESTS:
-            return finding_of(of, claim.gain, bool(claim.enough))
-        rejected = MARGIN_TESTS[claim.test] if of is not None and of <= ALPHA else "no difference"
-        return rejected if claim.enough else "too few"
-
-    made, among_complete = finding(p), finding(of_complete)
+    made, among_complete = (finding_of(of, claim.gain, bool(claim.enough)) for of in (p, of_complete))
     if claim.kind == "rate":
         claim.complete.interval = agreeing_interval(claim.complete.interval, among_complete)
         claim.interval = agreeing_interval(claim.interval, made)

@@ -18,7 +18,7 @@ WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
 ELSEWHERE = "elsewhere"
 # `reversible`: what holds among the complete cases, and the missing verdicts could reverse.
-Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few", "equivalent", "not worse"]
+Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -62,9 +62,7 @@ class Claim(Record):
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
     `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
-    `not_worse` and `equivalent`: the claims that the candidate is not worse than the baseline by more than the stated
-    margin (`params`), and that neither is; p is that of one one-sided test, or the larger one of two. `primary`:
-    whether this is about the primary outcome, which is tested alone; None: none was stated.
+    `primary`: whether this is about the primary outcome, which is tested alone; None: none was stated.
 
     Where `missing` verdicts could change a win rate, `value` is that of the `n` complete cases, and `interval` and `p`
     hold whatever the missing verdicts would have been: p in the worst case, the interval from the lower end with all of
@@ -96,8 +94,6 @@ class Claim(Record):
     complete_case: CompleteCase | None = None
     params: dict[str, Any] = {}
     primary: bool | None = Field(default=None, exclude_if=lambda primary: primary is None)
-    not_worse: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
-    equivalent: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
     _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
 
     @property

@@ -180,14 +180,6 @@ def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--questions", metavar="FILE", help=text)
 
 
-def add_margin_flag(sub: argparse.ArgumentParser) -> None:
-    """The flag of a margin that is stated in advance."""
-    text = (
-        "also test whether the systems are equivalent within X points of a win rate; stated before there are verdicts"
-    )
-    sub.add_argument("--margin", type=float, metavar="X", help=text)
-
-
 def add_length_control_flags(sub: argparse.ArgumentParser) -> None:
     """What AlpacaEval's length-controlled win rate needs."""
     sub.add_argument(

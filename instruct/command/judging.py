@@ -36,7 +36,7 @@ _GROUPS = {
         *("--budget-usd", "--yes", "--retry", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
         "--start-over",
     ),
-    "statistics": ("--margin", "--instruction-difficulty", "--difficulty-prompts"),
+    "statistics": ("--instruction-difficulty", "--difficulty-prompts"),
     "output": ("--write-card", "--json", "--quiet", "--verbose"),
 }
 _BASIC = (
@@ -76,7 +76,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.add_option_flags(sub, "JudgeOptions", "orders")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
-    flags.add_margin_flag(sub)
     flags.group_flags(sub, _GROUPS, _BASIC)
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
@@ -118,9 +117,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.options import GENERAL_JUDGE
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
-    from instruct.reporting.stated import check_margin, state
 
-    check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
     arguments.output = arguments.output or _output_of_files(arguments)
     arguments.judge = arguments.judge or ([GENERAL_JUDGE] if arguments.model else [])
@@ -146,7 +143,6 @@ def judge(arguments: argparse.Namespace) -> Result:
     mode = call.named_mode(arguments)
     if mode.reparse and mode.retry_unparsed:
         raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
-    state(run, margin=arguments.margin)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)

@@ -47,7 +47,6 @@ def _add_report(verb: flags.AddVerb) -> None:
         choices=["pr"],
         help="print the claims, numbers and warnings as a comment for a pull request",
     )
-    flags.add_margin_flag(sub)
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -86,8 +85,6 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
     logs.add_argument("--metric", action="append", metavar="NAME", help=text)
     _add_log_flags(logs)
     logs.add_argument("--pairs", action="store_true", help="compare every two systems, with ranks")
-    text = "also test whether systems are equivalent, or not worse, within X points"
-    logs.add_argument("--margin", type=float, metavar="X", help=text)
     logs.add_argument(
         "--primary", metavar="TASK/METRIC", help="the claim that is tested alone; the others are secondary"
     )
@@ -137,10 +134,8 @@ def report(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
     from instruct.reporting.report import print_written, written_report
-    from instruct.reporting.stated import check_margin, state
     from instruct.run.directory import RunDirectory
 
-    check_margin(arguments.margin)
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
         call.refuse_without("--fail-under", arguments, "metric", "allow_weak_judge")
@@ -159,7 +154,6 @@ def report(arguments: argparse.Namespace) -> Result:
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
-        state(run, margin=arguments.margin)
         folder, built = run.folder, written_report(run.folder, difficulty)
     else:
         if arguments.run or not arguments.output:
@@ -169,7 +163,6 @@ def report(arguments: argparse.Namespace) -> Result:
         with importing(arguments.annotations, arguments.output, **given) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
-            state(run, margin=arguments.margin)
             built = written_report(run.folder, difficulty)
         folder = Path(arguments.output)
     page = RunDirectory(folder).report / "report.html"
@@ -208,7 +201,6 @@ def compare(arguments: argparse.Namespace) -> Result:
         metrics=arguments.metric or (),
         seeds=arguments.seeds,
         allow=arguments.allow,
-        margin=arguments.margin,
         primary=arguments.primary,
         all_pairs=arguments.pairs,
         columns=_named_columns(arguments, arguments.metric or ()),

@@ -69,11 +69,8 @@ def run_phases(
     from accelerate import PartialState
 
     from instruct.reporting.report import print_written, written_report
-    from instruct.reporting.stated import check_margin, check_primary
+    from instruct.reporting.stated import check_primary
 
-    check_margin(config.margin)
-    if config.margin is not None and not config.judges:
-        raise InputError("margin: is in points of a win rate, and there are no judges; add one, or leave margin out")
     if config.primary is not None:
         check_primary(config.primary, outcomes(config))
     config = settle_dtype(config)
@@ -173,7 +170,7 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
 
     def start() -> str:
         start_or_continue(run, config, steps_of(config), redo)
-        state(run, margin=config.margin, primary=config.primary)
+        state(run, config.primary)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

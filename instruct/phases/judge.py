@@ -28,7 +28,6 @@ from instruct.judging.work import JudgingMode
 from instruct.phases.steps import Step
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
-from instruct.reporting.stated import check_margin, state
 from instruct.run.directory import RunDirectory
 
 # Of an answer and of a judge's instructions. GPT-4 writes 307 to AlpacaEval's prompts, text-davinci-003 113.
@@ -146,7 +145,6 @@ def compare_answers(
     concurrency: int = 64,
     timeout: float = 300.0,
     budget_usd: float | None = None,
-    margin: float | None = None,
     retry_failed: bool = False,
     common_prompts: bool = False,
     prompt_column: str | None = None,
@@ -174,7 +172,6 @@ def compare_answers(
         concurrency: requests to a server at a time.
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
-        margin: within how many points of a win rate the two count as equivalent, stated before there are verdicts.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
@@ -198,7 +195,6 @@ def compare_answers(
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")
-    check_margin(margin)
     judges = [Judge(validated(JudgeOptions, {"card": str(name), **options}, "compare_answers")) for name in names]
     for one in judges:
         if output is None and one.costs_money:
@@ -211,7 +207,6 @@ def compare_answers(
             folder = Path(output).expanduser()
         form = AnswerForm(prompt_column, response_column, encoding, questions, cluster_column)
         run, pairs = run_of_answers(folder, [candidate], baseline, form, common_prompts)
-        state(run, margin=margin)
         report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
     if failure:
         raise failure

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.analysis.claims import add_margin, of_family, settle
+from instruct.analysis.claims import of_family, settle
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
@@ -256,7 +256,6 @@ def compare_logs(
     metrics: Sequence[str] = (),
     seeds: str | None = None,
     allow: Sequence[str] = (),
-    margin: float | None = None,
     primary: str | None = None,
     all_pairs: bool = False,
     columns: Columns | None = None,
@@ -273,7 +272,6 @@ def compare_logs(
         seeds: a regular expression with the group `seed`, such as `seeds/(?P<seed>[0-9]+)/`: logs whose paths differ
             only in what it matches are of trainings of one system.
         allow: settings in which the prompts of a unit may differ: `template`, `shots`, ..., or `prompt` for any.
-        margin: in points: also test whether systems are equivalent, or not worse, within it.
         primary: TASK/METRIC, the claim that is tested alone.
         all_pairs: compare every two systems, with simultaneous intervals and ranks.
         columns: the names of the columns of data frames, and of tables that no tool wrote.
@@ -282,8 +280,6 @@ def compare_logs(
         InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
             differ in what is not allowed; an unknown baseline, metric or primary outcome.
     """
-    if margin is not None and not 0 < margin < 100:
-        raise InputError(f"margin {margin:g}: must be more than 0 and less than 100 points")
     by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
     read: list[Found] = []
     found: list[tuple[str | None, Log]] = []
@@ -317,7 +313,7 @@ def compare_logs(
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
-    cautions = [*joined.cautions(), *_state(claims, margin, primary)]
+    cautions = [*joined.cautions(), *_state(claims, primary)]
     if unknown:
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
@@ -327,12 +323,8 @@ def compare_logs(
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
 
 
-def _state(claims: Sequence[Claim], margin: float | None, primary: str | None) -> Iterator[ReportWarning]:
-    """Add the margin and the primary outcome to claims that are not settled yet; what a reader must know about it."""
-    if margin is not None:
-        for claim in claims:
-            if claim.in_points:
-                add_margin(claim, margin, late=False)
+def _state(claims: Sequence[Claim], primary: str | None) -> Iterator[ReportWarning]:
+    """Mark the primary outcome among claims that are not settled yet; what a reader must know about it."""
     if primary is not None:
         names = list(dict.fromkeys(claim.outcome for claim in claims))
         if primary not in names:
@@ -342,11 +334,8 @@ def _state(claims: Sequence[Claim], margin: float | None, primary: str | None) -
         for claim in claims:
             claim.primary = claim.outcome == primary
             claim.family = MAIN if claim.primary else claim.family
-    stated = [*(["margin"] if margin is not None else []), *(["primary outcome"] if primary is not None else [])]
-    if stated:
         yield claim_warning(
-            f"{' and '.join(stated)}: named with the comparison; nothing shows that this was before the results were "
-            "known"
+            "primary outcome: named with the comparison; nothing shows that this was before the results were known"
         )
 
 

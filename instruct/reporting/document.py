@@ -223,7 +223,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     """What the document says of a comparison."""
     figures, spread = comparison.leading_figures, comparison.spread
     made = figures.claim
-    further = [sentences.rank(made).removesuffix(": "), comparison.leads, sentences.within_margin(made)]
+    further = [sentences.rank(made).removesuffix(": "), comparison.leads]
     details = [
         sentences.evidence(comparison),
     ]

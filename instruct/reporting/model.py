@@ -453,7 +453,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Panel", "ComparisonReport")),
     ):
-        absent = ("bench", "primary", "not_worse", "equivalent")
+        absent = ("bench", "primary")
         part["required"] = [name for name in part["properties"] if name not in absent]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

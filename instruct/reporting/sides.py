@@ -31,8 +31,6 @@ def mirrored(record: Kind) -> Kind:
     """A comparison or the claim of a win rate, or a part of one, as the other side sees it."""
     values = {name: _mirrored(name, getattr(record, name)) for name in type(record).model_fields}
     changed = {_SIDES.get(name, name): value for name, value in values.items()}
-    if isinstance(record, Claim):  # that the baseline is not worse was not tested
-        changed["not_worse"] = None
     seen = record.model_copy(update=changed)
     if isinstance(seen, ComparisonReport):
         seen.leads = leads(seen.leading_figures)

@@ -1,12 +1,12 @@
-"""What was stated about a run's claims before its results existed: the margin and the primary outcome."""
+"""The primary outcome of a run, which was stated before its results existed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from instruct.analysis.claims import LEAST_SEEDS, add_margin
-from instruct.analysis.results import WIN_RATE, Claim
+from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, one_line
 from instruct.judging.store import was_judged
 from instruct.reporting.comparison import SINGLE_SEEDS
@@ -18,17 +18,15 @@ STEP = "stated"  # of the manifest
 
 
 class Stated(NamedTuple):
-    """`margin`: in points of a win rate. `primary`: the name of an outcome. `in_advance`: both, as they were before
-    results existed."""
+    """`primary`: the name of an outcome; `in_advance`: as it was before results existed."""
 
-    margin: float | None = None
     primary: str | None = None
-    in_advance: Mapping[str, Any] = {"margin": None, "primary": None}
+    in_advance: str | None = None
 
     @property
-    def late(self) -> list[str]:
-        """Which of the two are other than before results existed."""
-        return [name for name, value in self.in_advance.items() if value != getattr(self, name)]
+    def late(self) -> bool:
+        """Whether it is another one than before results existed."""
+        return self.primary != self.in_advance
 
 
 def stated(manifest: Mapping[str, Any]) -> Stated:
@@ -36,20 +34,13 @@ def stated(manifest: Mapping[str, Any]) -> Stated:
     record = manifest["steps"].get(STEP)
     if not record or record["status"] != "done":
         return Stated()
-    return Stated(record["inputs"]["margin"], record["inputs"]["primary"], record["results"]["in_advance"])
+    return Stated(record["inputs"]["primary"], record["results"]["in_advance"])
 
 
 def stated_words(said: Stated) -> dict[str, str]:
     """What was stated, for people."""
-    late = dict.fromkeys(said.late, " (set after results existed)")
-    words = {"primary outcome": one_line(said.primary, 100) + late.get("primary", "")} if said.primary else {}
-    return words | ({"margin": f"{said.margin:g} points" + late.get("margin", "")} if said.margin else {})
-
-
-def check_margin(margin: float | None) -> None:
-    """Refuse a margin that is not between 0 and 50 points: InputError."""
-    if margin is not None and not 0 < margin < 50:
-        raise InputError(f"margin {margin:g}: must be more than 0 and less than 50 points of a win rate")
+    late = " (set after results existed)" * said.late
+    return {"primary outcome": one_line(said.primary, 100) + late} if said.primary else {}
 
 
 def check_primary(primary: str | None, names: Iterable[str]) -> None:
@@ -66,35 +57,25 @@ def check_primary(primary: str | None, names: Iterable[str]) -> None:
         )
 
 
-def state(run: RunDirectory, **changes: Any) -> None:
-    """Write down the margin and the primary outcome (None: as they were), and whether results existed already.
-
-    Raises:
-        InputError: a margin that is not between 0 and 50 points.
-    """
+def state(run: RunDirectory, primary: str | None) -> None:
+    """Write down the primary outcome (None: as it was), and which one it was before results existed."""
     before = stated(run.manifest())
-    changes = {name: value for name, value in changes.items() if value is not None}
-    check_margin(changes.get("margin"))
-    if all(value == getattr(before, name) for name, value in changes.items()):
+    if primary in (None, before.primary):
         return
-    said = {"margin": before.margin, "primary": before.primary} | changes
     results = was_judged(run) or metrics_path(run).is_file()
-    with run.step(STEP, said) as record:
-        record["in_advance"] = dict(before.in_advance) if results else said
+    with run.step(STEP, {"primary": primary}) as record:
+        record["in_advance"] = before.in_advance if results else primary
 
 
 def apply_stated(said: Stated, claims: Sequence[Claim]) -> list[ReportWarning]:
-    """Add what was stated to claims that are not settled yet; what a reader must know about it.
+    """Mark the primary outcome among claims that are not settled yet; what a reader must know about it.
 
     A primary outcome that was set after results existed is none.
     """
-    for claim in claims if said.margin else ():
-        if claim.kind == "rate" and claim.measure == WIN_RATE and claim.family:
-            add_margin(claim, said.margin or 0.0, late="margin" in said.late)
     if said.primary is None:
         return []
     shown = one_line(said.primary, 100)
-    if "primary" in said.late:
+    if said.late:
         text = f"{shown} was made the primary outcome after results existed: it is corrected like the others"
         return [claim_warning(text)]
     for claim in claims:

@@ -47,7 +47,7 @@ def _headline(by: str, claimed: ComparisonReport, *further: str | None) -> str:
     made = claimed.leading_figures.claim
     said = ": ".join(filter(None, [rank(made) + by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
     correction = adjusted(made) if made.claims > 1 and made.adjusted_p is not None else None
-    return ". ".join(filter(None, [said, *further, correction, within_margin(made)]))
+    return ". ".join(filter(None, [said, *further, correction]))
 
 
 def rank(made: Claim) -> str:
@@ -67,25 +67,6 @@ def excluded_beyond(made: Claim) -> str | None:
         return None
     digits = decimals(made.excluded, made.interval or made.excluding, made.null)
     return f"{math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits:,.{digits}f}"
-
-
-def within_margin(made: Claim) -> str | None:
-    """Whether the two are equivalent within the stated margin, or the candidate not worse; None without a margin."""
-    if made.equivalent is None:
-        return None
-    points = f"{(margin := made.equivalent.params['margin']):g} point{'s' * (margin != 1)}"
-    late = " (a margin set after results existed)" * made.equivalent.params["late"]
-    says = {
-        "equivalent": f"Equivalent within {points}",
-        "not worse": f"{name(made.candidate)} is not worse by more than {points}",
-    }
-    tests = [test for test in (made.equivalent, made.not_worse) if test]
-    for finding in ("", "reversible"):
-        for test in tests:
-            if test.finding == (finding or test.test):
-                among = f" among the pairs judged; {could_reverse(made)}" if finding else f": {adjusted(test)}"
-                return f"{says[test.test]}{late}{among}"
-    return f"Not shown: equivalent within {points}, or {name(made.candidate)} not worse by more than that{late}"
 
 
 def adjusted(made: Claim) -> str:
@@ -157,7 +138,7 @@ def seeds_headline(claim: Claim) -> str:
         said += f" ({few_trainings(claim)})" if claim.params.get(ELSEWHERE) else f" ({seeds}, not {LEAST_SEEDS})"
     text = f"{rank(claim)}{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
     corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
-    return ". ".join(filter(None, [text, corrected, within_margin(claim)]))
+    return ". ".join(filter(None, [text, corrected]))
 
 
 def _verdict(made: Claim, few: str, over: str = "", among: str = "", beats: str = "beats") -> str:
@@ -219,8 +200,7 @@ def difference_headline(claim: Claim) -> str:
     about += [adjusted(claim)] if claim.adjusted_p is not None else []
     side = "" if lost or claim.finding == "candidate" else f" for {name(claim.candidate)}"
     figures = f"{one_line(claim.measure, 60)}{tasks} {difference(claim, -1 if lost else 1)}{side}; {'; '.join(about)}"
-    line = f"{rank(claim)}{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
-    return ". ".join(filter(None, [line, within_margin(claim)]))
+    return f"{rank(claim)}{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
 
 
 def finding(claim: Claim) -> str:

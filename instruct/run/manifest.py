@@ -69,7 +69,7 @@ _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
         "results": ("prompts", "rows", "exact", "shared", "short", "found"),
     },
     "bench": {"inputs": ("rows", "rates")},
-    "stated": {"inputs": ("margin", "primary"), "results": ("in_advance",)},
+    "stated": {"inputs": ("primary",), "results": ("in_advance",)},
 }
 
 

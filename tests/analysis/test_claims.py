@@ -12,7 +12,7 @@ from counted import claimed, tally
 from scipy import stats
 
 from benchmarks import claims
-from instruct.analysis.claims import add_margin, agreeing_interval, finding_of, holm, settle
+from instruct.analysis.claims import agreeing_interval, finding_of, holm, settle
 from instruct.analysis.inference import mean_test, student
 from instruct.analysis.statistics import Tally, win_rate_claim
 from instruct.reporting.comparison import tally_figures
@@ -42,48 +42,25 @@ def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
     assert stats.binom.pmf(range(n + 1), n, share) @ claims <= 0.05
 
 
-def with_margin(counts: Tally, margin: float = 5.0):
-    """A claim with its claims of a margin, settled."""
+def settled(counts: Tally):
     claim = win_rate_claim(counts, candidate="emo", baseline="mle", family="verdicts")
-    add_margin(claim, margin)
     settle([claim])
     return claim
 
 
 def test_what_is_excluded_is_the_inverse_of_two_one_sided_tests():
     exact = stats.binomtest(400, 805).proportion_ci(confidence_level=0.9, method="exact")
-    claim = with_margin(Tally(win=400, loss=405))
+    claim = settled(Tally(win=400, loss=405))
     assert claim.excluding == pytest.approx([100 * exact.low, 100 * exact.high], abs=1e-4)
     assert claim.excluded == pytest.approx(50 - 100 * exact.low, abs=1e-4)
     ends = student(1.0, 0.5, 9).excluding()
     assert ends == pytest.approx(stats.t(9, 1.0, 0.5).interval(0.9), abs=1e-5)
-    assert with_margin(Tally(win=500, loss=305)).excluding is None  # a difference is shown
+    assert settled(Tally(win=500, loss=305)).excluding is None  # a difference is shown
 
 
-def test_a_margin_has_two_one_sided_tests():
-    claim = with_margin(Tally(win=400, loss=405))
-    tails = [stats.binomtest(400, 805, at, way).pvalue for at, way in ((0.45, "greater"), (0.55, "less"))]
-    assert claim.not_worse.p == pytest.approx(tails[0], rel=1e-6)
-    assert claim.equivalent.p == pytest.approx(max(tails), rel=1e-6)
-    assert (claim.finding, claim.equivalent.finding) == ("no difference", "equivalent")
-    better = with_margin(Tally(win=500, loss=305))
-    assert (better.finding, better.equivalent.finding) == ("candidate", "no difference")
-    assert better.not_worse.finding == "not worse"
-    assert with_margin(Tally(win=40, loss=45)).not_worse.finding == "no difference"
-    # Without a verdict 60 pairs could be losses.
-    missing = with_margin(Tally(win=400, loss=345, failed=60))
-    assert (missing.not_worse.finding, missing.equivalent.finding) == ("not worse", "no difference")
-    assert with_margin(Tally(win=385, loss=360, failed=60)).equivalent.finding == "reversible"
-
-
-def test_claims_of_which_one_can_be_true_count_once():
-    """Of each comparison no difference, and one beyond the margin: Shaffer's factors, of ten comparisons Holm's."""
-    assert holm([0.01, 0.2, 0.03], ["a", "a", "a"]) == [0.01, 0.2, 0.03]
-    assert holm([0.01, 0.02, 0.04, 0.9], ["a", "b", "a", "b"]) == pytest.approx([0.02, 0.04, 0.08, 0.9])
+def test_claims_of_a_family_are_corrected_by_holms_method():
     assert holm([0.01, 0.02, 0.04]) == pytest.approx([0.03, 0.04, 0.04])
     claims = [win_rate_claim(Tally(win=60, loss=40), candidate=name, baseline="b", family="v") for name in "xyz"]
-    for claim in claims[1:]:
-        add_margin(claim, 20.0)
     settle(claims)
     assert {claim.claims for claim in claims} == {3}
 
@@ -99,14 +76,13 @@ def test_the_mean_and_the_number_of_preferences_are_two_claims():
 
 
 def test_fewer_than_twenty_grades_claim_nothing():
-    """Neither that of the mean nor that of preferences; a margin is not tested either."""
+    """Neither that of the mean nor that of preferences."""
     grades = tally(["win"] * 19, np.linspace(0.7, 0.95, 19))
     made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
-    add_margin(made.claim, 20.0)
     settle([made.claim])
     claim = made.claim
     assert (claim.finding, claim.interval, claim.p, claim.adjusted_p, claim.excluding) == ("too few", *[None] * 4)
-    assert (made.preferred, claim.not_worse, claim.equivalent) == (None, None, None)
+    assert made.preferred is None
     assert made.win_rate == pytest.approx(82.5)
 
 

@@ -31,7 +31,7 @@ def bench_run(
     config = {"name": folder.name, "model": {"name": model}, "systems": systems, **more}
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     trained = {"status": "done", "inputs": {"data": "d" * 64}, "results": {"steps": 200}}
-    said = {"margin": None, "primary": more.get("primary")}
+    primary = more.get("primary")
     inputs = {"rows": {"train": 1000, "choose": 100, "test": rows}, "rates": {}, "data": "d.jsonl"}
     manifest = {
         "format": 3,
@@ -41,7 +41,7 @@ def bench_run(
         "machine": {"processor": "A CPU", "cores": 2, "memory_gib": 23.5, "gpus": []},
         "steps": {f"train/{name}": trained for name in systems}
         | {STEP: {"status": "done", "inputs": inputs, "results": {}}}
-        | {stated.STEP: {"status": "done", "inputs": said, "results": {"in_advance": said}}},
+        | {stated.STEP: {"status": "done", "inputs": {"primary": primary}, "results": {"in_advance": primary}}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     rng = np.random.default_rng(len(folder.name))

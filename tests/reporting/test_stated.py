@@ -1,4 +1,4 @@
-"""A margin and a primary outcome: stated before results exist, and said to be late where they were not."""
+"""A primary outcome: stated before results exist, and said to be late where it was not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from benchmarks import report_claims as simulation
 from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig
-from instruct.phases.experiment import outcomes, run_experiment
+from instruct.phases.experiment import outcomes
 from instruct.reporting.build import build
 from instruct.reporting.model import ReportData
 from instruct.reporting.render.page import render_page
 from instruct.reporting.report import Report, build_report
-from instruct.reporting.stated import check_primary, state, stated
+from instruct.reporting.stated import check_primary, state
 
 EQUAL = [("first", "second"), ("second", "first")] * 150
 
@@ -33,39 +33,6 @@ def judge(card, write_answers, judge_pairs):
 def everywhere(report: Report, sentence: str) -> bool:
     page = " ".join(render_page(report, {}, None).split())
     return all(sentence in text for text in (report.to_markdown(), str(report), page, report.to_comment()))
-
-
-def test_a_margin_that_was_stated_before_the_verdicts_is_tested(run, judge):
-    state(run, margin=10.0)
-    judge("j")
-    report = build_report(run.folder)
-    claim = report.judges[0].comparisons[0].leading_figures.claim
-    assert (claim.equivalent.finding, claim.not_worse.finding) == ("equivalent", "not worse")
-    assert everywhere(report, "Equivalent within 10 points: p ")
-    assert "set after" not in report.to_markdown()
-    assert Report.model_validate_json(report.to_json()).to_json() == report.to_json()
-    assert claim.equivalent.params["margin"] == 10.0
-    state(run, margin=10.0)
-    assert stated(run.manifest()).late == []
-    state(run, margin=None)  # what is not named stays
-    assert stated(run.manifest()).margin == 10.0
-    state(run, margin=20.0)
-    assert stated(run.manifest()).late == ["margin"]
-    state(run, margin=10.0)  # what was stated in advance still was
-    assert stated(run.manifest()).late == []
-
-
-def test_a_margin_that_is_set_after_verdicts_is_said_to_be(run, judge):
-    judge("j")
-    assert build_report(run.folder).judges[0].comparisons[0].leading_figures.claim.equivalent is None
-    state(run, margin=1.0)
-    report = build_report(run.folder)
-    late = (
-        "Not shown: equivalent within 1 point, or emo not worse by more than that (a margin set after results existed)"
-    )
-    assert everywhere(report, late)
-    with pytest.raises(InputError, match=r"^margin 50: must be more than 0 and less than 50 points of a win rate$"):
-        state(run, margin=50.0)
 
 
 def test_the_primary_outcome_is_tested_alone_and_leads(run, judge):
@@ -148,11 +115,3 @@ def test_an_unknown_primary_outcome_is_refused_with_those_that_exist():
         InputError, match=r"^primary: autoj is not an outcome of this run \(its outcomes: autoj/win_rate, "
     ):
         check_primary("autoj", names)
-
-
-def test_a_margin_needs_a_judge(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    systems = {"mle": {"objective": "mle"}}
-    config = {"name": "run", "model": {"name": "m"}, "systems": systems, "judges": [], "margin": 5}
-    with pytest.raises(InputError, match=r"^margin: is in points of a win rate, and there are no judges; add one"):
-        run_experiment(ExperimentConfig.model_validate(config))
