@@ -31,6 +31,8 @@ def test_rouge_equals_rouge_score_on_random_texts(scorer, reference, text):
 def test_rouge_of_known_texts():
     found = rouge("the cat sat on the mat", "the cat lay on a mat")
     assert found == pytest.approx({"rouge1": 4 / 6, "rouge2": 1 / 5, "rougeL": 4 / 6})
+    found = rouge("the cat sat on the mat", "the cat lay on a mat today")  # precision and recall differ
+    assert found == pytest.approx({"rouge1": 8 / 13, "rouge2": 2 / 11, "rougeL": 8 / 13})
 
 
 def test_an_empty_text_shares_nothing():
