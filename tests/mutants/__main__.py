@@ -75,7 +75,7 @@ def try_fault(fault: Fault, right: Path) -> tuple[Fault, bool, float]:
 def main(words: list[str]) -> int:
     """Print a line for each fault; returns 1 if one is not caught."""
     faults = chosen(words)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
         right = Path(folder)
         copy_tracked(right)
         for fault in faults:
