@@ -184,7 +184,6 @@ def test_the_report_names_the_inputs_of_the_run(judged, add_step):
         "learning_rate": 2e-4,
         "log": None,
         "evaluations": None,
-        "tasks": None,
         "seed": None,
     }
     assert [(phase.step, phase.minutes) for phase in report.phases] == [("train/emo", 1.25), ("answers", 3.5)]
