@@ -252,8 +252,8 @@ FAULTS = [
     Fault(
         "a changed option needs no redo",
         "instruct/phases/steps.py",
-        'if record["status"] == "done" and made_with != options and',
-        'if record["status"] == "done" and made_with is None and',
+        "if made_with != options and (record",
+        "if made_with is None and (record",
         "tests/phases/test_steps.py::test_every_change_that_is_refused_is_listed",
     ),
     Fault(
@@ -345,8 +345,8 @@ FAULTS = [
     Fault(
         "the loser wins",
         "instruct/analysis/claims.py",
-        'return "candidate" if rate > 50 else "baseline"',
-        'return "candidate" if rate > 0 else "baseline"',
+        'return "candidate" if gain > 0 else "baseline"',
+        'return "candidate" if gain < 0 else "baseline"',
         "tests/analysis/test_claims.py::test_the_test_decides",
     ),
     Fault(
@@ -366,7 +366,7 @@ FAULTS = [
     Fault(
         "Holm's correction is left out",
         "instruct/analysis/claims.py",
-        "min(1.0, left * p)",
+        "min(1.0, (len(known) - rank) * p)",
         "min(1.0, p)",
         "tests/analysis/test_holm.py::test_undefined_tests_do_not_count",
     ),
