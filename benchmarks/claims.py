@@ -148,34 +148,39 @@ def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
 
 
 def _report(folder: Path, verdicts: Scores, *, both: bool) -> dict[str, Any]:
-    """report.json of verdicts in files: AlpacaEval's annotations, or this project's lines for verdicts in both orders.
+    """report.json of verdicts: from AlpacaEval's annotations, or from a run's store for verdicts in both orders.
 
     Args:
         verdicts: the candidate's scores, (judges, pairs); 1/2 in both orders: the answer shown first wins in each.
     """
     from instruct.judging.interchange.exchange import import_into_run
+    from instruct.judging.store import Judgment, JudgmentStore
     from instruct.reporting.report import build_report
+    from instruct.run.directory import RunDirectory
 
-    for judge, scores in enumerate(verdicts):
-        rows = [row for pair, score in enumerate(scores) for row in _rows(f"judge{judge}", pair, float(score), both)]
-        file = folder / f"{judge}.{'jsonl' if both else 'json'}"
-        file.write_text("\n".join(map(json.dumps, rows)) if both else json.dumps(rows), encoding="utf-8")
-        import_into_run(file, folder / "run")
-    return dict(json.loads(build_report(folder / "run").to_json()))
-
-
-def _rows(judge: str, pair: int, score: float, both: bool) -> list[dict[str, Any]]:
-    """A pair's row of annotations, or its two lines."""
-    shared = {"instruction": f"prompt {pair}", "dataset": "d"}
-    if not both:
-        return [shared | {"annotator": judge, "generator_1": "base", "generator_2": "new", "preference": 1 + score}]
-    other = {"first": "second", "second": "first"}
-    verdicts = {1.0: {place: place for place in other}, 0.0: other, 0.5: dict.fromkeys(other, "first")}[score]
-    names = {"judge": judge, "candidate": "new", "baseline": "base", "pair": pair, "key": ""}
-    return [
-        {"judgment": shared | names | {"position": place, "verdict": verdicts[place]}, "completions": {}}
-        for place in other
-    ]
+    run = RunDirectory(folder / "run")
+    if both:
+        run.start({"name": "run"})
+    for number, scores in enumerate(verdicts):
+        judge, names = f"judge{number}", ("new", "base")
+        if both:
+            other = {"first": "second", "second": "first"}
+            said = {1.0: {place: place for place in other}, 0.0: other, 0.5: dict.fromkeys(other, "first")}
+            with JudgmentStore(run.store) as store:
+                store.add_judgments(
+                    Judgment(judge, *names, pair, f"prompt {pair}", "d", place, "", said[float(score)][place])
+                    for pair, score in enumerate(scores)
+                    for place in other
+                )
+            continue
+        about = {"annotator": judge, "generator_1": "base", "generator_2": "new", "dataset": "d"}
+        rows = [
+            about | {"instruction": f"prompt {n}", "preference": 1 + float(score)} for n, score in enumerate(scores)
+        ]
+        file = folder / f"{number}.json"
+        file.write_text(json.dumps(rows), encoding="utf-8")
+        import_into_run(file, run.folder)
+    return dict(json.loads(build_report(run.folder).to_json()))
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def test_preview_asks_for_the_last_answer_of_a_whole_row_without_its_end_token(m
     row = {"place": "row 1", "input_ids": ids, "labels": labels, "tokens": len(ids), "answers": answers}
     rows = [row | {"status": status} for status in ("kept", "truncated")]
     data = SimpleNamespace(
-        tokenizer=tokenizer, encoded=SimpleNamespace(encoded=rows, weights={}), rows=SimpleNamespace(parts=["a text"])
+        tokenizer=tokenizer, encoded=SimpleNamespace(encoded=rows, weights={}), rows=SimpleNamespace(format=None)
     )
     preview._print_rows(Console(file=io.StringIO()), data, None, 2)
     assert asked == [("ask one<|im_end|>again", " two")]  # not of the row that was cut off

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import yaml
+from peft import LoraConfig
 from tiny import make_trainer
 from train_configs import tiny_config, write_rows
 from train_configs import train as train_tiny
@@ -100,7 +101,8 @@ class Mine(MLE):
 
 @pytest.mark.parametrize("objective", [*OBJECTIVES, Mine()], ids=str)
 def test_the_card_of_a_trainer_names_its_objective(tmp_path, objective):
-    make_trainer(tmp_path, objective=objective).create_model_card()
+    peft = LoraConfig(r=2, task_type="CAUSAL_LM")  # some objectives read the base under the adapter
+    make_trainer(tmp_path, objective=objective, peft_config=peft).create_model_card()
     card, name = (tmp_path / "README.md").read_text(), objective if isinstance(objective, str) else "Mine"
     assert re.search(r"trained with ([^,]+)\.$", card, re.MULTILINE)[1] == name
     assert {"trl", "sft", name} == {*metadata(card)["tags"]} - {"generated_from_trainer", "hf_jobs"}
