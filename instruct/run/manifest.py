@@ -97,6 +97,9 @@ class _Manifest(BaseModel):
         for name, record in self.steps.items():
             if name.startswith("judge/") and record.comparison is None:
                 raise ValueError(f"steps.{name}: has no comparison")
+            for part in ("answers", "judge") if name.startswith("judge/") else ():
+                if not isinstance(record.inputs.get(part, {}), dict):
+                    raise ValueError(f"steps.{name}.inputs.{part}: must be a mapping")
         return self
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from instruct.base.models import ModelOptions
 from instruct.config import make_config
 from instruct.engines.forward import open_model
+from instruct.reporting.compare_logs import compare_logs
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
 
@@ -56,8 +56,7 @@ def test_the_documented_tasks_have_lm_evals_scores_and_a_paired_test(
                     assert rows[system, task, "exact_match (last-number)"] == found["exact_match,last-number"]
                 else:
                     assert rows[system, task, "accuracy"] == pytest.approx(100 * found["acc,none"])
-    assert instruct("report", run.folder)[0] == 0
-    report = json.loads((run.report / "report.json").read_text())
-    assert {(claim["task"], claim["candidate"], claim["baseline"]) for claim in report["claims"]} == {
+    found = compare_logs([run.folder], baseline="base").claims
+    assert {(claim.task, claim.candidate, claim.baseline) for claim in found} == {
         (task, "emo", "base") for task in ("avis", "weather", "sums")
     }

@@ -21,6 +21,7 @@ from instruct.engines.network import TextRow
 from instruct.measuring.tasks.cards import FEW_SHOT, read_task
 from instruct.measuring.tasks.harness import Harness, read_results
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.reporting.compare_logs import compare_logs
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import metrics_path, read_metrics, read_values
 from tests.judging.test_vllm_serve import vllm_serve
@@ -94,19 +95,15 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
         assert 8 * acc == sum(columns[system]["acc"])
     assert {row.details.clusters for row in rows} == {4}
     assert instruct("report", two_systems.folder)[0] == 0
-    choice, reply = json.loads((two_systems.report / "report.json").read_text())["claims"]
-    names = ("task", "measure", "candidate", "baseline")
-    assert [choice[name] for name in names] == ["mood_choice", "acc", "emo", "base"]
-    assert choice["params"]["candidate_above"] == sum(
-        a > b for a, b in zip(columns["emo"]["acc"], columns["base"]["acc"], strict=True)
-    )
-    assert (reply["task"], reply["measure"], reply["n"]) == ("mood_reply", "bleu_like", 8)
+    by_task = {claim.task: claim for claim in compare_logs([two_systems.folder], baseline="base").claims}
+    choice, reply = by_task["mood_choice"], by_task["mood_reply"]
+    assert (choice.measure, choice.candidate, choice.baseline) == ("acc", "emo", "base")
+    assert choice.value == pytest.approx(100 * np.subtract(columns["emo"]["acc"], columns["base"]["acc"]).mean())
+    assert (reply.measure, reply.n, reply.test) == ("bleu_like", 8, "permutation")
     own = {system: read_values(two_systems, "lm_eval/mood_reply", system)["bleu_like"] for system in columns}
     values = np.subtract(own["emo"], own["base"])
-    assert reply["value"] == pytest.approx(100 * values.mean())
-    assert reply["p"] == sign_flip_test(values.reshape(2, 4).sum(axis=0))
-    assert (reply["test"], reply["params"]["clusters"]) == ("permutation", 4)
-    assert "| rows | clusters |" in (two_systems.report / "report.md").read_text()
+    assert reply.value == pytest.approx((100 if reply.in_points else 1) * values.mean())
+    assert reply.p == sign_flip_test(values.reshape(2, 4).sum(axis=0))
     before = two_systems.manifest()["steps"]
     assert instruct("evaluate", two_systems.folder, *flags)[0] == 0
     assert two_systems.manifest()["steps"] == before
