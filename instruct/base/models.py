@@ -182,8 +182,8 @@ def pick_dtype(asked: str | None, stated: Callable[[], str]) -> str:
 
 def has_bfloat16_instructions() -> bool:
     """Whether this CPU computes in bfloat16 (AVX-512's or AMX's instructions, or ARM's)."""
-    flags = f"{processor_line('flags')} {processor_line('Features')}".split()
-    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags)
+    flags = processor_line("flags") or processor_line("Features")
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags.split())
 
 
 @functools.cache

@@ -114,10 +114,9 @@ class LocalEngine(BatchesInTurn):
 
     @cached_property
     def dtype(self) -> str:
-        """The dtype that the model computes in; of one that does not fit here, it is not measured."""
+        """The dtype that the model computes in; a model that does not fit here is refused first."""
         check_memory(self.options)
-        dtype = pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
-        return dtype
+        return pick_dtype(self.options.dtype, lambda: stated_dtype(self.config))
 
     @cached_property
     def labels(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
-from instruct.engines.canary import FILE, WeightsCheck, canaries_of, moved_by
+from instruct.engines.canary import FILE, Canary, WeightsCheck, canaries_of, moved_by
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
@@ -191,15 +191,15 @@ def _ask(
     works = {id(plan.work): plan.work for plan in served}
     work = served[0].work
     prompts: _Prompts
+    canaries = canaries_of({plan.system.name: plan.system.source for plan in everyone})
     with progress_of(f"starting on {Path(served[0].model).name}") as show:
         if config.engine == "server":
             engine, prompts, room = *_on_a_server(works, model, config), None
         else:
-            engine, prompts, room = _with_weights(served, works, model, config, where)
+            engine, prompts, room = _with_weights(served, works, model, config, where, canaries)
         try:
             version = engine.start()
             unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
-            canaries = canaries_of({plan.system.name: plan.system.source for plan in everyone})
             check = WeightsCheck(engine, canaries, "generation.engine")
             checked: dict[KeptReplies, str | None] = {}
             for kept, plan in reversed(unfinished.items()):  # the adapter of the first is then in its place
@@ -319,6 +319,7 @@ def _with_weights(
     model: ModelOptions,
     config: EngineConfig,
     where: Where,
+    canaries: Mapping[str, Canary],
 ) -> tuple[Engine, _Prompts, int]:
     """The engine for systems on one base, here or on a cluster, the prompts' tokens, and the room for each."""
     kind = local_kind(model, config)
@@ -337,9 +338,9 @@ def _with_weights(
             f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
             "known; leave it out"
         )
-    canaries = canaries_of({plan.system.name: plan.system.source for plan in served}).values()
+    scored = [canaries[plan.system.name] for plan in served if plan.system.name in canaries]
     longest = max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
-    wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in canaries)])
+    wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in scored)])
     room = min(wanted, context or wanted)
     least = work.decoding.get("min_new_tokens", 0)
     for key, own in works.items():

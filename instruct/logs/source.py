@@ -103,29 +103,6 @@ class Source:
             )
 
 
-def read_objects(value: Any, place: str) -> list[RawRow]:
-    """The objects in a list, as rows, for the functions that read a row's fields.
-
-    Raises:
-        InputError: it is no list, or holds something else.
-    """
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise InputError(f"{place}: must be a list of objects; give the file as the tool wrote it")
-    return [RawRow(place, number, each) for number, each in enumerate(value, start=1)]
-
-
-def read_object(row: RawRow, field: str) -> RawRow:
-    """The object in a field, as a row; an empty one if the field is missing or null.
-
-    Raises:
-        InputError: it is something else.
-    """
-    value = row.fields.get(field)
-    if not isinstance(value, dict | None):
-        raise InputError(f"{row.place}: {field}: must be an object; give the file as the tool wrote it")
-    return RawRow(f"{row.origin}", row.row, value or {})
-
-
 def read_number(row: RawRow, field: str) -> float | None:
     """The number in a field, 1 for true and 0 for false, also as the text of a cell.
 

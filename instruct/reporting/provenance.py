@@ -33,7 +33,6 @@ from instruct.reporting.tables import Column, Table, columns_table, text_columns
 
 # More points would not change a figure.
 _MOST_POINTS = 500
-# Before the name of a task and its metric in a training's log.
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.
 REPEATED_ABOVE = 0.5

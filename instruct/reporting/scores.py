@@ -55,19 +55,22 @@ def _rows(
 def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
     seeds = seeds_of(contents.config)
     itself: dict[tuple[str, int, str], dict[str, float | None]] = {}
+
+    def rows(system: str, judge: str, seed: int, against: str, scores: Scores) -> Iterator[dict[str, Any]]:
+        about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
+        return _scored(scores, {}, system=system, seed=seed, **about)
+
     for judged in contents.by_judge:
         candidate, baseline = judged.key.candidate, judged.key.baseline
         seed = seeds.get(candidate)
         if seed is None or seed != seeds.get(baseline):
             continue
-        against = without_seed(baseline, seed)
+        beside = judged.key.judge, seed, without_seed(baseline, seed)
         scores = judged.scores()
-        itself.setdefault((judged.key.judge, seed, against), {}).update(dict.fromkeys(scores, 0.5))
-        about = {"task": judged.key.judge, "against": against, "measure": WIN_RATE, "better": "higher"}
-        yield from _scored(scores, {}, system=without_seed(candidate, seed), seed=seed, **about)
-    for (judge, seed, against), ties in itself.items():
-        about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
-        yield from _scored(ties, {}, system=against, seed=seed, **about)
+        itself.setdefault(beside, {}).update(dict.fromkeys(scores, 0.5))
+        yield from rows(without_seed(candidate, seed), *beside, scores)
+    for beside, ties in itself.items():
+        yield from rows(beside[2], *beside, ties)
 
 
 def _scored(scores: Scores, clusters: Mapping[Any, str], **about: Any) -> Iterator[dict[str, Any]]:

@@ -95,9 +95,11 @@ class _Manifest(BaseModel):
                 if missing := [key for key in keys if key not in getattr(step, part)]:
                     raise ValueError(f"steps.{name}.{part}: has no {missing[0]}")
         for name, record in self.steps.items():
-            if name.startswith("judge/") and record.comparison is None:
+            if not name.startswith("judge/"):
+                continue
+            if record.comparison is None:
                 raise ValueError(f"steps.{name}: has no comparison")
-            for part in ("answers", "judge") if name.startswith("judge/") else ():
+            for part in ("answers", "judge"):
                 if not isinstance(record.inputs.get(part, {}), dict):
                     raise ValueError(f"steps.{name}.inputs.{part}: must be a mapping")
         return self

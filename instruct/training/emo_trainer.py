@@ -61,8 +61,6 @@ from instruct.training.trained import ALL_LINEAR, report_trained
 # number of micro-batches; the tokens seen, including masked ones.
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
 
-# What an error message needs of a batch; the rest is released before backward.
-
 
 def _logged_weights(objective: Objective) -> dict[str, str]:
     """What an objective's weighting has for the log, by the names there."""
