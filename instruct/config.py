@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.base.cards import nearest, packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError, Problems, one_line
@@ -74,14 +74,10 @@ class ExperimentConfig(TrainingOptions):
     """Who compares the answers."""
     comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
-    primary: str | None = None
-    """The outcome that is tested alone, stated before there are results: JUDGE/win_rate, TASK/METRIC or a metric of
-    texts such as rougeL; the others are secondary (default: all are corrected together)."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
     cluster: Where = None
     """A Ray cluster for answers and judges on local models (`cluster: ray`; default: this machine)."""
-    _further_outcomes: list[str] = PrivateAttr([])  # that `primary` may name
 
     @property
     def compared(self) -> list[tuple[str, str]]:

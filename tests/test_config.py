@@ -45,8 +45,8 @@ def test_every_shipped_config_loads_and_opens_with_its_command(path):
     assert config.name == path.stem
     assert first.startswith("# ")
     assert "recipes/" in first
-    # Texts have nothing to judge, and a bench has another primary outcome.
-    assert config.judges or config.primary or load_dataset_card(config.data.card).format == "text"
+    # Texts have nothing to judge.
+    assert config.judges or load_dataset_card(config.data.card).format == "text"
     assert {"mle", "emo"} <= set(config.systems)
 
 

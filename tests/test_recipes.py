@@ -43,7 +43,7 @@ def tiny_flags(tmp_path, tiny_model_folder) -> list[str]:
     (judge / "judge.yaml").write_text(yaml.safe_dump(card))
     return [
         "--model.name", str(model), "--train.max_steps", "8", "--answers.generation.engine", "transformers",
-        "--judges", "[{card: tiny, engine: transformers}]", "--primary", "null",
+        "--judges", "[{card: tiny, engine: transformers}]",
     ]  # fmt: skip
 
 

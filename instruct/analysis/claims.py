@@ -86,41 +86,32 @@ def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:
 def settle(claims: Iterable[Claim]) -> None:
     """Correct the p-values of the claims of each family that were made together, and set what may be said.
 
-    Claims without a family are not corrected, and those about the primary outcome apart. The interval of a win rate is
-    made to agree with the finding. A claim that holds among the complete cases alone is `reversible`: the missing
-    verdicts could reverse it.
+    Claims without a family are not corrected. The interval of a win rate is made to agree with the finding.
     """
-    families: dict[tuple[str, bool], list[Claim]] = {}
+    families: dict[str, list[Claim]] = {}
     for claim in claims:
         if claim.family:
-            families.setdefault((claim.family, claim.primary is True), []).append(claim)
+            families.setdefault(claim.family, []).append(claim)
         else:
-            decide(claim, claim.p, claim.complete.p)
+            decide(claim, claim.p)
     for compared in families.values():
         tested = sum(claim.p is not None for claim in compared)
-        adjusted = holm([claim.p for claim in compared]), holm([claim.complete.p for claim in compared])
-        for claim, p, of_complete in zip(compared, *adjusted, strict=True):
-            claim.complete.adjusted_p, claim.adjusted_p, claim.claims = of_complete, p, tested
-            decide(claim, p, of_complete)
+        for claim, p in zip(compared, holm([claim.p for claim in compared]), strict=True):
+            claim.adjusted_p, claim.claims = p, tested
+            decide(claim, p)
 
 
-def decide(claim: Claim, p: float | None, of_complete: float | None) -> None:
-    """Set what may be said by corrected p-values: of the claim, and of its complete cases."""
+def decide(claim: Claim, p: float | None) -> None:
+    """Set what may be said by a corrected p-value."""
     if claim.enough is not None:
-        _find(claim, p, of_complete)
+        claim.finding = finding_of(p, claim.gain, claim.enough)
+        if claim.kind == "rate":
+            claim.interval = agreeing_interval(claim.interval, claim.finding)
     shown = claim.finding not in (None, "no difference") or (claim.finding is None and p is not None and p <= ALPHA)
     if not shown and claim.value is not None and claim.interval:
         tested = Estimate(claim.value, claim.interval, p, claim._one_sided)
         claim.excluding = rounded(tested.excluding())
-    claim._one_sided = claim.complete._one_sided = None  # what is settled is data
-
-
-def _find(claim: Claim, p: float | None, of_complete: float | None) -> None:
-    made, among_complete = (finding_of(of, claim.gain, bool(claim.enough)) for of in (p, of_complete))
-    if claim.kind == "rate":
-        claim.complete.interval = agreeing_interval(claim.complete.interval, among_complete)
-        claim.interval = agreeing_interval(claim.interval, made)
-    claim.finding = made if made == among_complete else "reversible"
+    claim._one_sided = None  # what is settled is data
 
 
 def bounded(complete: Estimate, lost: Estimate, won: Estimate, null: float = 50.0) -> Estimate:

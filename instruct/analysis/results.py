@@ -17,8 +17,7 @@ Kind = Literal["rate", "points", "metric"]
 WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
 ELSEWHERE = "elsewhere"
-# `reversible`: what holds among the complete cases, and the missing verdicts could reverse.
-Finding = Literal["candidate", "baseline", "reversible", "no difference", "too few"]
+Finding = Literal["candidate", "baseline", "no difference", "too few"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -30,24 +29,10 @@ def rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def outcome_name(measure: str) -> str:
-    """What `primary` calls a measure."""
-    return measure.replace(" ", "_")
-
-
 class Record(BaseModel):
     """A part of report.json: every key is required, and no other key is allowed."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-
-class CompleteCase(Record):
-    """What a claim would be if the missing verdicts were like the others: of the units without any missing."""
-
-    interval: Interval | None
-    p: float | None
-    adjusted_p: float | None = None
-    _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
 
 
 class Claim(Record):
@@ -62,11 +47,10 @@ class Claim(Record):
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
     `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
-    `primary`: whether this is about the primary outcome, which is tested alone; None: none was stated.
 
-    Where `missing` verdicts could change a win rate, `value` is that of the `n` complete cases, and `interval` and `p`
-    hold whatever the missing verdicts would have been: p in the worst case, the interval from the lower end with all of
-    them lost to the upper end with all of them won. `complete_case`: interval, p and adjusted p without them.
+    Where values are `missing`, `value` is that of the `n` units that have one, and `interval` and `p` hold whatever the
+    missing ones would have been: the interval from the lower end with all of them lost to the upper end with all of
+    them won, and the larger p of both, 1 where these are on different sides.
     """
 
     measure: str
@@ -91,15 +75,8 @@ class Claim(Record):
     through: str | None = None
     trainings: int = 1
     missing: int = 0
-    complete_case: CompleteCase | None = None
     params: dict[str, Any] = {}
-    primary: bool | None = Field(default=None, exclude_if=lambda primary: primary is None)
     _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
-
-    @property
-    def outcome(self) -> str:
-        """What a config calls the measure as its primary outcome: judge/win_rate, task/metric, or a metric of texts."""
-        return "/".join(filter(None, [self.judge or self.task, outcome_name(self.measure)]))
 
     @property
     def in_points(self) -> bool:
@@ -117,11 +94,6 @@ class Claim(Record):
         most = max((abs(end - self.null) for end in self.excluding or ()), default=None)
         impossible = most is None or (self.in_points and most >= 100 - self.null)
         return None if impossible else rounded(most)
-
-    @property
-    def complete(self) -> Claim | CompleteCase:
-        """Interval and p of the complete cases: the claim's, if nothing is missing."""
-        return self.complete_case or self
 
     @property
     def gain(self) -> float | None:

@@ -25,7 +25,7 @@ from instruct.analysis.outcomes import (
     unit_scores,
     weighted_scores,
 )
-from instruct.analysis.results import WIN_RATE, Claim, CompleteCase, rounded
+from instruct.analysis.results import WIN_RATE, Claim, rounded
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,7 @@ def win_rate_claim(counts: Tally, measure: str = WIN_RATE, **names: Any) -> Clai
     # The mean of so few grades has no interval or test that says anything.
     few = counts.scores is not None and len(counts.values) < FEW_PAIRS
     if few:
-        complete = estimate = Estimate(complete.value, None, None)
-    missing = CompleteCase(interval=rounded(complete.interval), p=complete.p)
-    missing._one_sided = complete.one_sided
+        estimate = Estimate(complete.value, None, None)
     return make_claim(
         estimate,
         **names,
@@ -256,6 +254,5 @@ def win_rate_claim(counts: Tally, measure: str = WIN_RATE, **names: Any) -> Clai
         value=rounded(counts.win_rate),
         interval=rounded(estimate.interval),
         enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        complete_case=missing if counts.unread and not few else None,
         params={"decided": counts.win + counts.loss},
     )

@@ -50,9 +50,9 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
-        choices=["win_rate", "win_rate_low", "bound_low"],
-        help="for --fail-under: the win rate (default), the lower end of its interval, or its worst case with the "
-        "pairs without a verdict; from 50 on the lower end also takes a claim that is made",
+        choices=["win_rate", "win_rate_low"],
+        help="for --fail-under: the win rate (default), or the lower end of its interval, with the pairs without a "
+        "verdict lost; from 50 on the lower end also takes a claim that is made",
     )
     sub.add_argument(
         "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
@@ -85,9 +85,6 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
     logs.add_argument("--metric", action="append", metavar="NAME", help=text)
     _add_log_flags(logs)
     logs.add_argument("--pairs", action="store_true", help="compare every two systems, with ranks")
-    logs.add_argument(
-        "--primary", metavar="TASK/METRIC", help="the claim that is tested alone; the others are secondary"
-    )
     _add_column_flags(sub)
     shown = sub.add_argument_group("what is printed")
     text = "print the claims as a comment for a pull request"
@@ -201,7 +198,6 @@ def compare(arguments: argparse.Namespace) -> Result:
         metrics=arguments.metric or (),
         seeds=arguments.seeds,
         allow=arguments.allow,
-        primary=arguments.primary,
         all_pairs=arguments.pairs,
         columns=_named_columns(arguments, arguments.metric or ()),
     )

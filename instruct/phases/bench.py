@@ -60,8 +60,7 @@ class BenchOptions(Options):
 def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:
     """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
 
-    The primary outcome is the first judge's win rate, else ROUGE-L, if the config names none. Rows are split into three
-    sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
+    Rows are split into three sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
     NAME-OBJECTIVE-RATE); that of the lowest cross-entropy on the second set is taken, by the same rule for all. Then
     each is trained with the seeds 1, 2, ... (runs/NAME), answers the third set's prompts greedily and continues them
     by samples, beside MLE at the temperature that gives it the objective's entropy.
@@ -276,7 +275,6 @@ def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) ->
         "answers": None,
         "evaluation": None,
         "judges": [],
-        "primary": None,
     }
     return make_config(content, [], "bench")
 
@@ -292,10 +290,6 @@ def _final(
     config: ExperimentConfig, options: BenchOptions, folder: Path, tested: int, rates: Mapping[str, float]
 ) -> ExperimentConfig:
     """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
-    from instruct.analysis.results import outcome_name
-    from instruct.judging.asking import Judge
-    from instruct.reporting.bench import ENTROPY, EXACT, GREEDY, SAMPLED
-
     content = _with_rows(config, folder)
     answers = config.answers.model_dump(mode="json") if config.answers else {}
     generation = answers["generation"]
@@ -324,11 +318,7 @@ def _final(
         "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
         "comparisons": [(key, "mle") for key in (*config.trained, *arms) if key != "mle"],
     }
-    final = make_config(content, [], "bench")
-    final._further_outcomes = [outcome_name(measure) for measure in (GREEDY, SAMPLED, ENTROPY, EXACT)]
-    if final.primary is None:
-        final.primary = f"{Judge(final.judges[0]).card.name}/win_rate" if final.judges else final._further_outcomes[0]
-    return final
+    return make_config(content, [], "bench")
 
 
 def _arms(config: ExperimentConfig) -> dict[str, list[str]]:

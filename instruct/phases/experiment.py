@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,10 +69,7 @@ def run_phases(
     from accelerate import PartialState
 
     from instruct.reporting.report import print_written, written_report
-    from instruct.reporting.stated import check_primary
 
-    if config.primary is not None:
-        check_primary(config.primary, outcomes(config))
     config = settle_dtype(config)
     phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
     read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
@@ -95,22 +92,6 @@ def run_phases(
 def steps_of(config: ExperimentConfig, mode: JudgingMode | None = None) -> list[Step]:
     """The steps of an experiment, in order."""
     return [kind(config, mode or JudgingMode()) for kind in (Training, Answering, Evaluating, Judging)]
-
-
-def outcomes(config: ExperimentConfig) -> Iterator[str]:
-    """What an experiment may name as its primary outcome, as its report calls them."""
-    from instruct.judging.asking import Judge
-    from instruct.reporting.texts import METRICS
-
-    judges = [Judge(options).card.name for options in config.judges]
-    for name in judges:
-        yield f"{name}/win_rate"
-    for name in judges:
-        yield f"{name}/win_rate_with_labels"
-    yield from config._further_outcomes
-    if (evaluation := config.evaluation) is None:
-        return
-    yield from METRICS if evaluation.texts else ()
 
 
 def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
@@ -163,14 +144,12 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
         InputError: a finished step was made with other options and is not to be made again (`redo`), or the directory
             is not shared by all nodes of a training.
     """
-    from instruct.reporting.stated import state
     from instruct.training.processes import from_main
 
     run = RunDirectory(run_folder(config))
 
     def start() -> str:
         start_or_continue(run, config, steps_of(config), redo)
-        state(run, config.primary)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
-from instruct.analysis.results import ELSEWHERE, Claim, outcome_name
+from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import counted
 from instruct.data.prompts import identity
@@ -27,8 +27,6 @@ from instruct.training.options import control_name, without_seed
 # Score by prompt.
 Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
-# Measured where it is the primary outcome: of free text it says nothing.
-EXACT = "exact match of greedy answers"
 MLE = "mle"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
@@ -123,8 +121,6 @@ def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dic
     sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
     greedy = _answers(contents, lambda reference, answer: rouge(reference, answer)["rougeL"])
     scores: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
-    if contents.config.get("primary") == outcome_name(EXACT):
-        scores[EXACT] = _answers(contents, lambda reference, answer: float(reference.strip() == answer.strip()))
     for part, systems in values.items():
         if part.startswith(("tasks/", "lm_eval/")):
             metric, scored = scored_rows(part, systems)
@@ -238,7 +234,7 @@ def better_values(measure: str) -> Literal["higher", "lower", ""]:
     """Which values of a measure are better: of a metric of lm-eval's other than accuracy nobody here knows."""
     if measure == ENTROPY:
         return "lower"
-    return "higher" if measure in (GREEDY, SAMPLED, EXACT) or measure.endswith("(accuracy)") else ""
+    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(accuracy)") else ""
 
 
 def _notes(
@@ -264,7 +260,7 @@ def _notes(
                 f"the learning rate of {key}, {best:g}, is the last that was tried; a better one may be beyond"
             )
         notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
-    if not any(measure not in (ENTROPY, GREEDY, SAMPLED, EXACT) for measure in measured.scores):
+    if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
         notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
     if not contents.judged:
         notes.append("no judge compared the answers (--judge)")

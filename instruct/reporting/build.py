@@ -25,7 +25,6 @@ from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
-from instruct.reporting.stated import apply_stated, stated, stated_words
 from instruct.reporting.tasks import task_measurements
 from instruct.reporting.text import leads
 from instruct.reporting.texts import text_results
@@ -77,9 +76,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         versions=manifest["versions"],
         sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
-    claims, said = [*put_into_families(data)], stated(manifest)
-    data.config |= stated_words(said)
-    data.cautions += [*apply_stated(said, claims), *baseline_warnings(data), *seed_warnings(data)]
+    claims = [*put_into_families(data)]
+    data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
     settle(claims)
     for judged, comparison in compared:
         figures_of_pairs = comparison.leading_figures
@@ -88,8 +86,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         if made.finding not in ("candidate", "baseline"):
             units = figures_of_pairs.conversations or figures_of_pairs.n_judged
             of_test = None  # the sign test is as powerful as the normal one
-            if made.test == "mean" and made.complete.interval and made.value is not None:
-                of_test = max(abs(end - made.value) for end in made.complete.interval)
+            if made.test == "mean" and made.interval and made.value is not None:
+                of_test = max(abs(end - made.value) for end in made.interval)
             smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims, of_test)
             comparison.smallest_difference = rounded(smallest)
         comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)

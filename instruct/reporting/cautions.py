@@ -100,10 +100,10 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if missing := figures.unread:
         texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): worst- and best-case bounds of {comparison.candidate} "
+            f"({unread(figures)}): with them lost or won the win rate of {comparison.candidate} is "
             f"{span(figures.bounds, figures.error)} %"
-            + ", which could reverse the result" * (figures.claim.finding == "reversible")
-            + "; most have none, so the others are no fair sample" * (2 * missing > figures.n)
+            + "; most have none, so the others are no fair sample"
+            * (2 * missing > figures.n)
         )
     consistency = comparison.consistency
     if consistency is not None and consistency < LEAST_CONSISTENCY:

@@ -25,7 +25,7 @@ from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
 from instruct.reporting.exports import claim_rows, csv_text
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, add_detectable, listed
-from instruct.reporting.model import ReportWarning, claim_warning, note_warning
+from instruct.reporting.model import ReportWarning, note_warning
 from instruct.reporting.render.html import tables_page
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.run_logs import logs_of_run
@@ -103,8 +103,8 @@ class LogComparison:
 
     @property
     def main(self) -> list[Claim]:
-        """The claims about the main metric of groups, and of tasks that are in none; the primary outcome first."""
-        return sorted(of_family(self.claims, MAIN), key=lambda claim: not claim.primary)
+        """The claims about the main metric of groups, and of tasks that are in none."""
+        return of_family(self.claims, MAIN)
 
     def headlines(self) -> list[str]:
         """Who is better, by how much and how certainly: a sentence for each claim about a main metric."""
@@ -256,7 +256,6 @@ def compare_logs(
     metrics: Sequence[str] = (),
     seeds: str | None = None,
     allow: Sequence[str] = (),
-    primary: str | None = None,
     all_pairs: bool = False,
     columns: Columns | None = None,
 ) -> LogComparison:
@@ -272,13 +271,12 @@ def compare_logs(
         seeds: a regular expression with the group `seed`, such as `seeds/(?P<seed>[0-9]+)/`: logs whose paths differ
             only in what it matches are of trainings of one system.
         allow: settings in which the prompts of a unit may differ: `template`, `shots`, ..., or `prompt` for any.
-        primary: TASK/METRIC, the claim that is tested alone.
         all_pairs: compare every two systems, with simultaneous intervals and ranks.
         columns: the names of the columns of data frames, and of tables that no tool wrote.
 
     Raises:
         InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
-            differ in what is not allowed; an unknown baseline, metric or primary outcome.
+            differ in what is not allowed; an unknown baseline or metric.
     """
     by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
     read: list[Found] = []
@@ -313,7 +311,7 @@ def compare_logs(
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
-    cautions = [*joined.cautions(), *_state(claims, primary)]
+    cautions = [*joined.cautions()]
     if unknown:
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
@@ -321,22 +319,6 @@ def compare_logs(
     changed, count = joined.changed(of_family(claims, MAIN))
     ranked = _standings(of_family(claims, MAIN), evaluated) if all_pairs and len(systems) > 2 else []
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
-
-
-def _state(claims: Sequence[Claim], primary: str | None) -> Iterator[ReportWarning]:
-    """Mark the primary outcome among claims that are not settled yet; what a reader must know about it."""
-    if primary is not None:
-        names = list(dict.fromkeys(claim.outcome for claim in claims))
-        if primary not in names:
-            raise InputError(
-                f"primary: {one_line(primary, 60)!r} is no outcome of these logs; they are {listed(names)}"
-            )
-        for claim in claims:
-            claim.primary = claim.outcome == primary
-            claim.family = MAIN if claim.primary else claim.family
-        yield claim_warning(
-            "primary outcome: named with the comparison; nothing shows that this was before the results were known"
-        )
 
 
 def _settings(tasks: Mapping[str, Mapping[str, list[Evaluation]]], systems: Sequence[str]) -> list[DifferingSetting]:

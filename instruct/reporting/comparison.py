@@ -236,8 +236,6 @@ def claim_over_seeds(
             for fill in (0.0, 1.0)
         )
         estimate = bounded(spread.estimate, lost.estimate, won.estimate)
-    complete = results.CompleteCase(interval=results.rounded(spread.interval_both), p=spread.p)
-    complete._one_sided = spread.one_sided
     return make_claim(
         estimate,
         measure=results.WIN_RATE,
@@ -248,7 +246,6 @@ def claim_over_seeds(
         value=results.rounded(spread.mean),
         interval=results.rounded(estimate.interval),
         missing=missing,
-        complete_case=complete if missing else None,
         enough=trainings >= LEAST_SEEDS,
         params={
             **params,

@@ -167,7 +167,7 @@ _TALLY = [
         "bounds %",
         "bounds",
         error="error",
-        note="Bounds: worst- and best-case win rate, with every unparsed and failed pair lost or won.",
+        note="Bounds: the win rate with every unparsed and failed pair lost or won.",
     ).within(lambda row: row.figures if row.figures.unread else None),
 ]
 
@@ -186,7 +186,7 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "this number of pairs detects with 80 % power at 5 % divided by the number of claims.",
     )
     note = (
-        "Two-sided p-values under the leading policy, in the worst case of missing verdicts; p (Holm) is corrected for "
+        "Two-sided p-values under the leading policy, with missing verdicts lost or won; p (Holm) is corrected for "
         "all claims of all judges, and the finding follows it."
     )
     of_claim = [column.within(attrgetter("leading_figures.claim")) for column in columns]

@@ -188,23 +188,16 @@ class Document:
 def document(report: ReportData) -> Document:
     """The document of a report."""
     matrices = matrix_tables(report)
-    primary = [(line, ()) for line in sentences.primary_headlines(report)]
-    first = report.judges[0].comparisons[0] if report.judges and not (report.bench or report.seeds) else None
-    if first and first.leading_figures.claim.primary and len(primary) == 1:
-        primary = []  # it leads as it is
     opening: list[Block] = [
-        *([Listing("Primary outcome", primary, leads=True)] if primary else []),
         *bench_tables(report)[:1],
         *(table for _, table in matrices),
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
-        others = [claim for claim in of_family(report.claims, OBJECTIVES) if not claim.primary]
-        differences = [(line, ()) for line in sentences.bench_headlines(others)]
+        differences = [(line, ()) for line in sentences.bench_headlines(of_family(report.claims, OBJECTIVES))]
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
-        shown = [spread for spread in report.seeds if not spread.primary]
-        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in shown]
+        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
         many = judge.name in dict(matrices) and len(judge.comparisons) > _MOST_DETAILED
@@ -222,8 +215,6 @@ def document(report: ReportData) -> Document:
 def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     """What the document says of a comparison."""
     figures, spread = comparison.leading_figures, comparison.spread
-    made = figures.claim
-    further = [sentences.rank(made).removesuffix(": "), comparison.leads]
     details = [
         sentences.evidence(comparison),
     ]
@@ -234,7 +225,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         baseline=name(comparison.baseline),
         headline=sentences.headline(judge, comparison),
         claim=sentences.claim(comparison),
-        leads=". ".join(filter(None, further)) or None,
+        leads=comparison.leads,
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.over_seeds(spread)}."

@@ -9,11 +9,10 @@ from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import ComparisonReport, ReportData
 from instruct.reporting.sides import Claimed, about
-from instruct.reporting.text import could_reverse
 
-# In percent, under the leading policy: the win rate of the pairs with a verdict, the lower end of its interval, or that
-# of the interval in the worst case, with the pairs without a verdict lost.
-Metric = Literal["win_rate", "win_rate_low", "bound_low"]
+# In percent, under the leading policy: the win rate of the pairs with a verdict, or the lower end of its interval, with
+# the pairs without one lost.
+Metric = Literal["win_rate", "win_rate_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
 
@@ -105,7 +104,7 @@ def _figure(claim: _Claim, metric: str) -> float | None:
     made = _made(claim)
     if made.value is None:
         return None
-    ends = {"win_rate": [made.value], "win_rate_low": made.complete.interval, "bound_low": made.interval}[metric]
+    ends = [made.value] if metric == "win_rate" else made.interval
     return ends[0] if ends else None
 
 
@@ -123,10 +122,9 @@ def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
     if value < fail_under:
         return f"{metric} is {value:.2f}"
     made = _made(claim)
-    if fail_under >= 50 and made.finding == "reversible":
-        return f"{metric} is {value:.2f}, but {could_reverse(made)}"
-    if metric != "win_rate" and fail_under >= 50 and made.finding != "candidate":
-        return f"{metric} is {value:.2f}, but no difference is shown"
+    if (metric != "win_rate" or made.missing) and fail_under >= 50 and made.finding != "candidate":
+        missing = f" with {made.missing} verdicts missing" if made.missing else ""
+        return f"{metric} is {value:.2f}, but no difference is shown{missing}"
     return None
 
 

@@ -23,7 +23,7 @@ from instruct.analysis.inference import (
     smallest_difference,
     unit_values,
 )
-from instruct.analysis.results import Claim, CompleteCase
+from instruct.analysis.results import Claim
 from instruct.analysis.seeds import score_difference
 from instruct.base.errors import InputError, counted, one_line
 from instruct.logs.align import Evaluation, Shared, align
@@ -198,11 +198,10 @@ def is_share(values: Array) -> bool:
 
 
 class _Found(NamedTuple):
-    """What the values of two systems say: the estimate, and that of the units without a missing value, in the metric's
-    unit; of these units what the candidate gains on each, and how many `clusters` they are; `missing` others."""
+    """What the values of two systems say: the estimate in the metric's unit; of the units without a missing value what
+    the candidate gains on each, and how many `clusters` they are; `missing` others."""
 
     estimate: Estimate
-    complete: Estimate
     gains: Array
     clusters: int
     missing: int
@@ -211,19 +210,18 @@ class _Found(NamedTuple):
 def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> Claim:
     values = shared.matrix(metric)
     share = is_share(values)
-    n, complete = _difference(shared, values, values)
+    n, estimate = _difference(shared, values, values)
     missing = len(shared.units) - n
-    estimate = complete
     if missing and share and n:
         low, high = shared.matrix(metric, 0.0), shared.matrix(metric, 1.0)
         worst, best = _difference(shared, low, high)[1], _difference(shared, high, low)[1]
-        estimate = bounded(complete, worst, best, 0.0)
+        estimate = bounded(estimate, worst, best, 0.0)
     gains = _mean_gains(shared, values)
     places = numbered(np.flatnonzero(np.isfinite(gains)), shared.clusters)
     gains = gains[np.isfinite(gains)]
     clusters = len(set(places.tolist()))
     test = "two-way" if len(shared.seeds) > 1 else paired_test_name(gains, places)
-    found = _Found(estimate, complete, gains, clusters, missing)
+    found = _Found(estimate, gains, clusters, missing)
     kind: Literal["points", "metric"] = "points" if share else "metric"
     return _claim(shared, metric, found, simultaneous, kind, test=test, family=family)
 
@@ -236,13 +234,9 @@ def _claim(
     above, below = int((found.gains > 0).sum()), int((found.gains < 0).sum())
     told: dict[str, Any] = {"candidate_above": above, "baseline_above": below, **about.pop("params", {})}
     told |= {"clusters": found.clusters} if found.clusters < n else {}
-    scaled, complete = (each.scaled(100 if share else 1) for each in (found.estimate, found.complete))
+    scaled = found.estimate.scaled(100 if share else 1)
     if simultaneous > 1:
         told["simultaneous"] = scaled.excluding(0.95 ** (1 / simultaneous))
-    case = None
-    if found.missing and share and n:
-        case = CompleteCase(interval=complete.interval, p=complete.p)
-        case._one_sided = complete.one_sided
     first = shared.baseline[0]
     fields = {
         "task": first.log.task,
@@ -256,7 +250,6 @@ def _claim(
         "enough": enough_decided(above, below, found.clusters) and (trainings == 1 or trainings >= LEAST_SEEDS),
         "trainings": trainings,
         "missing": found.missing,
-        "complete_case": case,
         "params": told,
     }
     return make_claim(scaled, **fields | about)
@@ -291,18 +284,17 @@ def _group_claim(
     group: str, of_tasks: Sequence[Shared], metric: str, by_size: bool, family: str, simultaneous: int
 ) -> Claim:
     """The mean over a group's tasks, each counting by its number of units or all alike."""
-    complete = _over_tasks(of_tasks, metric, by_size)
+    estimate = _over_tasks(of_tasks, metric, by_size)
     gains = [_mean_gains(shared, shared.matrix(metric)) for shared in of_tasks]
     kept = np.concatenate(gains)
     missing = int(np.isnan(kept).sum())
-    estimate = complete
     if missing:
         worst, best = (_over_tasks(of_tasks, metric, by_size, filled) for filled in ((0.0, 1.0), (1.0, 0.0)))
-        estimate = bounded(complete, worst, best, 0.0)
+        estimate = bounded(estimate, worst, best, 0.0)
     clusters = 0
     for shared, own in zip(of_tasks, gains, strict=True):
         clusters += len({cluster_of(place, shared.clusters) for place in np.flatnonzero(np.isfinite(own)).tolist()})
-    found = _Found(estimate, complete, kept[np.isfinite(kept)], clusters, missing)
+    found = _Found(estimate, kept[np.isfinite(kept)], clusters, missing)
     params = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
     test = "two-way" if len(of_tasks[0].seeds) > 1 else "permutation"
     about = {"task": group, "test": test, "family": family, "params": params}
@@ -344,7 +336,7 @@ def add_detectable(claims: Sequence[Claim]) -> None:
     """Add to settled claims in points the true difference that such units show in four of five cases (`detectable`),
     and how many units show one point (`units_for_a_point`)."""
     for claim in claims:
-        interval = claim.complete.interval
+        interval = claim.interval
         if interval is None or not claim.in_points:
             continue
         half = (interval[1] - interval[0]) / 4  # of a win rate, whose differences from 50 are half as large

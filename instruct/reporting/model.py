@@ -451,10 +451,9 @@ def report_schema() -> dict[str, Any]:
     # All of these are written; those with a default are absent from old reports.
     for part in (
         schema,
-        *(schema["$defs"][name] for name in ("Claim", "CompleteCase", "Panel", "ComparisonReport")),
+        *(schema["$defs"][name] for name in ("Claim", "Panel", "ComparisonReport")),
     ):
-        absent = ("bench", "primary")
-        part["required"] = [name for name in part["properties"] if name not in absent]
+        part["required"] = [name for name in part["properties"] if name != "bench"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

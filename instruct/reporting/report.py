@@ -23,7 +23,7 @@ from instruct.reporting.read import RunContents, read_run
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.scores import score_rows
-from instruct.reporting.text import bench_headlines, headline, primary_headlines, seeds_headline
+from instruct.reporting.text import bench_headlines, headline, seeds_headline
 from instruct.run.directory import RunDirectory
 
 
@@ -106,13 +106,12 @@ class Report(ReportData):
 
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
-        primary = primary_headlines(self)
-        others = [
+        said = [
             *bench_headlines(of_family(self.claims, OBJECTIVES)),
             *map(seeds_headline, self.seeds),
             *(headline(*pair) for pair in compared_by(self.judges) if not pair[1].spread),
         ]
-        return list(dict.fromkeys([*primary, *others]))
+        return list(dict.fromkeys(said))
 
     def warnings(self) -> list[str]:
         """What changes the claims that the headlines make: a sentence per warning, with what it is about."""

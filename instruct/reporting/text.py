@@ -16,7 +16,6 @@ from instruct.reporting.model import (
     ReportData,
     TallyFigures,
     Unjudged,
-    compared_by,
 )
 
 POLICIES = {
@@ -45,14 +44,9 @@ def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
 def _headline(by: str, claimed: ComparisonReport, *further: str | None) -> str:
     """A claim with its figures, further sentences, and its p-value if it is one of several."""
     made = claimed.leading_figures.claim
-    said = ": ".join(filter(None, [rank(made) + by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
+    said = ": ".join(filter(None, [by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
     correction = adjusted(made) if made.claims > 1 and made.adjusted_p is not None else None
     return ". ".join(filter(None, [said, *further, correction]))
-
-
-def rank(made: Claim) -> str:
-    """What stands before a claim: whether it is about the primary outcome; empty where none was stated."""
-    return "" if made.primary is None else "Primary outcome: " if made.primary else "Secondary: "
 
 
 def excluded(made: Claim) -> str:
@@ -85,7 +79,6 @@ def leads(figures: TallyFigures) -> str | None:
     who = {
         "no difference": "no difference shown",
         "too few": "too few",
-        "reversible": f"{name(leader)} among the pairs judged; {could_reverse(made)}",
     }.get(str(made.finding), name(leader))
     counts = f"{wins} of {figures.win + figures.loss}; {adjusted(made)}"
     return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
@@ -104,57 +97,30 @@ def largest_tie(figures: TallyFigures) -> str | None:
     return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
 
 
-def primary_headlines(report: ReportData) -> list[str]:
-    """What is said of the primary outcome."""
-    over_seeds = [claim for claim in report.seeds if claim.primary]
-    others = [claim for claim in report.claims if claim.primary and claim not in over_seeds]
-    compared = compared_by(report.judges)
-    labeled = [(judge, comparison.with_labels) for judge, comparison in compared if comparison.with_labels]
-    return [
-        *map(seeds_headline, over_seeds),
-        *(headline(*pair) for pair in compared if pair[1].leading_figures.claim.primary),
-        *(labels_headline(*pair) for pair in labeled if pair[1].claim.primary),
-        *bench_headlines(others),
-    ]
-
-
-def labels_headline(judge: JudgeReport, people: results.PredictionPowered) -> str:
-    """What people's labels and a judge's verdicts say together."""
-    made = people.claim
-    by = f"{rank(made)}{name(judge.name)} with people's labels on {people.labels} of {counted(people.pairs, 'pair')}"
-    said = f"{_verdict(made, 'labels')}: win rate of {name(made.candidate)}"
-    return f"{by}: {said} {rate_and_interval(people)}, {adjusted(made)}"
-
-
 def seeds_headline(claim: Claim) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
     candidate, baseline, seeds = name(claim.candidate), name(claim.baseline), claim.trainings
     if claim.value is None:
         said = f"no prompt has a verdict on {candidate} against {baseline} for every one of {seeds} training seeds"
         return f"{name(claim.judge)}: {said}"
-    among = "among the prompts judged for all of them"
-    said = _verdict(claim, "training seeds", f" over {seeds} training seeds", among)
+    said = _verdict(claim, "training seeds", f" over {seeds} training seeds")
     if claim.finding == "too few":
         said += f" ({few_trainings(claim)})" if claim.params.get(ELSEWHERE) else f" ({seeds}, not {LEAST_SEEDS})"
-    text = f"{rank(claim)}{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
+    text = f"{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
     corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
     return ". ".join(filter(None, [text, corrected]))
 
 
-def _verdict(made: Claim, few: str, over: str = "", among: str = "", beats: str = "beats") -> str:
-    """What a claim finds: who beats whom `over` something, or that there are too `few` of something to say.
-
-    `among`: what the missing values are not among, if they could reverse it.
-    """
-    return "".join(_pieces(made, few, over, among, beats))
+def _verdict(made: Claim, few: str, over: str = "", beats: str = "beats") -> str:
+    """What a claim finds: who beats whom `over` something, or that there are too `few` of something to say."""
+    return "".join(_pieces(made, few, over, beats))
 
 
-def _pieces(made: Claim, few: str, over: str = "", among: str = "", beats: str = "beats") -> list[str]:
+def _pieces(made: Claim, few: str, over: str = "", beats: str = "beats") -> list[str]:
     """The same in pieces, every other one a name."""
     ours, theirs = name(made.candidate), name(made.baseline)
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
     return {
-        "reversible": ["", first, " leads ", second, f"{over} {among}; {could_reverse(made)}"],
         "no difference": ["no difference shown between ", ours, " and ", theirs, over],
         "too few": [f"too few {few} to compare ", ours, " with ", theirs],
     }.get(str(made.finding), ["", first, f" {beats} ", second, over])
@@ -171,7 +137,7 @@ def bench_headlines(claims: Sequence[Claim]) -> list[str]:
             continue
         counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
         said = (
-            f"{rank(claim)}{name(claim.candidate)} against {name(claim.baseline)}, "
+            f"{name(claim.candidate)} against {name(claim.baseline)}, "
             f"{one_line(claim.task or claim.measure, 60)}: {finding(claim)}"
         )
         lines.append(f"{said} ({difference(claim)}; {counts}){excluded(claim)}")
@@ -192,7 +158,7 @@ def difference_headline(claim: Claim) -> str:
     """Which of two systems is better in a task of others' logs, as the better one sees it."""
     lost, few = baseline_first(claim), "units" if claim.trainings == 1 else "units or seeds"
     beats = "beats" if claim.better else "is not the same as"
-    said = _verdict(claim, few, among="on the units with a value", beats=beats)
+    said = _verdict(claim, few, beats=beats)
     tasks = f", mean of {claim.params['tasks']} tasks" if "tasks" in claim.params else ""
     about = [f"n = {claim.n}"]
     about += [f"{claim.params['clusters']} clusters"] if "clusters" in claim.params else []
@@ -200,7 +166,7 @@ def difference_headline(claim: Claim) -> str:
     about += [adjusted(claim)] if claim.adjusted_p is not None else []
     side = "" if lost or claim.finding == "candidate" else f" for {name(claim.candidate)}"
     figures = f"{one_line(claim.measure, 60)}{tasks} {difference(claim, -1 if lost else 1)}{side}; {'; '.join(about)}"
-    return f"{rank(claim)}{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
+    return f"{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
 
 
 def finding(claim: Claim) -> str:
@@ -221,9 +187,9 @@ def few_trainings(claim: Claim) -> str:
 
 def seeds_cost(claim: Claim) -> list[str]:
     """How much wider the interval is because the trainings differ."""
-    if claim.complete.interval is None or claim.params["interval_prompts"] is None:
+    if claim.missing or claim.interval is None or claim.params["interval_prompts"] is None:
         return []
-    both, prompts = ((high - low) / 2 for low, high in (claim.complete.interval, claim.params["interval_prompts"]))
+    both, prompts = ((high - low) / 2 for low, high in (claim.interval, claim.params["interval_prompts"]))
     said = f"±{number(prompts)} points over prompts alone, ±{number(both)} over prompts and seeds"
     return [f"what the seeds cost: {said}"]
 
@@ -236,10 +202,8 @@ def over_seeds(claim: Claim) -> str:
     parts = [f"standard deviation {number(claim.params['standard_deviation'], error)}"]
     if claim.params["interval_seeds"]:
         parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'], error)}")
-    if claim.complete.interval:
-        parts.append(f"95 % CI over seeds and prompts {span(claim.complete.interval, error)}")
-    if claim.complete_case and error:
-        parts.append(f"{span(error)} with {claim.missing} missing verdicts lost or won")
+    if error:
+        parts.append(f"95 % CI over seeds and prompts {span(error)}{lost_or_won(claim)}")
     if claim.params["left_out"]:
         left_out = counted(claim.params["left_out"], "prompt")
         parts.append(f"n = {claim.n}; left out: {left_out} without a verdict for every seed")
@@ -261,17 +225,13 @@ def claim(claimed: ComparisonReport) -> list[str]:
     figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
-    made, decided = figures.claim, figures.win + figures.loss
-    wins = figures.loss if baseline_first(made) else figures.win
-    counts = f"{wins} of {decided}" + " with a winner" * (decided < figures.n_judged)
-    among = "among the pairs judged" + f" ({counts})" * (figures.kind == "counted")
-    first, *rest = _pieces(made, "pairs", among=among)
+    first, *rest = _pieces(figures.claim, "pairs")
     return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
 
 
-def could_reverse(claim: Claim) -> str:
-    """What makes a lead no claim."""
-    return f"the {claim.missing} missing could reverse it"
+def lost_or_won(claim: Claim) -> str:
+    """What an interval allows for, to stand behind it; empty if nothing is missing."""
+    return f" with {claim.missing} missing lost or won" if claim.missing else ""
 
 
 def claim_figures(figures: TallyFigures) -> str:
@@ -287,8 +247,8 @@ def claim_figures(figures: TallyFigures) -> str:
 
 
 def baseline_first(claim: Claim) -> bool:
-    """Whether the claim names the baseline first: if it beats the candidate, or leads."""
-    return claim.finding == "baseline" or (claim.finding == "reversible" and (claim.gain or 0) < 0)
+    """Whether the claim names the baseline first: if it beats the candidate."""
+    return claim.finding == "baseline"
 
 
 def claimed_rate(figures: TallyFigures) -> float | None:
@@ -298,18 +258,12 @@ def claimed_rate(figures: TallyFigures) -> float | None:
 
 
 def rate_details(figures: TallyFigures) -> list[str]:
-    """What follows the claimed rate: its interval, and that with the missing verdicts lost or won."""
-    made, whole = figures.claim, figures.claim.complete.interval
-    details = [f"95 % CI {_claimed_span(figures, whole)}"] if whole else []
-    if made.complete_case:
-        details.append(f"{_claimed_span(figures, made.interval)} with {made.missing} missing lost or won")
-    return details
-
-
-def _claimed_span(figures: TallyFigures, interval: Sequence[float] | None) -> str:
-    lost = baseline_first(figures.claim)
-    ends = sorted(100 - end if lost else end for end in interval or ())
-    return span(ends or None, figures.error)
+    """What follows the claimed rate: its interval, with the missing verdicts lost or won."""
+    made = figures.claim
+    if not made.interval:
+        return []
+    ends = sorted(100 - end if baseline_first(made) else end for end in made.interval)
+    return [f"95 % CI {span(ends, figures.error)}{lost_or_won(made)}"]
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
@@ -320,11 +274,11 @@ def evidence(comparison: ComparisonReport) -> str | None:
         test, about = "Test of the mean", []
         if made.test == "sign":
             test, about = "Sign test", [f"{counted(made.params['decided'], 'pair')} without ties"]
-        about += [f"{probability(made.p)} in the worst case of {made.missing} missing"] if made.complete_case else []
+        about += [f"with {made.missing} missing lost or won"] if made.missing else []
         if made.claims > 1 and made.finding not in ("candidate", "baseline"):
             about.append(f"before the correction for {made.claims} claims")
         details = f" ({'; '.join(about)})" if about else ""
-        parts.append(f"{test}: p {_equals(made.complete.p)}{details}.")
+        parts.append(f"{test}: p {_equals(made.p)}{details}.")
     if people := comparison.with_labels:
         said = f"win rate of {name(people.claim.candidate)} {rate_and_interval(people)}, {adjusted(people.claim)}"
         parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {said}.")

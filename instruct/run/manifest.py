@@ -69,7 +69,6 @@ _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
         "results": ("prompts", "rows", "exact", "shared", "short", "found"),
     },
     "bench": {"inputs": ("rows", "rates")},
-    "stated": {"inputs": ("primary",), "results": ("in_advance",)},
 }
 
 

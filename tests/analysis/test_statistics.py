@@ -123,9 +123,9 @@ def test_swapping_the_sides_mirrors_every_figure(counts):
         (Tally(win=3, loss=2, tie=100), "too few"),
         (Tally(win=4, loss=2, tie=100), "no difference"),
         (Tally(win=70, loss=30, failed=13), "candidate"),
-        (Tally(win=70, loss=30, failed=39), "reversible"),  # 70 of 139: as likely as not by chance
-        (Tally(win=30, loss=70, failed=20, unparsed=20), "reversible"),
-        (Tally(win=420, loss=325, failed=60), "reversible"),
+        (Tally(win=70, loss=30, failed=39), "no difference"),  # 70 of 139: as likely as not by chance
+        (Tally(win=30, loss=70, failed=20, unparsed=20), "no difference"),
+        (Tally(win=420, loss=325, failed=60), "no difference"),
         (Tally(unparsed=10), "too few"),
     ],
 )
@@ -139,11 +139,15 @@ def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
     made, alone = 0, 0
     for wins in rng.binomial(805, 0.5, size=300):
         missing = min(805 - wins, rng.binomial(805, 0.1))
-        found = claimed(Tally(win=int(wins), loss=int(805 - wins - missing), failed=int(missing)))
-        assert found.interval[0] <= found.complete.interval[0]
-        assert found.p >= found.complete.p
+        lost = int(805 - wins - missing)
+        found, complete = (
+            claimed(Tally(win=int(wins), loss=lost, failed=int(missing))),
+            claimed(Tally(int(wins), 0, lost)),
+        )
+        assert found.interval[0] <= complete.interval[0]
+        assert found.p >= complete.p
         made += found.finding in ("candidate", "baseline")
-        alone += found.finding == "reversible"
+        alone += complete.finding in ("candidate", "baseline")
     assert made / 300 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
     assert alone / 300 > 0.7
 
@@ -152,7 +156,7 @@ def test_the_worst_case_is_of_conversations_and_of_what_weighs_most():
     turns = [PairResult(f"{n}, {t}", "d", "win", 1.0, conversation=str(n)) for n in range(12) for t in range(2)]
     lost = [replace(turn, outcome="failed", score=None) if turn.instruction.endswith("1") else turn for turn in turns]
     assert claimed(tally_pairs(turns)).finding == "candidate"
-    assert (claimed(tally_pairs(lost)).finding, tally_pairs(lost).bounds) == ("reversible", (50, 100))
+    assert (claimed(tally_pairs(lost)).finding, tally_pairs(lost).bounds) == ("no difference", (50, 100))
     heavy = [PairResult(str(n), "d", "win", 0.9, weight=1 + 2 * (n > 0)) for n in range(3)]
     assert tally_pairs([*heavy, PairResult("x", "d", "failed", None)]).bounds == pytest.approx((63, 93))
 

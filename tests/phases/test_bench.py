@@ -27,10 +27,8 @@ from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.texts.options import TextMetricOptions
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
-from instruct.phases.experiment import outcomes
 from instruct.phases.systems import check_elsewhere, system_folders
 from instruct.reporting.bench import GIB, GREEDY, OBJECTIVES
-from instruct.reporting.stated import check_primary
 from instruct.reporting.text import finding
 from instruct.run.directory import RunDirectory
 from instruct.training.options import SystemOptions
@@ -129,7 +127,6 @@ VALUES = {
     "data.card": "starter",
     "answers.template": "chat",
     "data.template": "alpaca",
-    "primary": "rougeL",
     "comparisons": [["dft", "mle"]],
     "continuations": {"files": ["a.txt"]},
     "evaluation.texts.held_out": {"files": ["a.txt"]},
@@ -391,11 +388,6 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
     assert not final.evaluation.texts.matched_temperature
     assert final.evaluation.texts.metrics == ["perplexity", "entropy", "rouge", "diversity"]
     assert "base" in final.systems
-    assert final.primary == "smollm2_score/win_rate"
-    check_primary(final.primary, outcomes(final))
-    alone = benches._final(config_of(rows_file(tmp_path, 60)), BenchOptions(), folder, 12, rates)
-    assert alone.primary == "ROUGE-L_of_greedy_answers"
-    check_primary("cross-entropy", outcomes(alone))
 
 
 @pytest.mark.slow
@@ -441,6 +433,6 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     page = (tmp_path / "runs" / "bench" / "report" / "report.md").read_text()
     assert not re.search(r"ROUGE-L(?![ _]of[ _]| with prefix|'s|: F1)", page)  # of greedy answers or of samples
     printed = instruct("report", "runs/bench")
-    assert printed.split("\n\n")[1].startswith("Objectives\n")  # after the primary outcome
+    assert printed.startswith("Objectives\n")
     assert "2 steps, 2 seeds, 1 learning rate: a trial, not a result" in printed
     assert instruct(*call, "-q") == table  # nothing is done again

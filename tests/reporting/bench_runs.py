@@ -10,7 +10,6 @@ import numpy as np
 import yaml
 
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting import stated
 from instruct.reporting.bench import STEP
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Number, write_numbers, write_values
@@ -31,7 +30,6 @@ def bench_run(
     config = {"name": folder.name, "model": {"name": model}, "systems": systems, **more}
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     trained = {"status": "done", "inputs": {"data": "d" * 64}, "results": {"steps": 200}}
-    primary = more.get("primary")
     inputs = {"rows": {"train": 1000, "choose": 100, "test": rows}, "rates": {}, "data": "d.jsonl"}
     manifest = {
         "format": 3,
@@ -40,8 +38,7 @@ def bench_run(
         "versions": VERSIONS,
         "machine": {"processor": "A CPU", "cores": 2, "memory_gib": 23.5, "gpus": []},
         "steps": {f"train/{name}": trained for name in systems}
-        | {STEP: {"status": "done", "inputs": inputs, "results": {}}}
-        | {stated.STEP: {"status": "done", "inputs": {"primary": primary}, "results": {"in_advance": primary}}},
+        | {STEP: {"status": "done", "inputs": inputs, "results": {}}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     rng = np.random.default_rng(len(folder.name))

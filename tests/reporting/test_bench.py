@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -84,19 +82,6 @@ def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, said
     claims = bench.objective_claims(measured)
     settle(claims)
     assert [finding(claim) for claim in claims if claim.measure == measure] == [said]
-
-
-@pytest.mark.parametrize(("primary", "measured"), [("exact_match_of_greedy_answers", True), ("rougeL", False)])
-def test_exact_match_is_measured_where_it_is_the_primary_outcome(primary, measured):
-    rows = {
-        "baseline": [{"instruction": "a", "output": "4"}, {"instruction": "b", "output": "5"}],
-        "mle": [{"instruction": "a", "output": " 4\n"}, {"instruction": "b", "output": "5 apples"}],
-    }
-    answers = {name: SimpleNamespace(rows=own) for name, own in rows.items()}
-    scores, _ = bench._scores(SimpleNamespace(config={"primary": primary}, answers=answers, values={}))
-    assert (bench.EXACT in scores) == measured
-    if measured:
-        assert list(scores[bench.EXACT]["mle"].values()) == [1.0, 0.0]
 
 
 def test_a_measure_that_a_training_lacks_is_not_compared():

@@ -156,7 +156,6 @@ def test_missing_values_are_bounded():
         for filled in (0.0, 1.0)
     )
     assert (claim.n, claim.missing, claim.value) == (260, 40, pytest.approx(complete.value))
-    assert claim.complete_case.interval == pytest.approx(complete.interval)
     assert claim.interval == pytest.approx(
         [min(complete.interval[0], lost.interval[0]), max(complete.interval[1], won.interval[1])]
     )
@@ -197,18 +196,6 @@ def test_every_pair_of_systems_has_ranks_and_simultaneous_intervals():
     ranks = {row.system: row.rank_interval for row in compared.standings}
     assert (ranks["good"], ranks["bad"]) == ([1, 1], [4, 4])
     assert len(compare_logs(logs, baseline="base").claims) == 3
-
-
-def test_a_primary_outcome_is_a_claim_with_a_caution():
-    ours, theirs = right(2000, 0.6), right(2000, 0.6)
-    logs = [make_log("base", {"acc": theirs, "f1": theirs}), make_log("tuned", {"acc": ours, "f1": ours})]
-    compared = compare_logs(logs, primary="t/f1")
-    (primary,) = (claim for claim in compared.claims if claim.primary)
-    assert primary.measure == "f1"
-    assert compared.headlines()[0].startswith("Primary outcome: t: no difference shown")
-    assert any("nothing shows that this was before the results" in caution.text for caution in compared.cautions)
-    with pytest.raises(InputError, match=r"primary: 't/x' is no outcome of these logs; they are t/acc, t/f1"):
-        compare_logs(logs, primary="t/x")
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_baseline_that_wins_is_named_with_its_own_rate(visit_small):
 def test_warnings_that_change_a_claim_are_unfolded_and_the_legend_has_what_there_is(visit):
     page = visit()
     text = page.inner_text("article:not([hidden])")
-    assert "Sign test: p < 0.001 (481 pairs without ties; < 0.001 in the worst case of 2 missing)" in text
+    assert "Sign test: p < 0.001 (481 pairs without ties; with 2 missing lost or won)" in text
     assert "exploratory, not corrected" in text
     text = page.inner_text("article:not([hidden]) div.cautions")
     assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): worst- and best-case bounds" in text

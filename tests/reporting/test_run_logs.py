@@ -68,7 +68,7 @@ def test_verdicts_of_a_common_judge_have_a_paired_difference(two):
     test = stats.permutation_test(
         ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6
     )
-    assert claim.complete_case.p == pytest.approx(test.pvalue)
+    assert claim.p == pytest.approx(test.pvalue)
 
 
 def test_other_prompts_are_counted(two):
