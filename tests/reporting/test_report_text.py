@@ -108,10 +108,10 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
         (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
         (Tally(win=420, loss=325, failed=60),
          "j: no difference shown between emo and mle: win rate 56.4 % (95 % CI 48.7–63.0 with 60 missing lost or won, "
-         "n = 745)"),
+         "n = 745); differences beyond ±12.6 points are excluded (90 % CI)"),
         (Tally(win=30, loss=60, tie=10, failed=30),
          "j: no difference shown between emo and mle: win rate 35.0 % (95 % CI 20.3–58.2 with 30 missing lost or won, "
-         "n = 100). 10 of 100 pairs: the judge called a tie"),
+         "n = 100); differences beyond ±29.2 points are excluded (90 % CI). 10 of 100 pairs: the judge called a tie"),
         (Tally(win=30, loss=70, failed=9),
          "j: mle beats emo: win rate 70.0 % (95 % CI 54.9–80.0 with 9 missing lost or won, "
          "n = 100)"),
@@ -178,7 +178,7 @@ def doubtful(run, card, write_answers, judge_pairs):
 def test_what_changes_a_claim_is_said_everywhere(doubtful, instruct):
     texts = [
         "too few: 3 pairs with a winner of 7 judged; a finding needs at least 6 decided pairs",
-        "1 of 8 pairs have no verdict (1 unparsed, 0 failed): worst- and best-case bounds of emo 62–75 %",
+        "1 of 8 pairs have no verdict (1 unparsed, 0 failed): with them lost or won the win rate of emo is 62–75 %",
         "inconsistent: the verdict changed with the order of the answers for 4 of 7 pairs (57.1 %)",
     ]
     report, path = write_report(doubtful.folder)
