@@ -36,16 +36,6 @@ def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
     return kind(**computed | known)
 
 
-class LengthHistogram(Record):
-    """Answers by length: `counts[i]` of them have from `edges[i]` to below `edges[i + 1]` characters.
-
-    All systems of a report share the edges. The bars are equally wide; only the last may be wider, to hold the rest.
-    """
-
-    edges: list[int]
-    counts: list[int]
-
-
 class Health(Record):
     """How many of a system's answers are `empty`, `truncated` (at the length limit) and `repeated`, and their lengths.
 
@@ -61,7 +51,6 @@ class Health(Record):
     mean_characters: float
     median_characters: float
     mean_tokens: float | None
-    length_histogram: LengthHistogram
 
 
 class SystemReport(Record):

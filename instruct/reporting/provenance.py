@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from instruct.measuring.texts.diversity import repeated_fraction
 from instruct.reporting.model import (
     EvaluationLog,
     Health,
-    LengthHistogram,
     OverlapReport,
     Phase,
     ReportData,
@@ -37,7 +35,6 @@ _MOST_POINTS = 500
 # text-davinci-003.
 REPEATED_ABOVE = 0.5
 REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
-_MOST_BARS = 30
 _ANSWERS = (
     "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated: "
     f"{REPEATED_RULE}. A dash: unknown, for answers from elsewhere."
@@ -207,15 +204,14 @@ def recorded_overlap(manifest: dict[str, Any]) -> OverlapReport | None:
 
 def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, SystemReport]:
     """What report.json holds about each system's answers; a prompt without an answer counts as failed."""
-    outputs = {name: [row["output"] for row in file.rows if not row.get("failed")] for name, file in answers.items()}
-    edges = histogram_edges([len(output) for texts in outputs.values() for output in texts] or [0])
     results = manifest["steps"].get("answers", {}).get("results", {})
     systems = {}
     for name, file in answers.items():
         made = results.get(name, {})
         if made.get("sha256") != file.sha256:
             made = {}  # the manifest describes other answers
-        health = answers_health(outputs[name], edges, made, failed=len(file.rows) - len(outputs[name]))
+        outputs = [row["output"] for row in file.rows if not row.get("failed")]
+        health = answers_health(outputs, made, failed=len(file.rows) - len(outputs))
         systems[name] = recorded(
             SystemReport,
             health,
@@ -237,12 +233,11 @@ def _engine(made: Mapping[str, Any]) -> str:
     return "; asked ".join([made["engine"], *made.get("changes", ())]) + "".join(others)
 
 
-def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any], failed: int = 0) -> Health:
+def answers_health(outputs: Sequence[str], made: Mapping[str, Any], failed: int = 0) -> Health:
     """What report.json holds about one system's answers.
 
     Args:
         outputs: the answers.
-        edges: of the length histogram, the same for all systems (histogram_edges).
         made: what the run recorded for these answers: `truncated`, `mean_tokens`; {} if nothing.
         failed: how many prompts have no answer, which is not among the outputs.
     """
@@ -256,25 +251,7 @@ def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[s
         mean_characters=round(statistics.fmean(lengths or [0]), 6),
         median_characters=float(statistics.median(lengths or [0])),
         mean_tokens=None if tokens is None else round(tokens, 6),
-        length_histogram=_histogram(lengths, edges),
     )
-
-
-def histogram_edges(lengths: Iterable[int]) -> list[int]:
-    """Edges of about 30 bars of a round width for 99 % of the lengths; a last bar holds the longer ones."""
-    ordered = sorted(lengths)
-    most = max(ordered[math.ceil(0.99 * len(ordered)) - 1], 1)
-    power = 10 ** max(0, math.floor(math.log10(most / _MOST_BARS)))
-    width = next(step * power for step in (1, 2, 5, 10) if step * power * _MOST_BARS >= most)
-    edges = list(range(0, (most // width + 2) * width, width))
-    return edges if ordered[-1] < edges[-1] else [*edges, ordered[-1] + 1]
-
-
-def _histogram(lengths: Iterable[int], edges: Sequence[int]) -> LengthHistogram:
-    counts = [0] * (len(edges) - 1)
-    for length in lengths:
-        counts[bisect_right(edges, length) - 1] += 1
-    return LengthHistogram(edges=list(edges), counts=counts)
 
 
 def answers_table(report: ReportData) -> Table:

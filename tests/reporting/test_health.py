@@ -12,8 +12,8 @@ from pages import warned
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.cautions import health_warnings
-from instruct.reporting.model import Health, LengthHistogram, SystemReport
-from instruct.reporting.provenance import answers_health, histogram_edges
+from instruct.reporting.model import Health, SystemReport
+from instruct.reporting.provenance import answers_health
 from instruct.reporting.report import build_report, write_report
 
 
@@ -28,40 +28,19 @@ def warnings_on(finding="candidate", a=None, b=None, n=100):
 
 def test_health_counts_each_answer_of_a_system():
     outputs = ["", " \n", "again and again and " * 30, "an answer like any other", "x" * 1000]
-    health = answers_health(outputs, [0, 100, 500, 1001], {"truncated": 3, "mean_tokens": 70.25})
+    health = answers_health(outputs, {"truncated": 3, "mean_tokens": 70.25})
     assert (health.empty, health.repeated, health.truncated, health.mean_tokens) == (2, 1, 3, 70.25)
     lengths = [0, 2, 600, 24, 1000]
     assert health.mean_characters == statistics.fmean(lengths)
     assert health.median_characters == 24
-    assert health.length_histogram == LengthHistogram(edges=[0, 100, 500, 1001], counts=[3, 0, 2])
-    unknown = answers_health(outputs, [0, 1001], {})
+    unknown = answers_health(outputs, {})
     assert (unknown.truncated, unknown.mean_tokens) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "lengths",
-    [[0], [1, 1], [5] * 100, range(1000), [10] * 990 + [10**7] * 10, [30], [60, 61], [59, 0], [299, 300, 301]],
-)
-def test_every_answer_is_in_a_bin_and_all_bins_have_one_width(lengths):
-    edges = histogram_edges(lengths)
-    widths = np.diff(edges)
-    beyond = sum(length >= edges[-2] for length in lengths)
-    assert edges[0] == 0
-    assert len(edges) <= 33
-    assert (widths[:-1] == widths[0]).all()
-    assert str(widths[0]).strip("0") in {"1", "2", "5"}
-    assert widths[-1] == widths[0] or beyond <= 0.01 * len(lengths)
-    health = answers_health(["x" * min(length, 400) for length in lengths][:50], edges, {})
-    assert sum(health.length_histogram.counts) == min(50, len(lengths))
-    assert edges[-1] > max(lengths)
-
-
-def test_the_histogram_equals_numpys(shared_data):
+def test_the_lengths_equal_numpys(shared_data):
     rows = load_answers(shared_data / "alpaca_eval" / "alpaca-7b.model_outputs.json")
     lengths = [len(row["output"]) for row in rows]
-    health = answers_health([row["output"] for row in rows], histogram_edges(lengths), {})
-    counts, _ = np.histogram(lengths, health.length_histogram.edges)
-    assert health.length_histogram.counts == counts.tolist()
+    health = answers_health([row["output"] for row in rows], {})
     assert health.mean_characters == pytest.approx(np.mean(lengths))
     assert health.median_characters == np.median(lengths)
 
@@ -70,7 +49,7 @@ def test_few_published_answers_count_as_repeated(shared_data):
     """The threshold is for loops: good answers that repeat a phrase or a table's punctuation must not count."""
     for name, repeated in {"gpt4.model_outputs.json": 2, "reference_text_davinci_003.json": 5}.items():
         outputs = [row["output"] for row in load_answers(shared_data / "alpaca_eval" / name)]
-        assert answers_health(outputs, [0, 10**6], {}).repeated == repeated
+        assert answers_health(outputs, {}).repeated == repeated
 
 
 def test_a_win_by_verbosity_gives_a_warning():
@@ -124,7 +103,6 @@ def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs,
     emo, mle = report.systems
     assert (emo.health.truncated, emo.health.repeated, emo.health.mean_tokens) == (7, 20, 80.5)
     assert (mle.health.truncated, mle.health.repeated, mle.health.empty) == (None, 0, 0)
-    assert emo.health.length_histogram.edges == mle.health.length_histogram.edges
     warnings = [
         "the answers of emo: 7 of 20 (35 %) are cut off at the length limit, 20 of 20 (100 %) are repetitive",
         "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
@@ -150,7 +128,7 @@ def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, card, jud
     judge_pairs([("first", "second")] * 18 + [("failed", "failed")] * 2)
     report = build_report(run.folder)
     emo, mle = report.systems
-    assert (emo.n, emo.health.failed, emo.health.empty, sum(emo.health.length_histogram.counts)) == (20, 2, 0, 18)
+    assert (emo.n, emo.health.failed, emo.health.empty) == (20, 2, 0)
     assert emo.health.mean_characters == len("an answer, too")
     assert mle.health.failed == 0
     assert "failed" not in mle.model_dump()["health"]  # so that reports without failures are as before
