@@ -71,10 +71,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         overlap=provenance.recorded_overlap(manifest),
         figures=[],
         config=provenance.config_summary(config, manifest),
-        phases=provenance.phases(manifest),
         machine=manifest["machine"],
         versions=manifest["versions"],
-        sha256=provenance.data_hashes(manifest) | (difficulty.hashes() if difficulty else {}),
     )
     claims = [*put_into_families(data)]
     data.cautions += [*baseline_warnings(data), *seed_warnings(data)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import sha256_of, write_atomically
+from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.reporting.model import ComparisonReport, LengthControl, recorded
@@ -77,12 +77,6 @@ class Difficulty:
         no_grades = "no judge of this run grades its preferences, so there is no length-controlled rate"
         why = rates[0].note if rates else no_grades
         raise InputError(f"{self.file}: has no use here: {why}; drop `instruction_difficulty`")
-
-    def hashes(self) -> dict[str, str]:
-        """SHA-256 of the files; of a missing one, which was not read, none."""
-        named = {"instruction difficulties": self.file, "instruction difficulties, prompts of": self.prompts}
-        paths = {name: Path(file).expanduser() for name, file in named.items() if file}
-        return {name: sha256_of(path) for name, path in paths.items() if path.is_file()}
 
 
 def length_control(judged: Judged, difficulty: Difficulty | None) -> tuple[LengthControl | None, list[str]]:

@@ -63,7 +63,6 @@ class SystemReport(Record):
 
     name: str
     generator: str
-    sha256: str
     n: int
     mean_characters: float | None
     mean_tokens: float | None
@@ -349,15 +348,6 @@ class OverlapReport(Record):
     short: int
 
 
-class Phase(Record):
-    """A step of the run: `minutes` of the attempt that finished, None until it has."""
-
-    step: str
-    status: str
-    minutes: float | None
-    attempts: int
-
-
 class Figure(Record):
     """A figure of the report: `svg` and `pdf` are its files, relative to report.json; `title` says what it shows."""
 
@@ -375,7 +365,7 @@ class Bench(Record):
 
 
 class ReportData(Record):
-    """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
+    """The whole of report.json. `config` describes the experiment in a few words.
 
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
     these prompts and these training rows. `measurements`: numbers that need no judge, of texts, tasks and `instruct
@@ -401,10 +391,8 @@ class ReportData(Record):
     bench: Bench | None = Field(default=None, exclude_if=lambda bench: bench is None)
     figures: list[Figure]
     config: dict[str, str]
-    phases: list[Phase]
     machine: dict[str, Any]
     versions: dict[str, str]
-    sha256: dict[str, str]
 
     @property
     def seeds(self) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""What a run was made from, as far as it says: config, trainings, answers, phases, hashes; and their tables."""
+"""What a run was made from, as far as it says: config, trainings, answers, versions; and their tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from instruct.reporting.model import (
     EvaluationLog,
     Health,
     OverlapReport,
-    Phase,
     ReportData,
     SystemReport,
     Training,
@@ -151,33 +150,6 @@ def _finite(value: float | None) -> float | None:
     return round(value, 6) if value is not None and math.isfinite(value) else None
 
 
-def phases(manifest: dict[str, Any]) -> list[Phase]:
-    """The steps of the run, in the order in which they first began."""
-    return [
-        Phase(step=step, status=record["status"], minutes=record.get("minutes"), attempts=record.get("attempts", 1))
-        for step, record in manifest["steps"].items()
-    ]
-
-
-def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
-    """SHA-256 of training data, weights, prompts, judges' cards and imported verdicts, as the manifest names them."""
-    hashes: dict[str, Any] = {}
-    for step, record in manifest["steps"].items():
-        inputs, (kind, _, name) = record.get("inputs", {}), step.partition("/")
-        if kind == "train":
-            files = record.get("results", {}).get("sha256", {}).items()
-            hashes[f"training data of {name}"] = inputs.get("data")
-            hashes |= {f"{file} of {name}": digest for file, digest in files if file.endswith(".safetensors")}
-        elif kind == "import":
-            hashes[f"verdicts of {name}"] = inputs.get("file")
-        elif kind == "judge":
-            hashes[f"judge card of {name}"] = inputs.get("card")
-        elif kind == "answers":
-            hashes["evaluation prompts"] = inputs.get("prompts")
-            hashes |= {f"weights that answered as {name}": digest for name, digest in inputs.get("weights", {}).items()}
-    return {name: digest for name, digest in hashes.items() if digest}
-
-
 def _objective(system: dict[str, Any]) -> str:
     objective = str(system.get("objective", "?"))
     if objective == "emo":
@@ -217,7 +189,6 @@ def system_reports(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers
             health,
             name=name,
             generator=str(file.rows[0]["generator"]),
-            sha256=file.sha256,
             n=len(file.rows),
             mean_thinking_tokens=made.get("mean_thinking_tokens"),
             engine=_engine(made) if "engine" in made else None,
@@ -289,7 +260,7 @@ def trainings_table(report: ReportData) -> Table:
 
 
 def lineage_tables(report: ReportData) -> list[Table]:
-    """What the report was made from: the experiment, its phases, versions and hashes."""
+    """What the report was made from: the experiment and its versions."""
     machine = report.machine
     gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
     processor, cores, memory = (machine.get(key, "?") for key in ("processor", "cores", "memory_gib"))
@@ -297,11 +268,7 @@ def lineage_tables(report: ReportData) -> list[Table]:
         "machine": f"{processor}, {cores} cores, {memory} GiB, {gpus}",
         "created": report.created,
     }
-    hashes = report.sha256 | {f"answers of {system.name}": system.sha256 for system in report.systems}
-    phases = [Column("phase", "step", text=True), *text_columns("status"), Column("minutes"), Column("attempts")]
     return [
         Table("Experiment", ["part", "value"], list(experiment.items()), left=2),
-        columns_table("Phases", report.phases, phases),
         Table("Versions", ["package", "version"], list(report.versions.items()), left=2),
-        Table("Made from", ["file", "SHA-256"], list(hashes.items()), left=2),
     ]

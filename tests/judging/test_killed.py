@@ -68,7 +68,7 @@ def stored_prompts(run: RunDirectory) -> int:
 
 def figures(run: RunDirectory) -> dict:
     report = json.loads((run.report / "report.json").read_text())
-    return {key: value for key, value in report.items() if key not in ("created", "phases", "spent_usd")}
+    return {key: value for key, value in report.items() if key not in ("created", "spent_usd")}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,6 @@ def run(tmp_path) -> RunDirectory:
                 "results": {
                     "rows": {"read": 12, "kept": 9, "truncated": 1, "empty": 2, "fully_masked": 0},
                     "steps": 5,
-                    "sha256": {"adapter_model.safetensors": "a" * 64},
                 },
             }
         },

@@ -77,7 +77,6 @@ _OPEN = {
     "config",
     "machine",
     "versions",
-    "sha256",
     "human_agreement",
     "measured",
     "votes",

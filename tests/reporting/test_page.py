@@ -245,7 +245,6 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
         "Significance and power",
         "By data set (exploratory, not corrected)",
         "Verdicts with a reason",
-        "Made from",
         "Versions",
     ):
         assert title in titles

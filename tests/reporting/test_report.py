@@ -166,8 +166,7 @@ def test_systems_have_the_length_and_truncation_of_their_answers(judged, add_ste
     assert build_report(judged.folder).systems[0].mean_tokens is None
 
 
-def test_the_report_names_the_inputs_of_the_run(judged, add_step):
-    add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
+def test_the_report_names_the_inputs_of_the_run(judged):
     report = build_report(judged.folder)
     assert report.schema_version == 7
     assert report.run == "small"
@@ -186,17 +185,10 @@ def test_the_report_names_the_inputs_of_the_run(judged, add_step):
         "evaluations": None,
         "seed": None,
     }
-    assert [(phase.step, phase.minutes) for phase in report.phases] == [("train/emo", 1.25), ("answers", 3.5)]
     assert report.machine["cores"] == 2
     assert report.versions["torch"] == "2.13.0"
-    assert report.sha256 == {
-        "training data of emo": "d" * 64,
-        "adapter_model.safetensors of emo": "a" * 64,
-        "evaluation prompts": "e" * 64,
-    }
     text = write_report(judged.folder).path.read_text(encoding="utf-8")
     assert "| emo | emo, official | 10 | 1 | 2 | 5 | 0.0002 |" in text
-    assert "| train/emo | done | 1.25 | 2 |" in text
     assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
 
 
