@@ -115,7 +115,7 @@ class LogComparison:
         first, *others = self._tables()
         sentences = Listing("", [(line, ()) for line in self.headlines()])
         opening: list[Block] = [sentences, *map(Caution, self.cautions), self._settings(), first]
-        return Document(TITLE, opening, list(others), [self._logs()])
+        return Document(TITLE, opening, [*others, self._logs()])
 
     def _tables(self) -> Iterator[Table]:
         """The tables, the main differences first."""
@@ -181,7 +181,7 @@ class LogComparison:
     def to_html(self) -> str:
         """The comparison as a page of its own."""
         whole = self.document()
-        tables = [block for block in (*whole.opening, *whole.numbers, *whole.lineage) if isinstance(block, Table)]
+        tables = [block for block in (*whole.opening, *whole.numbers) if isinstance(block, Table)]
         cautions = [one_line(caution.text, 1000) for caution in self.cautions]
         return tables_page(TITLE, cautions, tables, self.headlines())
 

@@ -33,7 +33,7 @@ from instruct.reporting.model import (
     ReportWarning,
     TallyFigures,
 )
-from instruct.reporting.provenance import answers_table, lineage_tables, trainings_table
+from instruct.reporting.provenance import answers_table, experiment_tables, trainings_table
 from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
@@ -158,7 +158,7 @@ def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
 
 @dataclass(frozen=True)
 class Document:
-    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers and their lineage.
+    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers.
 
     Tables that have nothing to say are left out, here and in sections.
     """
@@ -166,12 +166,10 @@ class Document:
     title: str
     opening: list[Block]
     numbers: list[Block] = field(default_factory=list)
-    lineage: list[Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for blocks in (self.opening, self.numbers):
             blocks[:] = _with_rows(blocks)
-        self.lineage[:] = _with_rows(self.lineage)
 
     def claims_changed(self) -> list[str]:
         """The warnings that change what may be claimed, each with what it is about."""
@@ -209,7 +207,7 @@ def document(report: ReportData) -> Document:
             Paragraph(sentences.trust(judge), name(judge.name)),
             Brief(said if many else brief_table(judge.comparisons)),
         ]
-    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), lineage_tables(report))
+    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report))
 
 
 def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
@@ -380,6 +378,7 @@ def _numbers(report: ReportData) -> list[Block]:
         answers_table(report),
         trainings_table(report),
         *shown("training"),
+        *experiment_tables(report),
     ]
     return blocks
 

@@ -259,8 +259,8 @@ def trainings_table(report: ReportData) -> Table:
     return columns_table("Training", report.trainings, columns, note)
 
 
-def lineage_tables(report: ReportData) -> list[Table]:
-    """What the report was made from: the experiment and its versions."""
+def experiment_tables(report: ReportData) -> list[Table]:
+    """The experiment and its versions."""
     machine = report.machine
     gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
     processor, cores, memory = (machine.get(key, "?") for key in ("processor", "cores", "memory_gib"))

@@ -123,7 +123,6 @@ def test_a_phone_folds_long_sections_and_a_link_to_one_opens_it(visit_small):
     assert not page.is_visible("#numbers table")
     page.click("nav a[href='#numbers']")
     assert page.is_visible("#numbers table")
-    assert not page.is_visible("#lineage table")
 
 
 @pytest.mark.parametrize("width", [360, 390])
@@ -285,7 +284,7 @@ def test_the_pdf_has_title_date_every_comparison_every_table_and_no_controls(vis
         assert f"judged by {judge}" in whole
     assert "This judge is for trying things out" in whole
     assert [caption for caption in captions if " ".join(caption.split()) not in whole] == []
-    for section in ("Figures", "Numbers", "Lineage"):
+    for section in ("Figures", "Numbers"):
         assert any(re.match(rf"\d+ / \d+ {section}", text) for text in texts), f"{section} does not begin a page"
     for control in ("Print / PDF", "Search", "Skip to", "Previous", "scroll sideways", "Comparison "):
         assert control not in whole

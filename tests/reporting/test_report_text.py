@@ -72,7 +72,8 @@ def test_hostile_names_are_escaped_in_the_report(hostile_run):
         tag for tag in tags if re.fullmatch(r'<img src="figures/\w+\.svg" alt="[^"<]*" />', tag)
     }
     headings = re.findall(r"<h[12]>(.*)</h[12]>", page)
-    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), "Answers", "Training", "Lineage"]
+    tables = ("Answers", "Training", "Experiment", "Versions")
+    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), *tables]
     for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
         head, *rows = table.split("</tr>")[:-1]
         assert {row.count("<td") for row in rows} == {head.count("<th") - head.count("<thead")}

@@ -43,7 +43,7 @@ def tables_of(blocks: list[Block]) -> Iterator[Table]:
 
 def test_no_table_has_a_row_or_a_column_that_says_nothing(report):
     shown = document(report)
-    tables = [*tables_of([*shown.opening, *shown.numbers, *shown.lineage])]
+    tables = [*tables_of([*shown.opening, *shown.numbers])]
     assert tables
     for table in tables:
         assert table.rows, table.title
@@ -57,7 +57,7 @@ def test_a_table_of_nothing_is_in_no_output():
     columns = [Column("name", text=True), Column("rate", error="interval"), Column("95 % CI", "interval")]
     rows = [type("Row", (), {"name": "emo", "rate": None, "interval": None})] * 2
     empty = columns_table("Nothing", rows, columns, "A note.")
-    shown = Document("run", [Brief(empty), empty], [empty, Section("Below", [empty])], [empty])
+    shown = Document("run", [Brief(empty), empty], [empty, Section("Below", [empty])])
     for text in (render_markdown(shown), render_terminal(shown)):
         assert "Nothing" not in text
         assert "A note" not in text

@@ -25,8 +25,7 @@ def escape_markdown(text: object, limit: int = 2000) -> str:
 
 def render_markdown(document: Document) -> str:
     """The whole document, with links to its figures."""
-    lineage = [Section("Lineage", list(document.lineage))] if document.lineage else []
-    lines = _blocks([*document.opening, *document.numbers, *lineage], 2)
+    lines = _blocks([*document.opening, *document.numbers], 2)
     return "\n".join([f"# {escape_markdown(document.title)}", "", *lines]).rstrip() + "\n"
 
 

@@ -75,7 +75,6 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
         leading=leading,
         tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
-        lineage=shown.lineage,
         version=one_line(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.
         data=_json(verdicts, pairs) if pairs is not None and verdicts else None,
