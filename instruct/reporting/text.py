@@ -268,12 +268,12 @@ def rate_details(figures: TallyFigures) -> list[str]:
 
 def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate with people's labels, and the minimum detectable difference."""
-    made = comparison.leading_figures.claim
-    parts = []
+    figures, parts = comparison.leading_figures, []
+    made = figures.claim
     if made.p is not None and made.test in ("mean", "sign"):
         test, about = "Test of the mean", []
         if made.test == "sign":
-            test, about = "Sign test", [f"{counted(made.params['decided'], 'pair')} without ties"]
+            test, about = "Sign test", [f"{counted(figures.win + figures.loss, 'pair')} without ties"]
         about += [f"with {made.missing} missing lost or won"] if made.missing else []
         if made.claims > 1 and made.finding not in ("candidate", "baseline"):
             about.append(f"before the correction for {made.claims} claims")
