@@ -105,45 +105,6 @@ class Parted(NamedTuple):
     reasoning: str | None
 
 
-class ThinkingBudget(NamedTuple):
-    """The most tokens of thinking, and the token ids of the marks around it."""
-
-    tokens: int
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
-
-    def thought(self, ids: Sequence[int]) -> int | None:
-        """How many tokens of thinking stand at the end of these; None if it has not begun, or has ended."""
-        begun, ended = _last(ids, self.begin), _last(ids, self.end)
-        return len(ids) - begun - len(self.begin) if begun > ended else None
-
-    def forced(self, prompt: Sequence[int], answer: Sequence[int]) -> int | None:
-        """The token that must come next, as the thinking has used up its tokens; thinking in the prompt is free."""
-        thought = self.thought([*prompt, *answer])
-        over = -1 if thought is None else min(thought, len(answer)) - self.tokens
-        return self.end[over] if 0 <= over < len(self.end) else None
-
-
-# Tokens besides a budget's: the marks around the thinking, white space and the header of the text after it.
-MARKS_ROOM = 16
-
-
-def _last(ids: Sequence[int], part: tuple[int, ...]) -> int:
-    """Where a part last begins; -1 if nowhere."""
-    first, size = part[0], len(part)
-    places = range(len(ids) - size, -1, -1)
-    return next((place for place in places if ids[place] == first and tuple(ids[place : place + size]) == part), -1)
-
-
-def budget_of(tokenizer: Any, tokens: int) -> ThinkingBudget | None:
-    """The budget in a tokenizer's ids; None if its chat template has no thinking."""
-    marks = marks_of(tokenizer.chat_template)
-    if marks is None:
-        return None
-    begin, end = (tuple(tokenizer(mark, add_special_tokens=False)["input_ids"]) for mark in (marks.begin, marks.end))
-    return ThinkingBudget(tokens, begin, end)
-
-
 def reasoning_tokens(prompt: Sequence[int], answer: Sequence[int], tokenizer: Any) -> int | None:
     """How many tokens of a reply come before its text, with the marks of its thinking; None if it did not think."""
     marks = marks_of(tokenizer.chat_template)

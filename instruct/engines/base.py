@@ -152,8 +152,6 @@ class EngineOptions:
         continues: a reply continues the text of its prompt, to the letter: all its tokens are part of the text, as they
             read after the prompt.
         parts_thinking: a reply's thinking and its tool calls are kept apart from its text.
-        thinking_budget: the most tokens of thinking, after which it is ended; the decoding's `max_tokens` is then of
-            the text alone, and a request's of both together. None: one limit for both.
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
         adapters: LoRA adapter folders that requests may name.
@@ -185,7 +183,6 @@ class EngineOptions:
     keep_special_tokens: bool = False
     continues: bool = False
     parts_thinking: bool = False
-    thinking_budget: int | None = None
     keep_choice: bool = False
     batch: int | None = None
     adapters: tuple[Path, ...] = ()

@@ -18,8 +18,6 @@ from instruct.base.replies import (
     Failure,
     Reply,
     ScoredCompletion,
-    ThinkingBudget,
-    budget_of,
     marks_of,
     parted_after,
     reasoning_tokens,
@@ -145,12 +143,6 @@ class LocalEngine(BatchesInTurn):
         # With "" as the end of text, it has the unknown token's id.
         return [LLAMA_EOS if end is None or end == self.tokenizer.unk_token_id else end]
 
-    @cached_property
-    def budget(self) -> ThinkingBudget | None:
-        """The limit of the thinking, if the options set one."""
-        tokens = self.options.thinking_budget
-        return None if tokens is None else budget_of(self.tokenizer, tokens)
-
     def tokens(self, prompt: Prompt) -> int:
         """The prompt's length in the model's tokens.
 
@@ -211,9 +203,6 @@ class LocalEngine(BatchesInTurn):
         answer = answer[:end]
         thinks = options.parts_thinking and marks_of(tokenizer.chat_template) is not None
         thought = reasoning_tokens(prompt, answer, tokenizer) if thinks else None
-        most = (thought or 0) + options.decoding.max_tokens
-        if self.budget and len(answer) > most:  # a short thought leaves the text no more room
-            answer, end, tokens = answer[:most], None, most
         text = self._decoded(answer)
         if options.continues:  # some tokenizers drop the space before a text's first word
             whole, before = self._decoded([*prompt, *answer]), self._decoded(prompt)

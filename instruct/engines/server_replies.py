@@ -18,7 +18,6 @@ from instruct.engines.base import EngineOptions, Prompt, Request
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
-BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no such parameter
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 # How servers word that they do not know, or do not take, a parameter or a role; OpenAI's "unsupported_value" is of a
 # temperature other than 1.
@@ -33,7 +32,7 @@ SYSTEM_TURN = "system turn"
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # Without these there is no request, or no verdict.
 _NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", "tools", "functions", "tool_choice"})
-_NEEDED |= {"function_call", "echo", "min_tokens", BUDGET_NAME}
+_NEEDED |= {"function_call", "echo", "min_tokens"}
 # Characters of a server's own words that are printed, and what may be a key in them.
 _WORDS = 200
 _SHORTEST_KEY = 6  # shorter ones, such as "none" for a server of one's own, are words
@@ -130,7 +129,6 @@ def request_body(
         "repetition_penalty": decoding.repetition_penalty,
         "seed": request.seed,
         "min_tokens": request.min_tokens or None,  # vLLM's; OpenAI's own endpoint has no such parameter
-        BUDGET_NAME: options.thinking_budget,
     }
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
@@ -371,11 +369,6 @@ def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent
         return Refused(f"too long: the prompt{limit} exceed what the server takes", False, options.shorter)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
-    if BUDGET_NAME in (parameter, *re.findall(BUDGET_NAME, words)) and options.thinking_budget is not None:
-        return InputError(
-            f"{asked} takes no {BUDGET_NAME} (HTTP {status}); start vLLM with --reasoning-parser, or leave "
-            "thinking_budget out"
-        )
     messages = sent.get("messages") or [{}]
     if messages[0].get("role") == "system" and (parameter == "messages[0].role" or _SYSTEM.search(words)):
         return InputError(f"{asked}: {error.quoted()}; ask without a system prompt, or ask another model")

@@ -9,7 +9,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, InstructError, one_line, refused_by_library
 from instruct.base.networks import load_adapter
-from instruct.base.replies import Reply, ThinkingBudget
+from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
 from instruct.engines.network import NetworkEngine, padded
@@ -135,7 +135,6 @@ class TransformersEngine(NetworkEngine):
                 input_ids=torch.tensor(ids, device=network.device),
                 attention_mask=torch.tensor([[0] * pad + [1] * (longest - pad) for pad in pads], device=network.device),
                 generation_config=decoding,
-                logits_processor=[] if self.budget is None else [_BudgetProcessor(self.budget, longest)],
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
             )
@@ -181,22 +180,6 @@ class TransformersEngine(NetworkEngine):
             bos_token_id=begin,
             **more,
         )
-
-
-class _BudgetProcessor:
-    """Ends the thinking of each row that has used up its budget (transformers' `LogitsProcessor`)."""
-
-    def __init__(self, budget: ThinkingBudget, longest: int) -> None:
-        self._budget, self._longest = budget, longest
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Scores (rows, vocabulary) of the next token after `input_ids` (rows, tokens)."""
-        for row, ids in enumerate(input_ids.tolist()):
-            token = self._budget.forced(ids[: self._longest], ids[self._longest :])
-            if token is not None:
-                scores[row] = -float("inf")
-                scores[row, token] = 0.0
-        return scores
 
 
 def _kind(row: Request) -> tuple[Any, ...]:

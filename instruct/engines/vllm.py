@@ -16,7 +16,7 @@ from typing import IO, Any, Literal
 
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.machine import has_gpu_device
-from instruct.base.replies import Failure, Reply, marks_of
+from instruct.base.replies import Failure, Reply
 from instruct.base.streams import are_aside
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
@@ -243,11 +243,8 @@ class VLLMEngine(InVLLM):
             "max_model_len": options.context_length,
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,
-            # schemas and budgets are followed in the tokenizer's words
-            "skip_tokenizer_init": options.response_schema is None and self.budget is None,
+            "skip_tokenizer_init": options.response_schema is None,  # a schema is followed in the tokenizer's words
         }
-        if self.budget is not None and (marks := marks_of(self.tokenizer.chat_template)):
-            arguments["reasoning_config"] = {"reasoning_start_str": marks.begin, "reasoning_end_str": marks.end}
         if options.adapters:
             arguments |= {
                 "enable_lora": True,
@@ -311,7 +308,6 @@ class VLLMEngine(InVLLM):
         first = self._client.send_rows(
             {
                 "rows": [{name: getattr(row, name) for name in ROW} for row in rows],
-                "thinking_budget": None if self.budget is None else self.budget.tokens,
                 "top_p": decoding.top_p,
                 "repetition_penalty": decoding.repetition_penalty,
                 "logprob_token_ids": list(self.labels.values()) or None,

@@ -135,10 +135,6 @@ def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
         arguments["enforce_eager"] = True
         if not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
             arguments["kv_cache_memory_bytes"] = _cache_gib(arguments) * GIB
-    if "reasoning_config" in arguments:
-        from vllm.config import ReasoningConfig
-
-        arguments["reasoning_config"] = ReasoningConfig(**arguments["reasoning_config"])
     return arguments
 
 
@@ -233,7 +229,6 @@ def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str | None, Any]) ->
                 SamplingParams(
                     **{name: row[name] for name in ("temperature", "seed", "max_tokens", "min_tokens")},
                     top_p=request["top_p"],
-                    thinking_token_budget=request.get("thinking_budget"),
                     stop_token_ids=request["stop_ids"],
                     repetition_penalty=request.get("repetition_penalty") or 1.0,
                     logprob_token_ids=request.get("logprob_token_ids") or last,

@@ -128,8 +128,7 @@ def answer_work(
         seeds=[prompt_seed(config.seed, number) for number in (range(len(prompts)) if numbers is None else numbers)],
         identities=identities,
         identity=[template, *filter(None, [rendering.identity()])],
-        decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
-        | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),
+        decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"}),
         temperatures=temperatures,
         rendering=rendering,
     )

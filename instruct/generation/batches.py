@@ -16,8 +16,7 @@ from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
-from instruct.base.output import warn
-from instruct.base.replies import MARKS_ROOM, THINK, Failure, marks_of
+from instruct.base.replies import THINK, Failure, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
@@ -55,7 +54,6 @@ class AskedPrompts:
         identity: everything about all of them that could.
         decoding: how is decoded, besides the temperature; it could change a reply, too. `max_new_tokens` are those of a
             reply; near the context's end, one without `min_new_tokens`, before which it does not end, may be shorter.
-            `thinking_budget`: the most tokens of thinking before it; without one, both share the limit.
         temperatures: of each prompt; None: the system's. Empty: all have the system's.
         rendering: how chats become text.
     """
@@ -69,17 +67,6 @@ class AskedPrompts:
     decoding: dict[str, Any]
     temperatures: Sequence[float | None] = ()
     rendering: Rendering = DEFAULT
-
-    @property
-    def thinking_budget(self) -> int | None:
-        """The most tokens of thinking, besides those of the reply."""
-        return self.decoding.get("thinking_budget")
-
-    @property
-    def most_tokens(self) -> int:
-        """The most tokens of a reply, with its thinking."""
-        thinking = 0 if self.thinking_budget is None else self.thinking_budget + MARKS_ROOM
-        return int(self.decoding["max_new_tokens"]) + thinking
 
 
 # Token ids as an array take a tenth of the memory.
@@ -215,7 +202,8 @@ def _ask(
                 plan = unfinished[kept]
                 asked, listed = plan.work, []
                 for place in places:
-                    prompt, most, temperature = prompts[id(asked)][place], asked.most_tokens, plan.system.temperature
+                    prompt, temperature = prompts[id(asked)][place], plan.system.temperature
+                    most = int(asked.decoding["max_new_tokens"])
                     if asked.temperatures and (named := asked.temperatures[place]) is not None:
                         temperature = named
                     request = Request(
@@ -234,8 +222,7 @@ def _ask(
             batches = FixedBatches(work.what, list(unfinished), requests, apart=config.engine == "server")
             ask_engine(engine, batches, show)
             for kept in unfinished:
-                budget = work.thinking_budget if config.engine == "server" else None
-                _check_answered(kept, f"model {model.name}", budget)
+                _check_answered(kept, f"model {model.name}")
         finally:
             engine.close()
 
@@ -281,36 +268,21 @@ def _check_effect(plan: _Planned, engine: Engine, ids: Sequence[int]) -> str:
     return unknown if moved is None else f"{unknown}; the adapter moves a log-probability by {moved:.2g}"
 
 
-def _check_answered(kept: KeptReplies, subject: str, budget: int | None) -> None:
-    """Refuse to go on without a single reply, so that a rerun asks all again; say that thinking exceeds its budget.
-
-    Args:
-        budget: the most tokens of thinking that a server was asked for; one that does not know it ignores it.
+def _check_answered(kept: KeptReplies, subject: str) -> None:
+    """Refuse to go on without a single reply, so that a rerun asks all again.
 
     Raises:
         StoppedError: every prompt failed.
     """
-    answered = over = 0
     reason = ""
     for reply in kept.replies():
-        if isinstance(reply, Failure):
-            reason = reason or reply.reason
-            continue
-        if budget is None:
+        if not isinstance(reply, Failure):
             return
-        answered += 1
-        over += reply.cut_in_thinking or (reply.reasoning_tokens or 0) > budget + MARKS_ROOM
-    if not answered:
-        kept.forget()
-        raise StoppedError(
-            f"{subject}: no request to {kept.system} was answered (the first: {reason}); rerun the command when it can "
-            "be"
-        )
-    if over:
-        warn(
-            f"{kept.system}: {over} replies think longer than thinking_budget {budget}, which the server seems to "
-            "ignore; start vLLM with --reasoning-parser, or leave it out"
-        )
+        reason = reason or reply.reason
+    kept.forget()
+    raise StoppedError(
+        f"{subject}: no request to {kept.system} was answered (the first: {reason}); rerun the command when it can be"
+    )
 
 
 def _with_weights(
@@ -333,13 +305,8 @@ def _with_weights(
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
     prompts = {key: token_ids(tokenizer, own.prompts, own.rendering) for key, own in works.items()}
-    if work.thinking_budget is not None and marks_of(tokenizer.chat_template) is None:
-        raise InputError(
-            f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
-            "known; leave it out"
-        )
     scored = [canaries[plan.system.name] for plan in served if plan.system.name in canaries]
-    longest = max(len(ids) for own in prompts.values() for ids in own) + work.most_tokens
+    longest = max(len(ids) for own in prompts.values() for ids in own) + int(work.decoding["max_new_tokens"])
     wanted = config.max_model_len or max([longest, *(len(canary.ids) + 1 for canary in scored)])
     room = min(wanted, context or wanted)
     least = work.decoding.get("min_new_tokens", 0)
@@ -376,7 +343,6 @@ def _options(model: str, work: AskedPrompts, tokenizer: Any) -> EngineOptions:
         decoding=Decoding(top_p=work.decoding["top_p"], max_tokens=work.decoding["max_new_tokens"]),
         context_length=0,
         parts_thinking=work.what == "answers",
-        thinking_budget=work.thinking_budget,
         tokenizer=tokenizer,
     )
 

@@ -53,9 +53,7 @@ class GenerationConfig(EngineConfig):
     """How prompts are answered: greedily by default."""
 
     max_new_tokens: int = Field(default=512, ge=1)
-    """The longest answer, in tokens; with its thinking, unless thinking_budget is set."""
-    thinking_budget: int | None = Field(default=None, ge=0)
-    """The most tokens of thinking, which then must end; not part of max_new_tokens (default: both share that limit)."""
+    """The longest answer, in tokens, with its thinking."""
     temperature: float = Field(default=0.0, ge=0)
     """The temperature of sampling (0: greedy, or what the evaluation set's card says, as MT-Bench's does)."""
     card_temperatures: bool = True

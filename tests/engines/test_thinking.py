@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from small_tokenizers import small_tokenizer
 
@@ -9,6 +11,7 @@ from instruct.base.replies import Parted, marks_of, parted, parted_after, parted
 from instruct.data.templates import DEFAULT, template_text
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ServerEngine
+from instruct.engines.server_replies import read_reply
 from instruct.engines.transformers import TransformersEngine
 
 ASKED = [{"role": "user", "content": "2 + 2?"}]
@@ -65,6 +68,8 @@ def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model, kept):
     reply = engine._completion([7], ids)
     assert (reply.text, reply.reasoning) == (ANSWERED if kept else ("<think>\n2 + 2\n</think>\n\nIt is 4.", None))
     assert reply.completion_tokens == len(ids)
+    thought = len(engine.tokenizer("<think>\n2 + 2\n</think>")["input_ids"])
+    assert reply.reasoning_tokens == (thought if kept else None)
     cut = engine._completion([7], ids[:8])
     assert cut.cut_in_thinking == kept
 
@@ -85,3 +90,12 @@ def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch, form)
     assert replies["b"].cut_in_thinking
     assert replies["c"].cut_in_thinking
     assert replies["c"].reasoning == "2 + 2 is surely"
+
+
+@pytest.mark.parametrize(("usage", "counted"), [(7, 7), (30, None), (None, None)])
+def test_a_server_says_how_many_tokens_were_thinking(usage, counted):
+    message = {"content": "It is 4.", "reasoning": "2 + 2"}
+    counts = {"prompt_tokens": 3, "completion_tokens": 12, "completion_tokens_details": {"reasoning_tokens": usage}}
+    reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": counts}
+    completion = read_reply(EngineOptions("m", "m", Decoding(), 0), json.dumps(reply).encode())
+    assert completion.reasoning_tokens == counted

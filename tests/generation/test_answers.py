@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import stored
+from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
@@ -230,3 +231,13 @@ def test_a_killed_call_resumes_to_the_same_bytes(
     assert again == [(kept,)]  # not generated again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()
+
+
+def test_an_answer_that_is_cut_off_in_thinking_that_its_prompt_opens_has_failed(tiny_model, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model, ignore=shutil.ignore_patterns("chat_template.jinja"))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template += "{% if add_generation_prompt %}<think>\n{% endif %}{# </think> #}"
+    tokenizer.save_pretrained(model)
+    stats = answer(model, tmp_path / "out")
+    assert stats["base"].failed == {"cut off while thinking": len(PROMPTS)}
