@@ -337,12 +337,11 @@ def make_experiment(folder: Path, tiny_model_folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def pickled_model_folder(tmp_path, tiny_model_folder, monkeypatch) -> Path:
-    """The tiny model with its weights as a pickle, and none as safetensors; what is converted stays with the test."""
+def pickled_model_folder(tmp_path, tiny_model_folder) -> Path:
+    """The tiny model with its weights as a pickle, and none as safetensors."""
     import torch
     from safetensors.torch import load_file
 
-    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "pickled"
     shutil.copytree(tiny_model_folder, folder)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")

@@ -59,9 +59,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             entries.append(
                 {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
             )
-            if name.endswith(".bin"):
-                digest = "0" * 64 if name == self.server.wrong_hash else hashlib.sha256(content).hexdigest()
-                entries[-1]["lfs"] = {"sha256": digest, "oid": digest, "size": len(content), "pointerSize": 130}
         if verb in ("info", "revision"):
             siblings = [{**entry, "rfilename": entry["path"], "blobId": entry["oid"]} for entry in entries]
             self._json({"id": repo, "sha": COMMIT, "private": False, "gated": False, "tags": [], "siblings": siblings})
@@ -109,7 +106,6 @@ class LocalHub(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repositories: dict[str, dict[str, bytes]] = {}
         self.gated: set[str] = set()
-        self.wrong_hash = ""  # of this .bin file
         self.requests: list[str] = []
         self.home = home
         self.address = f"http://127.0.0.1:{self.server_port}"

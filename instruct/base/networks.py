@@ -76,7 +76,7 @@ def load_network(
     new_head: list[str] | None = None,
     **arguments: Any,
 ) -> Any:
-    """What a folder's or hub model's safetensors hold, every tensor in its place.
+    """What a folder's or hub model's safetensors hold, every tensor in its place; its pickles, if they are allowed.
 
     Args:
         new_head: takes the names of tensors that are not among the weights, which are then new, such as the head that

@@ -31,10 +31,8 @@ from instruct.engines.weights import (
     PICKLES,
     SAFETENSORS,
     Weights,
-    conversion_note,
     located,
     model_identity,
-    safetensors_folder,
     unreadable,
 )
 
@@ -84,15 +82,6 @@ class LocalEngine(BatchesInTurn):
     def weights(self) -> Weights:
         """Where the weights are; see `located`."""
         return located(self.options)
-
-    def _safetensors(self) -> tuple[str, str | None]:
-        """The folder or hub id to load safetensors from, and its revision; a pickle is converted first, once."""
-        model, revision, pickled = self.weights
-        if not pickled:
-            return model, revision
-        folder = safetensors_folder(self.options.subject, model, revision)
-        self.notes.append(conversion_note(folder))
-        return str(folder), None
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -58,9 +58,9 @@ class NetworkEngine(LocalEngine):
         Raises:
             InputError: they cannot be read, or are not whole.
         """
-        model, revision = self._safetensors()
+        model, revision, pickled = self.weights
         try:
-            return load_network(model, revision, head, **{"dtype": self.dtype, **more})
+            return load_network(model, revision, head, use_safetensors=not pickled, **{"dtype": self.dtype, **more})
         except InputError as error:
             raise InputError(f"{self.options.subject}: {error}") from error
         except Exception as error:  # a torn file, an unknown architecture, ...

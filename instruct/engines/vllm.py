@@ -22,7 +22,7 @@ from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LocalEngine, scored
 from instruct.engines.network import TextRow
 from instruct.engines.rewards import RewardEngine
-from instruct.engines.weights import lora_rank
+from instruct.engines.weights import NO_TENSORS, UNPICKLING, lora_rank
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,
 # so that it stays full while replies are stored here.
@@ -35,7 +35,7 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
 UNMERGED = "adapters are layers beside the model's weights, which is slow on a CPU: they cannot be merged ({reason})"
-CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError", "UnpicklingError")
+CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
 # Defaults of vLLM's environment.
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
 # On a CPU, glibc keeps freed memory up to these bytes: else the kernel maps the same pages anew in each step.
@@ -156,6 +156,8 @@ class VLLMClient:
                     f"model {self._model}: vLLM cannot hold its replies to this JSON schema ({message}); change "
                     "response_schema, or leave it out"
                 )
+            if reply["error"] == UNPICKLING:
+                raise InputError(f"model {self._model}: {NO_TENSORS}")
             if not self.name and reply["error"] in CALLER_ERRORS:
                 raise InputError(
                     f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings"
@@ -200,8 +202,10 @@ class InVLLM(LocalEngine):
     def arguments(self) -> dict[str, Any]:
         """The arguments of `vllm.LLM` that follow from the options."""
         _ = self.labels  # those that are not one token are refused before anything is loaded
-        model, revision = self._safetensors()
+        model, revision, pickled = self.weights
         arguments: dict[str, Any] = {"model": model, "revision": revision, "dtype": self.dtype}
+        if pickled:
+            arguments["load_format"] = "hf"  # of .bin files, which vLLM reads with weights_only=True
         for name, default in (("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
             if (value := getattr(self.options, name)) != default:
                 arguments[name] = value

@@ -1,32 +1,27 @@
-"""Where weights are, in a folder or on the hub: adapter or whole model, and their identity.
-
-Weights that exist only as pickles are checked against the hub's hashes and converted to safetensors, once.
-"""
+"""Where weights are, in a folder or on the hub: adapter or whole model, and their identity."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import re
-import shutil
 from fnmatch import filter as matching
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import cache_folder, sha256_of
-from instruct.base.models import folder_made_of, model_path, whole_folder
-from instruct.base.output import warn
+from instruct.base.files import sha256_of
+from instruct.base.models import model_path
 from instruct.engines.base import EngineOptions
-from instruct.engines.memory import GIB, check_memory
+from instruct.engines.memory import check_memory
 
 _BLOCK = 1 << 16
 _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
-RECORD = "pickles.json"
+UNPICKLING = "UnpicklingError"  # of torch's unpickler for tensors, with advice to run the code
+NO_TENSORS = "torch's unpickler for tensors cannot read its .bin files; use weights that are safetensors"
 TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
@@ -88,7 +83,7 @@ def _snapshot(model: str, revision: str | None) -> Path:
 
 
 class Weights(NamedTuple):
-    """A model's weights: a folder, whose `revision` is None, or a hub id."""
+    """A model's weights: a folder, whose `revision` is None, or a hub id; `pickled`: they are no safetensors."""
 
     model: str
     revision: str | None
@@ -140,6 +135,8 @@ def _is_pickle(options: EngineOptions, model: str, files: list[str]) -> bool:
 
 def unreadable(model: str, error: Exception) -> InputError:
     """The error for weights that transformers cannot load."""
+    if type(error).__name__ == UNPICKLING:
+        return InputError(f"model {model}: {NO_TENSORS}")
     reason = one_line(f"{type(error).__name__}: {error}")
     return InputError(f"model {model}: transformers cannot load it ({reason}); check the folder")
 
@@ -212,130 +209,3 @@ def lora_rank(adapter: Path) -> int:
         return max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: no LoRA configuration ({one_line(error, 100)}); save the adapter again") from error
-
-
-def safetensors_folder(subject: str, model: str, revision: str | None) -> Path:
-    """A folder in the cache with `model` as safetensors, converted on first use.
-
-    The pickles are read by torch's unpickler for tensors alone (`weights_only=True`). Those of a hub model must have
-    the SHA-256 that the hub gives for that revision. `pickles.json` in the folder records revision and hashes.
-
-    Args:
-        subject: who is asked, as error messages name it.
-        model: a local folder or a hub id.
-        revision: of the hub model; None: the commit that its main branch has now.
-
-    Raises:
-        InputError: a file is not the hub's, holds anything but tensors or cannot be read; too little disk space.
-    """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    commit = None
-    if Path(model).is_dir():
-        identity = model_identity(model, None, (PICKLES,))
-    else:
-        commit = revision
-        if commit is None or not re.fullmatch("[0-9a-f]{40}", commit):  # the folder of what is here is named by it
-            commit = Path(snapshot_download(model, revision=revision, allow_patterns=["config.json"])).name
-        identity = f"{model}@{commit}"
-    folder = folder_made_of(model, hashlib.sha256(identity.encode()).hexdigest())
-    if (folder / "config.json").is_file():
-        return folder
-    source = Path(model)
-    if commit is not None:
-        try:
-            source = Path(snapshot_download(model, revision=commit, allow_patterns=[PICKLES, *TEXTS]))
-        except (HfHubHTTPError, OSError, ValueError) as error:
-            raise InputError(
-                f"{subject}: {model} could not be downloaded ({one_line(error, 150)}); rerun the command to resume"
-            ) from None
-    files = sorted(source.glob(PICKLES))
-    size = sum(path.stat().st_size for path in files)
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(cache_folder()).free
-    if free < size:
-        raise InputError(
-            f"{folder}: the converted weights need {size / GIB:.1f} GiB of disk and {free / GIB:.1f} GiB are free; "
-            "free some, or set INSTRUCT_CACHE to a folder on a larger disk"
-        )
-    warn(f"instruct: {one_line(model, 100)}: its pickled weights are converted to safetensors, once: {folder}")
-    hashes = {path.name: sha256_of(path) for path in files}
-    if commit is not None:
-        _check_hashes(subject, model, commit, hashes)
-    record = {"model": model, "revision": commit, "checked_against_the_hub": commit is not None, "sha256": hashes}
-    with whole_folder(folder) as making:
-        _convert(files, making)
-        for path in {path for pattern in TEXTS for path in source.glob(pattern)}:
-            if not path.name.startswith("pytorch_model"):  # the pickles' index
-                shutil.copyfile(path, making / path.name)
-        (making / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return folder
-
-
-def _check_hashes(subject: str, model: str, commit: str, hashes: dict[str, str]) -> None:
-    """Compare the files' SHA-256 with those of the hub."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        siblings = HfApi().model_info(model, revision=commit, files_metadata=True).siblings or []
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise InputError(
-            f"{subject}: the hub does not give the SHA-256 of {model}'s pickled weights ({one_line(error, 100)}); "
-            "connect to it once, until they are converted"
-        ) from None
-    theirs = {file.rfilename: file.lfs.sha256 for file in siblings if file.lfs is not None}
-    for name, digest in hashes.items():
-        if theirs.get(name) != digest:
-            problem = f"the hub's is {theirs[name]}" if name in theirs else "the hub gives none for it"
-            raise InputError(
-                f"{subject}: {model}: {name} has the SHA-256 {digest}, but {problem} at revision {commit}; "
-                "delete it from the hub's cache and rerun the command to download it again"
-            )
-
-
-def _convert(files: list[Path], folder: Path) -> None:
-    """Write each pickle as one safetensors file, and their index if there are several; nothing in them is run."""
-    import torch
-    from safetensors.torch import save_file
-
-    weights: dict[str, str] = {}
-    for number, path in enumerate(files, 1):
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # a pickle that holds code, a torn file, ...
-            reason = one_line(f"{type(error).__name__}: {error}")
-            raise InputError(
-                f"{path}: torch's unpickler for tensors cannot read it ({reason}); download it again, or use weights "
-                "that are safetensors"
-            ) from error
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: holds no named tensors; use weights that are safetensors")
-        tensors: dict[str, torch.Tensor] = {}
-        storages: set[int] = set()
-        for name, tensor in content.items():
-            if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-                raise InputError(
-                    f"{path}: holds more than tensors ({one_line(name, 60)}: {type(tensor).__name__}); "
-                    "use weights that are safetensors"
-                )
-            storage = tensor.untyped_storage().data_ptr()
-            # safetensors holds no two tensors that share memory, such as tied embeddings
-            tensors[name] = tensor.clone() if storage in storages else tensor.contiguous()
-            storages.add(storage)
-        target = "model.safetensors" if len(files) == 1 else f"model-{number:05}-of-{len(files):05}.safetensors"
-        save_file(tensors, folder / target, {"format": "pt"})
-        weights |= dict.fromkeys(tensors, target)
-    if len(files) > 1:
-        index = {"metadata": {}, "weight_map": weights}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
-
-
-def conversion_note(folder: Path) -> str:
-    """Where the weights in a converted folder are from, for a report."""
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    checked = ", checked against the hub's SHA-256" if record["checked_against_the_hub"] else ""
-    at = f" at revision {record['revision']}" if record["revision"] else ""
-    hashes = ", ".join(f"{name} {digest}" for name, digest in sorted(record["sha256"].items()))
-    return f"weights converted from the pickles of {one_line(record['model'], 100)}{at}{checked}: {hashes}"
