@@ -22,7 +22,6 @@ from instruct.data.token_weights import split_labels, weights_line, weights_reco
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.engines.network import shared_length
-from instruct.engines.vllm_parsers import as_served
 from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, evaluated, load_training_rows
@@ -69,8 +68,7 @@ class Preview:
         dropped: what rows have that is not in the text that is trained on, by kind.
         overlap: how many evaluation prompts are in the training data; None if nobody counted.
         rows: the rows shown: where each is from, its text in pieces with whether they are trained on (and a `weight`
-            other than 1), `server`: the prompt that a server sends, if it is another, and `served`: what vLLM makes of
-            the answer, if it is known.
+            other than 1), and `server`: the prompt that a server sends, if it is another.
         weights: of the tokens that are trained on, see `weights_record`; None if all are 1.
         memory_gib: the estimated memory by what needs it.
         step: one step of training.
@@ -219,12 +217,6 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
                 said = f"… {_escaped(other[max(0, other.rfind('<', 0, alike)) :])}"
             panes.append(("a server sends", Text(said, style="yellow")))
         panes.append(("training has", masked))
-        begin = answers[-2] if answers else 0  # of the last answer
-        if row["status"] == "kept" and begin:  # a row that was cut off has no whole answer
-            prompt, reply = decode(row["input_ids"][:begin]), decode(row["input_ids"][begin:-1])
-            if served := as_served(data.tokenizer, prompt, reply):
-                record["served"] = served._asdict()
-                panes.append(("a server returns", Text(served.words(), style="dim")))
         console.rule(Text(row["place"]), align="left")
         for title, content in panes:
             console.print(Text(f"{title}: ", style="bold") + content if len(panes) > 1 else content)
