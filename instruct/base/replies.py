@@ -1,7 +1,7 @@
 """What a model replies, as engines return it and stores keep it, and its text apart from the thinking before it.
 
-Servers return both apart (`reasoning_content`, `reasoning`), or the thinking stands in the text, as a model writes it.
-Where it begins and ends is known from the model's chat template, as vLLM's parsers of its family have it.
+Servers return both apart (`reasoning_content`, `reasoning`). Where the thinking of a model whose prompts are rendered
+here begins and ends is known from its chat template.
 """
 
 from __future__ import annotations
@@ -138,18 +138,6 @@ def parted(reply: str, marks: Marks, prompt: str = "") -> Parted:
     if marks.text:  # what comes before it is the header of the next message
         text = text.partition(marks.text)[2]
     return Parted(text.strip() if ended else "", reasoning.strip())
-
-
-def opens_thinking(reply: str, end: str) -> bool:
-    """Whether a reply begins with the mark of thinking that the mark `end` ends."""
-    return any(reply.lstrip().startswith(marks.begin) for marks in _FAMILIES if marks.end == end)
-
-
-def parted_inline(reply: str) -> Parted:
-    """A reply from elsewhere without the thinking in its text; its prompt, which may have opened it, is not known."""
-    opened = THINK.begin if THINK.end in reply and THINK.begin not in reply.partition(THINK.end)[0] else ""
-    marks = next((marks for marks in _FAMILIES if reply.lstrip().startswith(marks.begin)), THINK)
-    return parted(reply, marks, opened)
 
 
 def parted_after(prompt: Sequence[int], whole: str, text: str, tokenizer: Any) -> Parted:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
-from instruct.base.replies import parted_inline
 from instruct.data.bad_rows import LISTED
 from instruct.data.cards import DatasetCard, Source, check_purpose, load_dataset_card
 from instruct.data.formats import text_field, with_cluster
@@ -203,9 +202,7 @@ def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[
 
     A row also has what `EvalPrompt` has beside the instruction, its `id` if its request repeats, and in `failed` the
     reason if its prompt got no answer. Files of AlpacaEval's leaderboard load unchanged: other fields are dropped,
-    `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer. One that begins
-    with the model's thinking loses that, and its row has `thinking` True; one with False keeps it, because verdicts on
-    the whole text were brought from elsewhere.
+    `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer.
 
     Args:
         form: of a file from elsewhere.
@@ -243,12 +240,9 @@ def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:
 
 
 def _answer(row: RawRow, prompt: EvalPrompt, generator: str) -> dict[str, Any]:
-    failed, output, whole = row.fields.get("failed"), text_field(row, "output"), row.fields.get("thinking") is False
-    text, thought = (output, None) if whole else parted_inline(output)
-    thinking = thought is not None or row.fields.get("thinking") is True
-    more: dict[str, Any] = {"failed": failed} if failed and isinstance(failed, str) else {}
-    more |= {"thinking": thinking} if whole or thinking else {}
-    return prompt.row(text, text_field(row, "generator", optional=True) or generator, **more)
+    failed, output = row.fields.get("failed"), text_field(row, "output")
+    more = {"failed": failed} if failed and isinstance(failed, str) else {}
+    return prompt.row(output, text_field(row, "generator", optional=True) or generator, **more)
 
 
 def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.output import say
-from instruct.base.replies import parted_inline
 from instruct.data.cards import Template
 from instruct.data.formats import (
     Message,
@@ -103,8 +102,8 @@ class EvalPrompt:
         return rows
 
     def next_turn(self, answer: str, asked: str) -> EvalPrompt:
-        """What is asked after an answer, which is told without its thinking."""
-        told = ({"role": "user", "content": self.request}, {"role": "assistant", "content": parted_inline(answer)[0]})
+        """What is asked after an answer."""
+        told = ({"role": "user", "content": self.request}, {"role": "assistant", "content": answer})
         return replace(self, instruction=asked, input="", earlier=(*self.earlier, *told), later=())
 
     def render(self, template: Template) -> Prompt:

@@ -148,7 +148,6 @@ class EngineOptions:
         labels: texts whose log-probabilities as the first token are wanted; each is one token.
         response_schema: a JSON schema that the reply must follow.
         chat: prompts are chats, so the chat template's end of a turn ends a reply too.
-        keep_special_tokens: special tokens are part of the reply's text.
         continues: a reply continues the text of its prompt, to the letter: all its tokens are part of the text, as they
             read after the prompt.
         parts_thinking: a reply's thinking and its tool calls are kept apart from its text.
@@ -180,7 +179,6 @@ class EngineOptions:
     labels: tuple[str, ...] = ()
     response_schema: dict[str, Any] | None = None
     chat: bool = False
-    keep_special_tokens: bool = False
     continues: bool = False
     parts_thinking: bool = False
     keep_choice: bool = False

@@ -213,8 +213,8 @@ class LocalEngine(BatchesInTurn):
         )
 
     def _decoded(self, ids: Sequence[int]) -> str:
-        whole = self.options.keep_special_tokens or self.options.continues
-        return self.tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
+        skip = not self.options.continues
+        return self.tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
 
 
 def scored(request: Request, logprobs: Sequence[float]) -> Completion:

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
-from instruct.base.replies import Completion, ScoredCompletion, parted_after, parted_inline
+from instruct.base.replies import Completion, ScoredCompletion, parted_after
 from instruct.engines.base import EngineOptions, Prompt, Request
 
 # SQLite's largest integer.
@@ -225,8 +225,8 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         message = choice.get("message") or {}
         reasoning, calls = message.get("reasoning_content") or message.get("reasoning"), message.get("tool_calls")
         if isinstance(parts := message.get("content"), list):
-            message["content"], thoughts = _joined(parts, "text"), _joined(parts, "thinking")
-            reasoning = reasoning or thoughts or None
+            texts = (part["text"] for part in parts if isinstance(part, dict) and part.get("type", "text") == "text")
+            message["content"] = "".join(map(str, texts))
         text = _text(choice, not {"tools", "functions"}.isdisjoint(options.decoding.extra))
         thought = _count((counts.get("completion_tokens_details") or {}).get("reasoning_tokens"))
     except (LookupError, TypeError, AttributeError):
@@ -238,11 +238,9 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         text, reasoning = "", reasoning or ""  # it thought until the limit, and would again
     elif text is None and (reasoning or calls):
         text = ""
-    if isinstance(text, str) and options.parts_thinking and reasoning is None:
-        if options.tokenizer is not None and isinstance(prompt, tuple):  # rendered here: its chat template is known
-            text, reasoning = parted_after(prompt, text, text, options.tokenizer)
-        else:
-            text, reasoning = parted_inline(text)
+    whole = options.parts_thinking and reasoning is None and options.tokenizer is not None
+    if whole and isinstance(text, str) and isinstance(prompt, tuple):  # rendered here: its chat template is known
+        text, reasoning = parted_after(prompt, text, text, options.tokenizer)
     if not isinstance(text, str):
         if isinstance(choice.get("message"), dict) and choice["message"].get("refusal"):
             raise Refused("the judge refuses to answer", ill=False)
@@ -310,12 +308,6 @@ def _text(choice: dict[str, Any], may_call: bool) -> Any:
     if message.get("function_call"):
         return message["function_call"]["arguments"]
     return message.get("content")
-
-
-def _joined(parts: list[Any], kind: str) -> str:
-    """The text of a content's parts of a kind; a thought, as Mistral returns it, has parts of its own."""
-    values = [part[kind] for part in parts if isinstance(part, dict) and part.get("type", "text") == kind]
-    return "".join(_joined(value, "text") if isinstance(value, list) else str(value) for value in values)
 
 
 def _first_token(choice: dict[str, Any]) -> dict[str, float] | None:

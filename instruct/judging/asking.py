@@ -196,8 +196,7 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         labels=(labels.first, labels.second) if labels else (),
         response_schema=card.response_schema,
         chat=card.prompt_form == "chat",
-        keep_special_tokens=card.thinking_end is not None,  # the end of the thinking may be one
-        parts_thinking=not (card.thinking_end or labels),
+        parts_thinking=not labels,
         keep_choice=card.needs_choice,
         batch=batch,
         allow_pickle=card.weights == "pickle",

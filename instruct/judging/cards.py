@@ -201,8 +201,6 @@ class JudgeCard(_Section):
     """What a server is sent; null, and all that `{}` leaves out, is not: its own defaults count."""
     response_schema: dict[str, Any] | None = None
     """A JSON schema for the reply, enforced by engines that can."""
-    thinking_end: str | None = Field(default=None, min_length=1)
-    """Ends a reasoning judge's thinking, which is not read."""
     verdict: VerdictRule = VerdictRule()
     """How the verdict is read."""
     order_policy: Literal["both", "one"]
@@ -260,8 +258,6 @@ class JudgeCard(_Section):
         margins = self.verdict.labels or self.verdict.scores
         if self.leading_policy == "averaged" and (self.order_policy == "one" or not margins):
             raise ValueError("leading_policy averaged needs order_policy: both, and verdict.labels or verdict.scores")
-        if self.thinking_end and self.verdict.labels:
-            raise ValueError("labels are read off the first token, before any thinking ends; use words or regex")
         fields = (self.response_schema or {}).get("properties", {})
         if self.response_schema and self.verdict.json_field not in (*fields, None):
             raise ValueError(
@@ -271,7 +267,7 @@ class JudgeCard(_Section):
 
     def _checked_reward(self) -> JudgeCard:
         unused = {"prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers"}
-        unused |= {"decoding", "response_schema", "thinking_end"}
+        unused |= {"decoding", "response_schema"}
         if fields := sorted(unused & self.model_fields_set):
             raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(fields)}")
         if self.verdict.reads_replies:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
-from instruct.base.replies import Completion, Failure, Reply, opens_thinking
+from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import (
@@ -107,7 +107,7 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
         if rule.labels is not None:
             return Reading(_by_labels(rule, rule.labels, completion))
         with _of_a_whole_reply(completion):
-            text = _without_thinking(card, completion)
+            text = _whole_text(completion)
             if rule.scores is not None:
                 return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
             if rule.parser == "pandalm":
@@ -129,7 +129,7 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
     rule, scale = card.verdict, card.verdict.rating
     assert scale is not None, "the card's own check"
     with _of_a_whole_reply(completion):
-        text = _without_thinking(card, completion)
+        text = _whole_text(completion)
         authors = rule.parser == "autoj_rating"
         own = own_statements(text, rating_statements(text) if authors else find_statements(rule, text), shown)
         if authors or rule.occurrence == "last":
@@ -308,20 +308,8 @@ def _refuse_cut_off(text: str, end: int, number: float, scale: RatingScale) -> N
         raise Unreadable(CUT_OFF)
 
 
-def _without_thinking(card: JudgeCard, completion: Completion) -> str:
-    """The reply after its thinking."""
-    text = completion.text
-    if completion.reasoning:  # the engine has it apart
-        if completion.cut_in_thinking:
-            raise Unreadable(IN_THINKING)
-        return text
-    if card.thinking_end is None:
-        return text
-    # The last end, since an answer that is quoted in the thinking may contain the mark too.
-    _, mark, after = text.rpartition(card.thinking_end)
-    if mark:
-        return after
-    # Without a mark it did not think, or was cut off in thinking that its prompt may have opened.
-    if completion.finish_reason == "length" or opens_thinking(text, card.thinking_end):
+def _whole_text(completion: Completion) -> str:
+    """The text of a reply that was not cut off while thinking."""
+    if completion.reasoning and completion.cut_in_thinking:
         raise Unreadable(IN_THINKING)
-    return text
+    return completion.text

@@ -132,13 +132,6 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
     if figures.trimmed:
         pairs = counted(len(judged.times), "pair")
         yield note_warning(f"the answers of {figures.trimmed} of {pairs} were trimmed to fit the judge's context")
-    for side in filter(None, judged.sides):
-        if thinking := sum(bool(row.get("thinking")) for row in side.rows):
-            shown = one_line(str(side.rows[0]["generator"]), 60)
-            yield note_warning(
-                f"{thinking} of {counted(len(side.rows), 'answer')} of {shown} begin with the model's thinking, which "
-                "is neither judged nor measured"
-            )
     if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
         yield claim_warning(_first_asking(judged, again))
     if figures.length and (warning := length_warning(figures.length)):

@@ -17,7 +17,7 @@ takes, in seconds. Names:
     reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
     malformed  nested  html  list  empty  null  refusal   no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
-    reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
+    reasoning_content reasoning cut_reasoning             thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
     'usage {"prompt_tokens": 0}'                          a reply that states this usage
     "served NAME"                                         a reply of a model with this name
@@ -75,16 +75,13 @@ REFUSALS: dict[str, tuple[str, str | None, str | None]] = {
     "size": ("max_tokens is too large: 512. This model supports at most 256.", "max_tokens", "invalid_value"),
     "prompt": ("Your request looks odd\x1b[31m to us: sk-another-key", None, "invalid_prompt"),
 }  # fmt: skip
-# How servers return thinking: apart, by two names, or in the text, opened there or in the prompt.
+# How servers return thinking: apart, by two names.
 THOUGHTS = {
     "reasoning_content": {"content": "It is 4.", "reasoning_content": "2 + 2"},
     "reasoning": {"content": "\n\nIt is 4.", "reasoning": "2 + 2"},
-    "inline_thought": {"content": "<think>\n2 + 2\n</think>\n\nIt is 4."},
-    "opened_thought": {"content": "2 + 2\n</think>\n\nIt is 4."},
-    "cut_thought": {"content": "<think>\n2 + 2 is surely"},
     "cut_reasoning": {"content": None, "reasoning_content": "2 + 2 is surely"},
 }
-CUT = ("truncated", "long_thought", "cut_thought", "cut_reasoning")
+CUT = ("truncated", "long_thought", "cut_reasoning")
 BODIES = {
     "malformed": '{"choices": [{',
     "nested": "[" * 200_000,

@@ -1,4 +1,4 @@
-"""Thinking is kept apart from what a reply shows, in every form in which models and servers return it."""
+"""Thinking is kept apart from what a reply shows, by the marks of a chat template or by the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from small_tokenizers import small_tokenizer
 
-from instruct.base.replies import Parted, marks_of, parted, parted_after, parted_inline
+from instruct.base.replies import Parted, marks_of, parted, parted_after
 from instruct.data.templates import DEFAULT, template_text
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ServerEngine
@@ -53,12 +53,6 @@ def test_a_model_that_does_not_think_keeps_its_text():
     assert parted("  it is ", marks_of("</think>")) == Parted("  it is ", None)
 
 
-def test_a_server_whose_prompt_is_not_known_may_have_opened_the_thinking():
-    assert parted_inline("2 + 2\n</think>\nIt is 4.") == ANSWERED
-    assert parted_inline("<think>2 + 2</think>It is 4.") == ANSWERED
-    assert parted_inline("Write <think> and </think>.") == Parted("Write <think> and </think>.", None)
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model, kept):
     options = EngineOptions("model", str(tiny_model), Decoding(), 512, chat=True, parts_thinking=kept)
@@ -74,12 +68,12 @@ def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model, kept):
     assert cut.cut_in_thinking == kept
 
 
-@pytest.mark.parametrize("form", ["reasoning_content", "reasoning", "inline_thought", "opened_thought"])
-def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch, form):
+@pytest.mark.parametrize("form", ["reasoning_content", "reasoning"])
+def test_a_server_returns_thinking_apart(fake_server, monkeypatch, form):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    url, _ = fake_server({"2 + 2?": form, "cut?": "cut_thought", "null?": "cut_reasoning"})
+    url, _ = fake_server({"2 + 2?": form, "cut?": "cut_reasoning"})
     engine = ServerEngine(EngineOptions("model", "m", Decoding(), 0, parts_thinking=True), url)
-    prompts = {"a": ASKED, "b": [{"role": "user", "content": "cut?"}], "c": [{"role": "user", "content": "null?"}]}
+    prompts = {"a": ASKED, "b": [{"role": "user", "content": "cut?"}]}
     replies = {
         request.key: reply
         for portion in engine.complete(Request(key, prompt) for key, prompt in prompts.items())
@@ -88,8 +82,16 @@ def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch, form)
     assert (replies["a"].text.strip(), replies["a"].reasoning) == ANSWERED
     assert not replies["a"].cut_in_thinking
     assert replies["b"].cut_in_thinking
-    assert replies["c"].cut_in_thinking
-    assert replies["c"].reasoning == "2 + 2 is surely"
+    assert replies["b"].reasoning == "2 + 2 is surely"
+
+
+def test_a_servers_reply_to_a_prompt_that_was_rendered_here_is_parted_by_its_template():
+    tokenizer = small_tokenizer(template_text("qwen3_5_think"))
+    prompt = tokenizer(DEFAULT.render(tokenizer, ASKED, prompt=True), add_special_tokens=False)["input_ids"]
+    options = EngineOptions("m", "m", Decoding(), 0, parts_thinking=True, tokenizer=tokenizer)
+    choice = {"text": "2 + 2\n</think>\n\nIt is 4.", "finish_reason": "stop"}
+    completion = read_reply(options, json.dumps({"choices": [choice]}).encode(), tuple(prompt))
+    assert (completion.text, completion.reasoning) == ANSWERED
 
 
 @pytest.mark.parametrize(("usage", "counted"), [(7, 7), (30, None), (None, None)])

@@ -168,7 +168,7 @@ def test_engine_and_address_require_each_other(given):
 
 
 def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_server, tmp_path):
-    url, requests = fake_server({"Question 1?": "inline_thought", "Question 2?": "cut_thought"})
+    url, requests = fake_server({"Question 1?": "reasoning_content", "Question 2?": "cut_reasoning"})
     stats = answered(url, tmp_path)
     rows = json.loads((tmp_path / "base.json").read_text())
     assert (rows[1]["output"], rows[1]["reasoning"]) == ("It is 4.", "2 + 2")

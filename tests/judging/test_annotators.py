@@ -263,16 +263,14 @@ def test_preference_and_verdict_of_a_reply(card, completion, preference, verdict
     assert "".join(capfd.readouterr()) == ""  # the package logs such replies whole
 
 
-@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("form", ["text", "logprobs", "cut off"])
-def test_the_verdict_of_a_judge_that_thinks_is_looked_for_after_its_thinking(form: str, apart: bool):
-    """A server returns the thinking apart, or in the text; with log-probabilities of all tokens either way."""
+def test_the_verdict_of_a_judge_that_thinks_is_looked_for_after_its_thinking(form: str):
+    """A server returns the thinking apart, and may return log-probabilities of all tokens."""
     card = WEIGHTED if form == "logprobs" else RANKING
     thought = "Is m better? [{'model': 'model_2', 'rank': 1}, {'model': 'model_1', 'rank': 2}]"
     ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
     text = {"text": ranks, "logprobs": "M", "cut off": ""}[form]
-    inline = f"<think>{thought}" + ("" if form == "cut off" else f"</think>\n\n{text}")
-    message = {"content": text or None, "reasoning_content": thought} if apart else {"content": inline}
+    message = {"content": text or None, "reasoning_content": thought}
     top = [{"m": -0.1, "M": -5.0}, {"m": -5.0, "M": -0.1}, {"m": -0.1}]
     entries = [
         {"token": token, "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p} for t, p in each.items()]}

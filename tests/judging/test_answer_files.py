@@ -45,38 +45,6 @@ def test_systems_are_called_like_their_files(tmp_path):
     assert run.config()["name"] == "x"
 
 
-def test_thinking_is_neither_judged_nor_measured_and_is_counted(instruct, fake_server):
-    url, requests = fake_server()
-    thinks = ["<think>\nzebra\n</think>\n\nA", "zebra</think>B", "[THINK]zebra[/THINK] C", "<think>zebra"]
-    ours = Path("ours.jsonl")
-    rows = json.loads(answers(Path("ours.json"), [*thinks, "Write <think> here"]).read_text())
-    ours.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    theirs = answers(Path("theirs.json"), [*"vwxyz"])
-    call = (
-        "judge",
-        "--judge",
-        "pandalm",
-        "--base-url",
-        url,
-        "--output",
-        "run",
-        "--candidate",
-        ours,
-        "--baseline",
-        theirs,
-    )
-    for _ in range(2):  # the second time, the run has its own copy
-        code, output, error = instruct(*call)
-        assert code == 0, error
-        said = "4 of 5 answers of someone begin with the model's thinking, which is neither judged nor measured"
-        assert said in " ".join(output.split())
-    (report,) = (
-        each for each in json.loads(Path("run/report/report.json").read_text())["systems"] if each["name"] == "ours"
-    )
-    assert report["health"]["mean_characters"] == (1 + 1 + 1 + 0 + len("Write <think> here")) / 5
-    assert "zebra" not in json.dumps([each["body"] for each in requests()])
-
-
 def test_files_of_one_name_are_called_like_their_generators():
     ours = answers(Path("one/model_outputs.json"), ["a"], generator="org/ours")
     theirs = answers(Path("two/model_outputs.json"), ["b"], generator="theirs")

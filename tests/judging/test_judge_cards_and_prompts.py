@@ -186,7 +186,6 @@ SCALE = {"low": 1, "high": 5}
         ({"leading_policy": "averaged", "order_policy": "one"}, "leading_policy averaged needs order_policy: both"),
         ({"verdict": {"parser": "alpaca_eval_annotator"}}, "an annotator and verdict.parser: alpaca_eval_annotator"),
         ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file next to the card) or annotator"),
-        ({"thinking_end": "</think>"}, "labels are read off the first token"),
         ({"verdict": {"json_field": "a", "words": WORDS}, "response_schema": {"properties": {"b": {}}}},
          "response_schema has no property 'a'"),
         ({"decoding": {"beams": 0}}, "decoding.beams: "),

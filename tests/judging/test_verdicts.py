@@ -228,25 +228,13 @@ def test_a_reply_cut_off_before_its_verdict_is_unparsed(rule):
     assert read(rule, "Both answers", finish_reason="stop") == Reading("unparsed", reason=NO_VERDICT)
 
 
-def test_thinking_is_ignored():
-    think = {"thinking_end": "</think>"}
-    text = "<think>[[A]]? It quotes </think> [[A]]. No.</think>\n[[B]]"
-    assert read(REGEX, text, **think).verdict == "second"
-    assert read(REGEX, "<think>[[A]] seems", finish_reason="length", **think) == Reading("unparsed", reason=IN_THINKING)
-    # A reply without a mark did not think, unless it was cut off, or began to.
-    assert read(REGEX, "[[A]]", finish_reason="stop", **think).verdict == "first"
-    for cut in ({"text": "[[A]]", "finish_reason": "length"}, {"text": "\n<think>[[A]]", "finish_reason": "stop"}):
-        assert read(REGEX, **cut, **think) == Reading("unparsed", reason=IN_THINKING)
-    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3</think>Score: 8", **think) == (8, None)
-    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3", finish_reason="length", **think) == (None, IN_THINKING)
-
-
 def test_a_verdict_is_looked_for_after_thinking_that_the_engine_keeps_apart():
-    for thinking_end in (None, "</think>"):
-        judge = card(verdict=REGEX, thinking_end=thinking_end)
-        assert read_verdict(judge, Completion("[[B]]", reasoning="[[A]]? No.")).verdict == "second"
-        cut = Completion("", finish_reason="length", reasoning="[[A]] seems")
-        assert read_verdict(judge, cut) == Reading("unparsed", reason=IN_THINKING)
+    judge = card(verdict=REGEX)
+    assert read_verdict(judge, Completion("[[B]]", reasoning="[[A]]? No.")).verdict == "second"
+    cut = Completion("", finish_reason="length", reasoning="[[A]] seems")
+    assert read_verdict(judge, cut) == Reading("unparsed", reason=IN_THINKING)
+    with pytest.raises(Unreadable, match=IN_THINKING):
+        read_rating(single(regex=r"Score: (\d+)"), cut)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, one_line
-from instruct.base.replies import Completion, parted_inline
+from instruct.base.replies import Completion
 from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.data.formats import check_storable, text_field, with_cluster
 from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_ids, read_prompt
@@ -283,8 +283,6 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
                 str(output),
                 name,
                 **({} if row.identity == row.prompt.request else {"id": row.identity}),
-                # It was judged with that.
-                **({} if parted_inline(output or "").reasoning is None else {"thinking": False}),
             )
             for row, output in zip(file.rows, outputs, strict=True)
         ]
