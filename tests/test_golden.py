@@ -30,13 +30,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from instruct.command.main import main
+from instruct.judging.asking import Judge
+from instruct.judging.judge import read_answers
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import plan_comparison
 from instruct.reporting.report import Report
+from instruct.run.directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -253,7 +260,7 @@ def test_a_rerun_asks_nothing_again(asked, tmp_path):
 
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory) -> Path:
-    """A run with pairs of every kind, judged again by each engine."""
+    """A run with pairs of every kind, which each engine is to judge."""
     systems = {name: answers(name, KEYED_ROWS) for name in ("ours", "theirs")}
     return make_run(tmp_path_factory.mktemp("keyed") / "work", systems)
 
@@ -266,27 +273,25 @@ def keyed(tmp_path_factory) -> Path:
         for engine in ("server", "openai", "vllm", "transformers")
     ],
 )
-def test_keys(engine, trim, keyed):
-    """The keys of every judge card, from a replay of no replies: nobody is asked, and the verdicts are `failed`."""
+def test_keys(engine, trim, keyed, monkeypatch):
+    """The keys of every judge card; nobody is asked."""
     if engine == "vllm" and importlib.util.find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    run = keyed
-    replay = run.parent / "replay.jsonl"
-    replay.write_text(json.dumps({"key": "none", "text": "none"}) + "\n")
+    monkeypatch.chdir(keyed.parent)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     annotators = [*ALPACA_EVAL, *OTHER_ANNOTATORS]
     names = {"server": [*SHIPPED, *annotators, *OWN], "openai": annotators}.get(engine, [*SHIPPED, *OWN])
-    judges = [part for name in names for part in ("--judge", name)]
-    where = {"server": ("--base-url", ENDPOINT), "openai": ()}.get(engine, ("--engine", engine))
-    flags = [*where, "--replay", replay, *(["--trim"] if trim else [])]
-    instruct(run.parent, "judge", run.name, *judges, "--candidate", "ours", "--baseline", "theirs", *flags)
-    with contextlib.closing(sqlite3.connect(run / "judgments.sqlite")) as db:
-        rows = db.execute(f"SELECT judge, pair, position, key, trimmed FROM judgments ORDER BY {JUDGED}").fetchall()
+    where = {"server": {"base_url": ENDPOINT}, "openai": {}}.get(engine, {"engine": engine})
+    sides = [read_answers(RunDirectory(keyed.name), name) for name in ("ours", "theirs")]
     lines = []
-    rows = [row for row in rows if row[0] in names]
-    for judge, pair, position, key, trimmed in rows:
-        short = " ".join(part[:24] for part in key.split()) or "no request"
-        lines.append(f"{judge} {pair} {position} {short}{' trimmed' if trimmed else ''}\n")
-    assert {row[0] for row in rows} == set(names)
+    for name in sorted(names):
+        judge = Judge(JudgeOptions(card=name, trim=trim, **where))
+        with judge.open() as opened:  # whose tokenizer may not be there
+            plan = plan_comparison(judge, *sides, SimpleNamespace(identity=opened.identity, tokens=lambda prompt: None))
+        planned = [*plan.decided, *(replace(shown.about, key=shown.key) for shown in plan.presentations)]
+        for judged in sorted(planned, key=lambda judged: (judged.pair, judged.position)):
+            short = " ".join(part[:24] for part in judged.key.split()) or "no request"
+            lines.append(f"{name} {judged.pair} {judged.position} {short}{' trimmed' if judged.trimmed else ''}\n")
     check_golden(GOLDEN / "keys" / f"{engine}{'_trimmed' if trim else ''}.txt", "".join(lines))
 
 

@@ -70,7 +70,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "with --output: compare on the prompts that all files have, and say how many were left out"
     sub.add_argument("--common-prompts", action="store_true", help=text)
     flags.add_answer_form_flags(sub)
-    sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
     flags.add_option_flags(sub, "JudgeOptions", "orders")
@@ -127,7 +126,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     judges = []
     for name, addresses in named.items():  # a wrong name is reported first
         options = _judge_options(name, arguments, addresses)
-        judges.append(Judge(options, replay=arguments.replay, where=_judges_cluster(arguments)))
+        judges.append(Judge(options, where=_judges_cluster(arguments)))
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
@@ -192,7 +191,7 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[R
 
 def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:
     """The judges of the run's config, for a call that names none."""
-    _refuse_judge_flags(arguments, "replay", advice="without it the config's judges are asked")
+    _refuse_judge_flags(arguments, advice="without it the config's judges are asked")
     remedy = "--judge, --base-url and --budget-usd"
     judges = call.run_config(run, [], ["judges"], remedy).judges
     if not judges:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError
@@ -32,7 +31,6 @@ class Judge:
     Args:
         options: which judge, and how to ask it.
         card: None: loaded by `options.card` and `options.model`.
-        replay: a file of this judge's earlier replies, read instead of asking.
         where: a local model is loaded.
 
     Raises:
@@ -43,12 +41,10 @@ class Judge:
         self,
         options: JudgeOptions,
         card: JudgeCard | None = None,
-        replay: str | Path | None = None,
         where: Where = None,
     ) -> None:
         self.card = card or load_judge_card(options.card, options.model)
         self.options = options
-        self.replay = replay
         self.where = where
 
     @functools.cached_property
@@ -101,7 +97,7 @@ class Judge:
 
     def most_usd(self, prompt: Prompt) -> float:
         """The most that one attempt at a prompt can cost, in US dollars."""
-        if self.price is None or self.replay:
+        if self.price is None:
             return 0.0
         decoding = self.card.decoding
         prompt_tokens = most_tokens(prompt, also=[decoding.extra, self.card.response_schema])
@@ -109,24 +105,18 @@ class Judge:
 
     def paid_usd(self, request: Request, reply: Completion) -> float:
         """What a reply cost, in US dollars: by the server's count of tokens, else the most that it can have cost."""
-        if self.price is None or self.replay:
+        if self.price is None:
             return 0.0
         return self.price.paid(reply.prompt_tokens, reply.completion_tokens, request.usd)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Engine]:
-        """The engine to ask, or the replay in its place.
+        """The engine to ask.
 
         Raises:
             InputError: the judge cannot be asked this way; the message says what is missing.
         """
-        engine = self._made()
-        if self.replay is not None:
-            from instruct.engines.replay import ReplayEngine
-
-            engine.close()
-            engine = ReplayEngine(self.replay, engine.identity)
-        with contextlib.closing(engine):
+        with contextlib.closing(self._made()) as engine:
             yield engine
 
     def check(self) -> None:
@@ -140,7 +130,7 @@ class Judge:
 
     def settle_dtype(self, run: RunDirectory) -> None:
         """Set what a local model computes in: as when the run first asked it, else as this machine picks it."""
-        if self.engine == "server" or self.replay or self.options.dtype not in (None, "auto"):
+        if self.engine == "server" or self.options.dtype not in (None, "auto"):
             return
         steps = run.manifest()["steps"].values() if run.manifest_path.is_file() else ()
         asked = [by for step in steps if isinstance(by := step["inputs"].get("judge"), dict)]
@@ -175,7 +165,7 @@ class Judge:
             batch = REWARD_BATCH
         local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
         options = engine_options(card, batch, **local)
-        return make_engine(self.engine, options, None if self.replay else self.where)
+        return make_engine(self.engine, options, self.where)
 
 
 def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:

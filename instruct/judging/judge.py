@@ -125,7 +125,7 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
         StoppedError: the budget or too many failures in a row; verdicts so far are kept.
         UnparsedError: the judge replied, and none of its verdicts could be read.
     """
-    due = [task for task in tasks if _is_due(run, judge, task, mode)]
+    due = [task for task in tasks if _is_due(run, task, mode)]
     if due:
         _do(run, judge, due, mode)
     for task in tasks:
@@ -158,9 +158,9 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
             raise StoppedError(unanswered)
 
 
-def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMode) -> bool:
+def _is_due(run: RunDirectory, task: JudgingTask, mode: JudgingMode) -> bool:
     """Whether a comparison is not finished, or is to be judged again."""
-    if mode.reparse or judge.replay or not run.is_done(task.step, task.inputs):
+    if mode.reparse or not run.is_done(task.step, task.inputs):
         return True
     verdicts = run.manifest()["steps"][task.step]["results"].get("verdicts", {})
     if mode.retry_unparsed and verdicts.get("unparsed"):
@@ -197,7 +197,6 @@ def _judge_task(
         "orders": judge.options.orders or judge.card.order_policy,
         "engine": engine.identity,
         "reparse": mode.reparse,
-        "replay": str(judge.replay) if judge.replay else None,
     }
     with open_store(run) as store:
         earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
@@ -221,7 +220,7 @@ def _judge_task(
             changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
             say(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
     failed = counts.verdicts.get("failed", 0) - counts.unanswered_pairs
-    if failed and not counts.stopped and not judge.replay:
+    if failed and not counts.stopped:
         say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")
     return counts
 
@@ -267,7 +266,7 @@ def _check_before_asking(
         missing = {request.key: request for plan in asked for request in plan.missing(store)}
         for key in () if mode.retry_failed else store.given_up(missing):
             del missing[key]
-    if missing and not (mode.reparse or judge.replay):
+    if missing and not mode.reparse:
         engine.check()
         if judge.costs_money:
             _check_cost(judge, missing.values(), mode.yes)

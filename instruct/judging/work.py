@@ -96,7 +96,7 @@ def judge_plan(
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; `retry_failed` also sends {counted(len(given_up), 'refused request')} again"
     judged = store.judgments(plan.comparison)
-    unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
+    unanswered = ask and not stopped and bool(plan.presentations) and not work.answered()
     if unanswered:
         (reason, _), *_ = Counter(one.reason for one in judged if one.verdict == "failed" and one.key).most_common(1)
         stopped = (
@@ -198,7 +198,7 @@ class _Work:
         uncounted = sum(None in (reply.prompt_tokens, reply.completion_tokens) for reply in made)
         if self.judge.price and uncounted:
             counts["counted as the most that they can cost, without a possible number of tokens"] = uncounted
-        if self.judge.engine == "server" and not self.judge.replay:
+        if self.judge.engine == "server":
             others = (reply.model for reply in made if reply.model not in (None, self.judge.card.model))
             counts.update(f"answered by {one_line(model, 80)}, as the server says" for model in others)
         return [words + (f" ({n} of {len(made)} replies)" if n < len(made) else "") for words, n in counts.items()]

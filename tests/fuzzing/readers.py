@@ -25,7 +25,6 @@ from instruct.data.evaluation import AnswerForm, load_answers, load_eval_set
 from instruct.data.formats import detect_format, to_row
 from instruct.data.prefixes import load_prefixes
 from instruct.data.sources import read_file
-from instruct.engines.replay import ReplayEngine
 from instruct.generation.continuations import read_continuations
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
@@ -187,10 +186,6 @@ def read_judge_labels(path: Path) -> None:
     assert len(found.pairs) == sum(not math.isnan(row.fields["preference"]) for row in with_one)
     figures = measure_agreement(found, [pair.label for pair in found.pairs]).measurements
     assert [row.n for key, row in figures.items() if key[:2] == ("people", "win_rate")] == [len(found.pairs)]
-
-
-def read_replies(path: Path) -> None:
-    ReplayEngine(path, {})
 
 
 WEIGHTED = [annotation(n, 1 + n / 6) for n in range(6)]
@@ -378,9 +373,6 @@ READERS = {
     ),
     "labels by a judge": Reader(
         (".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_judge_labels
-    ),
-    "replies to replay": Reader(
-        ROWS, ([{"key": "k", "text": "A"}, {"prompt_sha256": "p", "failure": "f"}],), read_replies
     ),
     "difficulties": Reader((".csv", *ROWS), (DIFFICULTIES, BY_INDEX), read_difficulty),
     "prompts of the difficulties": Reader(

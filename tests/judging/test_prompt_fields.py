@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -19,7 +20,6 @@ from instruct.base.errors import InputError
 from instruct.data.evaluation import answers_of, load_eval_set
 from instruct.data.prompts import identity
 from instruct.data.sources import RawRow
-from instruct.engines.replay import ReplayEngine
 from instruct.judging.answer_files import run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
@@ -154,14 +154,10 @@ READERS: dict[str, Callable[[Path, Rows], Sides]] = {
 
 @cache
 def judge_of(name: str) -> Judge:
-    return Judge(JudgeOptions(card=name), replay="replies.jsonl")
+    return Judge(JudgeOptions(card=name))
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory) -> ReplayEngine:
-    path = tmp_path_factory.mktemp("replay") / "replies.jsonl"
-    path.write_text(json.dumps({"key": "none", "text": "none"}))
-    return ReplayEngine(path)
+ENGINE: Any = SimpleNamespace(identity={"model": "of the tests"})
 
 
 def text_of(plan: Plan) -> str:
@@ -182,7 +178,7 @@ def declared(card: JudgeCard, row: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_each_field_is_shown_to_each_judge_or_named(reader, tmp_path, engine):
+def test_each_field_is_shown_to_each_judge_or_named(reader, tmp_path):
     """One field at a time, also beside a rubric, which some judges need; all of them, and none."""
     tables = [[], *([name] for name in MARKERS), *(["rubric", name] for name in MARKERS), [*MARKERS]]
     rows = [
@@ -197,9 +193,9 @@ def test_each_field_is_shown_to_each_judge_or_named(reader, tmp_path, engine):
             judge = judge_of(name)
             if name.startswith("rubric") and not row.keys() & {"rubric", "criteria", "checklist"}:
                 with pytest.raises(InputError, match=r"has nothing for the prompt's \{rubric\}"):
-                    plan_comparison(judge, *one, engine)
+                    plan_comparison(judge, *one, ENGINE)
                 continue
-            plan = plan_comparison(judge, *one, engine)
+            plan = plan_comparison(judge, *one, ENGINE)
             text, notes = text_of(plan), " ".join(plan.notes)
             assert row["instruction"] in text
             has, wanted = MARKERS.keys() & row.keys(), declared(judge.card, row)
@@ -298,7 +294,7 @@ def test_history_and_a_system_message_are_turns_before_the_instruction():
     assert (first[0]["system"], first[0]["earlier"]) == ("Be brief.", TURNS)
 
 
-def test_a_turn_that_a_prompt_does_not_show_is_refused(engine):
+def test_a_turn_that_a_prompt_does_not_show_is_refused():
     row = {"instruction": "Why?", "dataset": "d", "output": "So.", "earlier": TURNS * 2}
     with pytest.raises(InputError, match=r"judge mt_bench: 'Why\?' is turn 3 of a conversation, and its prompt shows"):
-        plan_comparison(judge_of("mt_bench"), Answers("ours", [row]), Answers("theirs", [row]), engine)
+        plan_comparison(judge_of("mt_bench"), Answers("ours", [row]), Answers("theirs", [row]), ENGINE)
