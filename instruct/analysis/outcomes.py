@@ -21,8 +21,6 @@ PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
 EXCHANGED = {"first": "second", "second": "first"}
 # The reason of a tie that no judge was asked about: both answers are the same.
 IDENTICAL = "identical outputs"
-# The reason of a verdict whose first reply could not be read.
-ASKED_AGAIN = "asked again, because the first reply could not be read"
 # The reason of a verdict from a file that does not say which answer was shown first: its position means nothing.
 UNKNOWN_ORDER = "the file does not say which answer was shown first"
 

@@ -149,9 +149,8 @@ def named_mode(arguments: argparse.Namespace) -> JudgingMode:
     """What the call lets judges be asked again, or does without."""
     from instruct.judging.work import JudgingMode
 
-    failed, unparsed = arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
-    others = {name: getattr(arguments, name, False) for name in ("yes", "reparse", "start_over")}
-    return JudgingMode(retry_failed=failed, retry_unparsed=unparsed, **others)
+    names = ("yes", "retry_failed", "reparse", "start_over")
+    return JudgingMode(**{name: getattr(arguments, name, False) for name in names})
 
 
 def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -37,7 +37,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
             sub.add_argument("--redo", action="append", default=[], metavar="STEP", help=text)
         if function is run:
             flags.add_phase_flags(sub)
-            flags.add_retry_flag(sub, unparsed=True)
+            flags.add_retry_flag(sub)
             flags.add_cluster_flags(sub)
         if function is config:
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")

@@ -145,13 +145,10 @@ def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> No
     sub.add_argument("run", nargs="?", metavar="RUN", help=f"a run directory (default: the newest with {needs}){more}")
 
 
-def add_retry_flag(sub: argparse.ArgumentParser, unparsed: bool = False) -> None:
-    """`--retry-failed`, and `--retry` for verbs that ask judges."""
+def add_retry_flag(sub: argparse.ArgumentParser) -> None:
+    """`--retry-failed`."""
     text = "send all failed requests again, also those that were refused or have been sent again twice"
     sub.add_argument("--retry-failed", action="store_true", help=text)
-    if unparsed:
-        text = "failed: as --retry-failed; unparsed: ask once more about each pair and order without a readable verdict"
-        sub.add_argument("--retry", action="append", choices=["failed", "unparsed"], default=[], help=text)
 
 
 def add_cluster_flags(sub: argparse.ArgumentParser) -> None:

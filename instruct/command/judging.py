@@ -33,7 +33,7 @@ _GROUPS = {
         "--allow-mixed",
     ),
     "cost, and what is asked again": (
-        *("--budget-usd", "--yes", "--retry", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
+        *("--budget-usd", "--yes", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
         "--start-over",
     ),
     "statistics": ("--instruction-difficulty", "--difficulty-prompts"),
@@ -107,7 +107,7 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     flags.add_option_flags(sub, "JudgeOptions", "engine", "criteria", "concurrency", "timeout", "trim", "budget_usd")
     flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
-    flags.add_retry_flag(sub, unparsed=True)
+    flags.add_retry_flag(sub)
     flags.add_cluster_flags(sub)
 
 
@@ -139,10 +139,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     judges = judges or [
         Judge(options, where=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    mode = call.named_mode(arguments)
-    if mode.reparse and mode.retry_unparsed:
-        raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
-    report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
+    report, failure = judge_and_report(run, judges, comparisons, call.named_mode(arguments), difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)
 
@@ -221,7 +218,7 @@ def validate(arguments: argparse.Namespace) -> Result:
     if arguments.model and not arguments.replay:
         arguments.judge = arguments.judge or GENERAL_JUDGE
     if not arguments.judge:
-        _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
+        _refuse_judge_flags(arguments, "yes", "retry_failed", "cluster", advice="without it nothing is asked")
     ((name, addresses),) = _named_judges([arguments.judge or ""]).items()
     result = validate_judge(
         _judge_options(name, arguments, addresses, orders="both") if name else None,

@@ -15,7 +15,7 @@ from instruct.engines.start import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
-from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
+from instruct.judging.presentations import Answers, Plan, plan_comparison
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
 from instruct.judging.unparsed import check_readable
 from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
@@ -162,9 +162,6 @@ def _is_due(run: RunDirectory, task: JudgingTask, mode: JudgingMode) -> bool:
     """Whether a comparison is not finished, or is to be judged again."""
     if mode.reparse or not run.is_done(task.step, task.inputs):
         return True
-    verdicts = run.manifest()["steps"][task.step]["results"].get("verdicts", {})
-    if mode.retry_unparsed and verdicts.get("unparsed"):
-        return True
     return mode.retry_failed and _failed(run, task) > 0
 
 
@@ -262,8 +259,7 @@ def _check_before_asking(
     with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
-        asked = [*plans, *(plan_again(plan, store) for plan in plans if mode.retry_unparsed)]
-        missing = {request.key: request for plan in asked for request in plan.missing(store)}
+        missing = {request.key: request for plan in plans for request in plan.missing(store)}
         for key in () if mode.retry_failed else store.given_up(missing):
             del missing[key]
     if missing and not mode.reparse:

@@ -81,21 +81,6 @@ class Plan:
         stored = store.completions(requests)
         return [request for key, request in requests.items() if key not in stored]
 
-    def asked_again(self, key_of: Callable[[str], str]) -> Plan:
-        """The presentations once more; their replies are stored by themselves, under keys made from the first ones."""
-        again = [
-            replace(shown, requests=tuple(replace(asked, key=key_of(asked.key)) for asked in shown.requests))
-            for shown in self.presentations
-        ]
-        return Plan(self.comparison, again, [])
-
-
-def plan_again(plan: Plan, store: JudgmentStore) -> Plan:
-    """The presentations whose first reply is unparsed, with requests for a second one."""
-    unparsed = {judgment.key for judgment in store.judgments(plan.comparison) if judgment.verdict == "unparsed"}
-    again = replace(plan, presentations=[shown for shown in plan.presentations if shown.key in unparsed])
-    return again.asked_again(lambda key: completion_key({"again": key}))
-
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:
     """What to show the judge, in the order in which it is shown. Nothing is asked.

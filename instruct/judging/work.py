@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from instruct.analysis.outcomes import ASKED_AGAIN, PREFERENCES
 from instruct.asking.ask import ask_engine, progress_of
 from instruct.base.errors import InstructError, StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
-from instruct.judging.presentations import Plan, Presentation, plan_again
+from instruct.judging.presentations import Plan, Presentation
 from instruct.judging.store import Judgment, JudgmentStore, verdicts_sha256
-from instruct.judging.verdicts import Reading, read_replies
+from instruct.judging.verdicts import read_replies
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class JudgingMode:
     Attributes:
         yes: ask a judge that costs money without a budget.
         retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
-        retry_unparsed: ask once more about every pair and order whose reply could not be read.
         reparse: read the verdicts again from the stored completions, without asking.
         start_over: ask everything again, because the store has vanished.
     """
@@ -35,7 +33,6 @@ class JudgingMode:
     retry_failed: bool = False
     reparse: bool = False
     start_over: bool = False
-    retry_unparsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,8 @@ def judge_plan(
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if mode.retry_failed else failed - store.to_ask_again(earlier)
     spent = store.spent_usd()
-    work = _Work(judge, store, engine, plan, skip, Presentation.judged)
+    work = _Work(judge, store, engine, plan, skip)
     stopped = _ask(engine, work) if ask else None
-    # What was asked again earlier is read in any case.
-    again = _Work(judge, store, engine, plan_again(plan, store), set(), _second_judgment)
-    if mode.retry_unparsed and ask and not stopped:
-        stopped = _ask(engine, again)
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; `retry_failed` also sends {counted(len(given_up), 'refused request')} again"
     judged = store.judgments(plan.comparison)
@@ -104,7 +97,7 @@ def judge_plan(
             "`retry_failed` asks them again"
         )
     return ComparisonCounts(
-        asked=work.asked + again.asked,
+        asked=work.asked,
         stored=work.stored,
         without_request=len(plan.decided),
         unanswered_pairs=sum(judgment.verdict == "failed" for judgment in plan.decided),
@@ -121,13 +114,6 @@ def judge_plan(
 def _criteria_note(judge: Judge) -> list[str]:
     criteria = judge.options.criteria
     return [f"rows without criteria of their own were judged by: {one_line(criteria, 1000)}"] if criteria else []
-
-
-def _second_judgment(shown: Presentation, reading: Reading) -> Judgment | None:
-    """The verdict of a second reply; a request that fails leaves the first verdict as it is."""
-    if reading.verdict == "failed":
-        return None
-    return shown.judged(replace(reading, reason=ASKED_AGAIN) if reading.verdict in PREFERENCES else reading)
 
 
 def _ask(engine: Engine, work: _Work) -> str | None:
@@ -149,21 +135,13 @@ def _ask(engine: Engine, work: _Work) -> str | None:
 class _Work:
     """The presentations of a plan that have no verdict yet, see `instruct.asking.ask.Work`; replies become verdicts."""
 
-    def __init__(
-        self,
-        judge: Judge,
-        store: JudgmentStore,
-        engine: Engine,
-        plan: Plan,
-        skip: set[str],
-        judgment: Callable[[Presentation, Reading], Judgment | None],
-    ) -> None:
-        """`skip`: keys of presentations that are left out; `judgment`: what is stored of one that was read, if any."""
+    def __init__(self, judge: Judge, store: JudgmentStore, engine: Engine, plan: Plan, skip: set[str]) -> None:
+        """`skip`: keys of presentations that are left out."""
         self.judge, self.store, self.plan, self.asked = judge, store, plan, 0
         store.keep_reserved()
         self.budget = Budget(store.spent_usd(), judge.options.budget_usd)
         self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
-        self._judgment, self._batch, self._short = judgment, engine.batch, True
+        self._batch, self._short = engine.batch, True
         # By key: presentations of equal answers share their requests.
         self.unjudged: dict[str, list[Presentation]] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
@@ -277,14 +255,11 @@ class _Work:
         self._read(arrived)
 
     def _read(self, keys: Iterable[str]) -> None:
-        judged: list[Judgment | None] = []
+        judged: list[Judgment] = []
         for waiting in dict.fromkeys(pending for key in keys for pending in sorted(self._waiting.get(key, ()))):
             presentations = self.unjudged.get(waiting)
             if presentations and all(request.key in self._replies for request in presentations[0].requests):
                 del self.unjudged[waiting]
                 replies = [self._replies[request.key] for request in presentations[0].requests]
-                judged += [
-                    self._judgment(shown, read_replies(self.judge.card, replies, shown.shown))
-                    for shown in presentations
-                ]
-        self.store.add_judgments(filter(None, judged))
+                judged += [shown.judged(read_replies(self.judge.card, replies, shown.shown)) for shown in presentations]
+        self.store.add_judgments(judged)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_warning
-from instruct.analysis.outcomes import ASKED_AGAIN
-from instruct.analysis.statistics import tally_pairs
 from instruct.base.errors import counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.overlap import overlap_text
@@ -132,26 +129,8 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
     if figures.trimmed:
         pairs = counted(len(judged.times), "pair")
         yield note_warning(f"the answers of {figures.trimmed} of {pairs} were trimmed to fit the judge's context")
-    if again := sum(judgment.reason == ASKED_AGAIN for judgment in judged.judgments):
-        yield claim_warning(_first_asking(judged, again))
     if figures.length and (warning := length_warning(figures.length)):
         yield claim_warning(warning)
-
-
-def _first_asking(judged: Judged, again: int) -> str:
-    """What the win rate is without the verdicts that were read only when the judge was asked again."""
-    first = [
-        replace(judgment, verdict="unparsed", preference=None, ratings=None)
-        if judgment.reason == ASKED_AGAIN
-        else judgment
-        for judgment in judged.judgments
-    ]
-    counts = tally_pairs(judged.results(first).get(judged.leading, []))
-    rate = "none" if counts.win_rate is None else f"{counts.win_rate:.1f} %"
-    return (
-        f"{counted(again, 'verdict')} could be read only when the judge was asked again; by its first replies alone "
-        f"the win rate of {judged.key.candidate} is {rate} (n = {counts.n_judged})"
-    )
 
 
 def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:

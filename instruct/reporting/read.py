@@ -73,14 +73,10 @@ class Judged:
         """How often each pair was shown."""
         return Counter(judgment.instruction for judgment in self.judgments)
 
-    def results(self, judgments: Sequence[Judgment]) -> dict[Policy, list[PairResult]]:
-        """The pairs' results under each policy; without a card, no author's rule is known."""
-        return results_by_policy(judgments, self.card.verdict.parser if self.card else None, self.margins)
-
     @cached_property
     def by_policy(self) -> dict[Policy, list[PairResult]]:
-        """The pairs' results under each policy."""
-        results = self.results(self.judgments)
+        """The pairs' results under each policy; without a card, no author's rule is known."""
+        results = results_by_policy(self.judgments, self.card.verdict.parser if self.card else None, self.margins)
         return {policy: in_conversations(pairs, self.conversations) for policy, pairs in results.items()}
 
     @cached_property

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
@@ -275,8 +274,6 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dic
         row["verdict"] = judgment.verdict
         if judgment.verdict in ("unparsed", "failed"):
             reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
-        elif judgment.reason == ASKED_AGAIN:
-            reasons[ASKED_AGAIN] += 1
         if judgment.preference is not None:
             row["preference"] = judgment.preference
         if judgment.verdict not in ("unparsed", "failed") and (margin := known.of(judgment)) is not None:

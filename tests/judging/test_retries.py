@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -132,38 +131,3 @@ def test_a_report_reads_a_store_that_another_process_writes(judge, instruct, run
         other.execute("BEGIN IMMEDIATE")  # another process writes
         code, _, error = instruct("report", str(run.folder))
     assert code == 0, error
-
-
-def verdicts(run: RunDirectory) -> Counter[str]:
-    with closing(sqlite3.connect(run.store)) as database:
-        return Counter(verdict for (verdict,) in database.execute("SELECT verdict FROM judgments"))
-
-
-@pytest.mark.slow
-def test_unparsed_replies_are_asked_again_once_on_demand(judge, run, fake_server):
-    faults = {f"Question {n}?": ["two"] for n in (3, 5)} | {"Question 7?": "two"}
-    url, requests = fake_server(faults)
-    assert judge(url)[0] == 0
-    before = verdicts(run)
-    assert (before["unparsed"], len(requests())) == (3, 64)
-    assert judge(url)[0] == 0  # not without the flag
-    assert len(requests()) == 64
-    code, output, _ = judge(url, "--retry", "unparsed")
-    assert (code, len(requests())) == (0, 67)
-    after = verdicts(run)
-    assert (after["unparsed"], after["failed"], after.total()) == (1, 0, 64)
-    (judged,) = json.loads((run.folder / "report" / "report.json").read_text())["judges"]
-    (comparison,) = judged["comparisons"]
-    wins = comparison["policies"]["single"]
-    texts = [warning["text"] for warning in comparison["warnings"] if "asked again" in warning["text"]]
-    assert len(texts) == 1
-    assert texts[0].startswith("2 verdicts could be read only when the judge was asked again; by its first replies")
-    assert texts[0].endswith("(n = 61)")
-    assert wins["n_judged"] == 63
-    assert " ".join(texts[0].split()[:9]) in " ".join(output.split())
-    assert judge(url, "--retry", "unparsed")[0] == 0  # each of them once
-    assert len(requests()) == 67
-    assert judge(url, "--reparse")[0] == 0
-    assert (verdicts(run), len(requests())) == (after, 67)
-    code, _, error = judge(url, "--retry", "unparsed", "--reparse")
-    assert (code, "--reparse sends no requests" in error) == (2, True)

@@ -75,16 +75,6 @@ def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fak
     assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
 
 
-@pytest.mark.slow
-def test_run_asks_unreadable_replies_again_on_demand(content, fake_server, instruct, tmp_path):
-    url, requests = fake_server({"Question 3?": ["two"]})
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))
-    assert instruct("run", "config.yaml")[0] == 0
-    asked = len(requests())
-    assert instruct("run", "config.yaml", "--retry", "unparsed")[0] == 0
-    assert len(requests()) == asked + 1
-
-
 def test_a_dry_run_states_the_tokens_and_dollars_of_a_paid_judge(content, fake_server, tmp_path, printed):
     url, asked = fake_server()
     (tmp_path / "judges").mkdir()
