@@ -149,7 +149,7 @@ def named_mode(arguments: argparse.Namespace) -> JudgingMode:
     """What the call lets judges be asked again, or does without."""
     from instruct.judging.work import JudgingMode
 
-    names = ("yes", "retry_failed", "reparse", "start_over")
+    names = ("yes", "retry_failed", "reparse")
     return JudgingMode(**{name: getattr(arguments, name, False) for name in names})
 
 

@@ -34,7 +34,6 @@ _GROUPS = {
     ),
     "cost, and what is asked again": (
         *("--budget-usd", "--yes", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
-        "--start-over",
     ),
     "statistics": ("--instruction-difficulty", "--difficulty-prompts"),
     "output": ("--write-card", "--json", "--quiet", "--verbose"),
@@ -71,7 +70,6 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--common-prompts", action="store_true", help=text)
     flags.add_answer_form_flags(sub)
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
-    sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
     flags.add_option_flags(sub, "JudgeOptions", "orders")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)

@@ -16,7 +16,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_comparison
-from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
+from instruct.judging.store import Judgment, JudgmentStore, are_recorded, check_verdicts
 from instruct.judging.unparsed import check_readable
 from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
 from instruct.run.directory import RunDirectory
@@ -51,11 +51,6 @@ def ask_judges(
     judges = list(judges)
     errors: list[InstructError] = []
     with only_process(run, VERDICTS):
-        if mode.start_over:
-            start_over(run)
-        elif was_judged(run):
-            with open_store(run):  # refuses one that has vanished
-                pass
         for judge in judges:
             try:
                 judge.settle_dtype(run)
@@ -125,7 +120,7 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
         StoppedError: the budget or too many failures in a row; verdicts so far are kept.
         UnparsedError: the judge replied, and none of its verdicts could be read.
     """
-    due = [task for task in tasks if _is_due(run, task, mode)]
+    due = [task for task in tasks if _is_due(run, judge, task, mode)]
     if due:
         _do(run, judge, due, mode)
     for task in tasks:
@@ -158,11 +153,18 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
             raise StoppedError(unanswered)
 
 
-def _is_due(run: RunDirectory, task: JudgingTask, mode: JudgingMode) -> bool:
+def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMode) -> bool:
     """Whether a comparison is not finished, or is to be judged again."""
     if mode.reparse or not run.is_done(task.step, task.inputs):
         return True
+    if not are_recorded(_judgments(run, judge, task), run.manifest()["steps"][task.step]):
+        return True
     return mode.retry_failed and _failed(run, task) > 0
+
+
+def _judgments(run: RunDirectory, judge: Judge, task: JudgingTask) -> list[Judgment]:
+    with JudgmentStore(run.store) as store:
+        return store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
 
 
 def _failed(run: RunDirectory, task: JudgingTask) -> int:
@@ -176,8 +178,8 @@ def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
     failed = _failed(run, task)
     if not failed:
         return False
-    with open_store(run) as store:
-        judgments = store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
+    judgments = _judgments(run, judge, task)
+    with JudgmentStore(run.store) as store:
         if store.to_ask_again(judgments):
             return True
     say(f"{task.step}: {counted(failed, 'request')} failed; `retry_failed` asks them again")
@@ -195,14 +197,14 @@ def _judge_task(
         "engine": engine.identity,
         "reparse": mode.reparse,
     }
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
         results: dict[str, Any] = {}
         # Reading verdicts again while replies are missing does not finish a step.
         recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
-        partly = mode.reparse and plan.missing(store)
+        partly, before = mode.reparse and plan.missing(store), run.manifest()["steps"].get(task.step, {})
         if partly:
-            _drop_unconfirmed(run, task, plan, store)
+            check_verdicts(run, store.judgments(plan.comparison), before)
         with contextlib.nullcontext(results) if partly else recorded as results:
             counts = judge_plan(judge, plan, store, engine, mode)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
@@ -210,8 +212,9 @@ def _judge_task(
                 del results["unanswered_pairs"]
             if engine.workers:
                 results["workers"] = engine.workers
-        if partly:
-            _record_read_again(run, task, counts)
+        if partly and before.get("status") == "done":
+            now_read = {"verdicts": counts.verdicts, "sha256": counts.sha256}
+            run.record(task.step, {**before, "results": {**before["results"], **now_read}})
         if mode.reparse:
             now = store.judgments(plan.comparison)
             changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
@@ -222,41 +225,11 @@ def _judge_task(
     return counts
 
 
-def _drop_unconfirmed(run: RunDirectory, task: JudgingTask, plan: Plan, store: JudgmentStore) -> None:
-    """Where verdicts are not those recorded, those without a stored reply may be anything: remove them."""
-    judgments = store.judgments(plan.comparison)
-    try:
-        check_verdicts(run, judgments, run.manifest()["steps"].get(task.step, {}))
-    except InputError:
-        requests = plan.requests()
-        stored, tried = store.completions(requests), store.attempts(requests)
-        missing = {shown.key: {r.key for r in shown.requests if r.key not in stored} for shown in plan.presentations}
-        failed = {key for key, unread in missing.items() if unread & tried.keys()}
-        store.remove_judgments(
-            judgment
-            for judgment in judgments
-            if missing.get(judgment.key) and not (judgment.verdict == "failed" and judgment.key in failed)
-        )
-
-
-def _record_read_again(run: RunDirectory, task: JudgingTask, counts: ComparisonCounts) -> None:
-    """Record the verdicts that are there now for a finished comparison; one that has fewer is not finished any more."""
-    record = run.manifest()["steps"].get(task.step, {})
-    if record.get("status") != "done":
-        return
-    lost = sum(record["results"].get("verdicts", {}).values()) - sum(counts.verdicts.values())
-    results = {**record["results"], "verdicts": counts.verdicts, "sha256": counts.sha256}
-    if lost > 0:
-        stopped = f"verdicts were read again, and {counted(lost, 'verdict')} had no stored reply"
-        record, results = {**record, "status": "stopped"}, {**results, "stopped": stopped}
-    run.record(task.step, {**record, "results": results})
-
-
 def _check_before_asking(
     run: RunDirectory, judge: Judge, plans: Sequence[Plan], engine: Engine, mode: JudgingMode
 ) -> None:
     """Refuse what cannot be judged; a call that is refused leaves no new store behind."""
-    with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
+    with JudgmentStore(run.store if run.store.exists() else ":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
         missing = {request.key: request for plan in plans for request in plan.missing(store)}

@@ -109,11 +109,6 @@ class JudgmentStore(ReplyStore):
             with self._transaction():
                 self._db.executemany(statement, rows)
 
-    def is_empty(self) -> bool:
-        """Whether it has neither verdicts nor replies."""
-        exists = "EXISTS (SELECT 1 FROM judgments) OR EXISTS (SELECT 1 FROM completions)"
-        return not self._read(f"SELECT {exists}")[0][0]
-
     def comparisons(self) -> list[ComparisonKey]:
         """The comparisons that have verdicts, sorted by name."""
         names = "judge, candidate, baseline"
@@ -161,76 +156,27 @@ def verdicts_sha256(judgments: Iterable[Judgment]) -> str:
     return hashlib.sha256(json.dumps(sorted(rows, key=lambda row: row[:3])).encode()).hexdigest()
 
 
+def are_recorded(judgments: Sequence[Judgment], record: dict[str, Any]) -> bool:
+    """Whether verdicts are those that the record of their judging states, if it is done."""
+    results = record.get("results") or {}
+    if record.get("status") != "done":
+        return True
+    digest, count = results.get("sha256"), sum(results.get("verdicts", {}).values())
+    return len(judgments) >= count and (not digest or verdicts_sha256(judgments) == digest)
+
+
 def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dict[str, Any]) -> None:
     """Refuse verdicts that are not those that the record of their judging states.
 
     Raises:
         InputError: they are others, or fewer.
     """
-    results = record.get("results") or {}
-    if record.get("status") != "done":
-        return
-    digest, count = results.get("sha256"), sum(results.get("verdicts", {}).values())
-    if len(judgments) < count or (digest and verdicts_sha256(judgments) != digest):
+    if not are_recorded(judgments, record):
         judged = ", ".join((record.get("comparison") or {}).values())
         raise InputError(
             f"{run.store}: its verdicts are not those that were recorded ({one_line(judged, 120)}); restore it, or "
-            f"read the stored replies again with `instruct judge {run.folder}` (`reparse`)"
+            f"judge again: instruct judge {run.folder}"
         )
-
-
-# What to do if the store with a step's verdicts has vanished, by the beginning of the step's name.
-_WITHOUT_STORE = {
-    "judge/": "ask and pay for everything again with `instruct judge {run}` (`start_over`)",
-    "import/": "import the verdicts into another run",
-    "validate/": "delete {run} to ask everything again",
-}
-
-
-def was_judged(run: RunDirectory) -> bool:
-    """Whether a run has verdicts, or has begun to make some: the store is there before the step begins."""
-    return run.store.exists() or bool(_recorded(run))
-
-
-def _recorded(run: RunDirectory) -> dict[str, dict[str, Any]]:
-    steps = run.manifest()["steps"]
-    return {step: record for step, record in steps.items() if step.startswith(tuple(_WITHOUT_STORE))}
-
-
-def open_store(run: RunDirectory) -> JudgmentStore:
-    """A run's store.
-
-    Raises:
-        InputError: the run has recorded verdicts, and the store has vanished; else as for `JudgmentStore`.
-    """
-    recorded = _recorded(run)
-    if recorded and not run.store.exists():
-        raise _vanished(run, next(iter(recorded)), "is missing")
-    if recorded and not run.store.stat().st_size:
-        raise _vanished(run, next(iter(recorded)), "is empty")
-    store = JudgmentStore(run.store)
-    if (done := [step for step, record in recorded.items() if record["status"] == "done"]) and store.is_empty():
-        with store:
-            raise _vanished(run, done[0], "has no verdicts")
-    return store
-
-
-def _vanished(run: RunDirectory, step: str, problem: str) -> InputError:
-    way = _WITHOUT_STORE[step.partition("/")[0] + "/"].format(run=run.folder)
-    return InputError(f"{run.store}: {problem}, but {step} is recorded; restore it, or {way}")
-
-
-def start_over(run: RunDirectory) -> None:
-    """Forget the steps whose verdicts were in a store that has vanished.
-
-    Raises:
-        InputError: the store is there.
-    """
-    if run.store.exists() and run.store.stat().st_size:
-        with JudgmentStore(run.store) as store:
-            if not store.is_empty():
-                raise InputError(f"{run.store}: is there; move it away first, or judge without `start_over`")
-    run.forget(tuple(_WITHOUT_STORE))
 
 
 def _are_two(value: Any) -> bool:

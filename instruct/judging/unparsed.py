@@ -12,7 +12,7 @@ from instruct.base.files import write_atomically
 from instruct.base.output import warn
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.store import open_store
+from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 
 # Above this share of replies without a readable verdict, those with one are no fair sample.
@@ -28,7 +28,7 @@ def check_readable(run: RunDirectory, card: JudgeCard, comparisons: Iterable[Com
     Raises:
         UnparsedError: none of its replies has one.
     """
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         replied = [j for key in comparisons for j in store.judgments(key) if j.key and j.verdict != "failed"]
         unparsed = [judgment for judgment in replied if judgment.verdict == "unparsed"]
         replies = store.completions(key for judgment in unparsed for key in judgment.key.split())

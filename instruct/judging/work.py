@@ -26,13 +26,11 @@ class JudgingMode:
         yes: ask a judge that costs money without a budget.
         retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
         reparse: read the verdicts again from the stored completions, without asking.
-        start_over: ask everything again, because the store has vanished.
     """
 
     yes: bool = False
     retry_failed: bool = False
     reparse: bool = False
-    start_over: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from instruct.judging.interchange.exchange import answers_in
 from instruct.judging.interchange.labels import LabelScores, labels_of
 from instruct.judging.judge import read_answers
 from instruct.judging.presentations import joined
-from instruct.judging.store import open_store
+from instruct.judging.store import JudgmentStore
 from instruct.reporting.exports import harmless
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged
@@ -100,7 +100,7 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
     if "answer_1" in rows[0].fields:
         rows = _labels_of_sample(run, rows)
     labels = labels_of(rows)
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         judged = {key: {judgment.instruction for judgment in store.judgments(key)} for key in store.comparisons()}
     if not any(labels.of(key.candidate, key.baseline).keys() & pairs for key, pairs in judged.items()):
         names = dict.fromkeys(f"{one_line(key.candidate, 40)} against {one_line(key.baseline, 40)}" for key in judged)

@@ -19,7 +19,7 @@ from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import LabelScores, read_labels
-from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
+from instruct.judging.store import Judgment, JudgmentStore, check_verdicts
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics, read_values
@@ -159,21 +159,21 @@ def read_run(folder: str | Path) -> RunContents:
     judged: list[Judged] = []
     usd: dict[str, float] = {}
     total = 0.0
-    if was_judged(run):  # opening a store would create it
-        with open_store(run) as store:
+    recorded = dict(judged_comparisons(manifest))
+    if run.store.exists():  # opening a store would create it
+        with JudgmentStore(run.store) as store:
             # In the order in which they were judged, which is the config's.
-            recorded = dict(judged_comparisons(manifest))
             begun = list(recorded)
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))
             judged = [_judged(store, key, manifest, answers) for key in keys]
-            verdicts = {comparison.key: comparison.judgments for comparison in judged}
-            for key, record in recorded.items():
-                check_verdicts(run, verdicts.get(key, ()), record)
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
+    verdicts = {comparison.key: comparison.judgments for comparison in judged}
+    for key, record in recorded.items():
+        check_verdicts(run, verdicts.get(key, ()), record)
     metrics = read_metrics(run, whole=True)
     evaluated = metrics.measurements
-    if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
+    if not (judged or evaluated) and not (run.store.is_file() and recorded):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder}")
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values = _values(run, metrics)

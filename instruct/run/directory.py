@@ -151,21 +151,10 @@ class RunDirectory:
 
     def record(self, name: str, record: dict[str, Any]) -> None:
         """Write the record of a step, or put back an earlier one after an attempt that changed nothing."""
-        with self._changed_steps() as steps:
-            steps[name] = record
-
-    def forget(self, beginnings: tuple[str, ...]) -> None:
-        """Remove the records of steps whose names begin with one of these, as if they had never been begun."""
-        with self._changed_steps() as steps:
-            for name in [name for name in steps if name.startswith(beginnings)]:
-                del steps[name]
-
-    @contextlib.contextmanager
-    def _changed_steps(self) -> Iterator[dict[str, Any]]:
         with open_to_write(self.folder / ".manifest.lock") as lock:  # another process may record another step
             lock_file(lock.fileno(), wait=True)
             manifest = self.manifest()
-            yield manifest["steps"]
+            manifest["steps"][name] = record
             self._write(manifest)
 
     def _write(self, manifest: dict[str, Any]) -> None:

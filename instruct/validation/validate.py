@@ -22,7 +22,7 @@ from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warni
 from instruct.judging.judge import JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
-from instruct.judging.store import JudgmentStore, open_store, was_judged
+from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import margins
 from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory
@@ -221,7 +221,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
@@ -243,13 +243,13 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
 def _take_replies(human: HumanSet, judge: str, run: RunDirectory) -> None:
     """Take the judge's replies from the run that has the labels, so that none is asked for twice."""
     labeled = RunDirectory(human.path.parent)
-    if human.path != labeled.labels or not labeled.manifest_path.is_file() or not was_judged(labeled):
+    if human.path != labeled.labels or not labeled.manifest_path.is_file() or not labeled.store.exists():
         return
-    with open_store(labeled) as theirs:
+    with JudgmentStore(labeled.store) as theirs:
         made = [judged for key in theirs.comparisons() if key.judge == judge for judged in theirs.judgments(key)]
         replies = theirs.completions(key for judged in made for key in judged.key.split())
     if replies:
-        with only_process(run, VERDICTS), open_store(run) as ours:
+        with only_process(run, VERDICTS), JudgmentStore(run.store) as ours:
             there = ours.completions(replies)
             ours.add_replies(judge, [(key, reply, 0.0) for key, reply in replies.items() if key not in there])
 

@@ -193,7 +193,9 @@ def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: P
     with JudgmentStore(run.store) as store:
         last = store.comparisons()[-1]
         store.remove_judgments(store.judgments(last))
-    run.forget(("judge/" + last.judge + "/" + last.candidate + "_vs_" + last.baseline,))
+    manifest = run.manifest()
+    del manifest["steps"][last.step()]
+    run.manifest_path.write_text(json.dumps(manifest))
     out = instruct("report", "runs/x")[1]
     assert f"NOT JUDGED YET: {last.judge}: {last.candidate} against {last.baseline}" in " ".join(out.split())
 

@@ -1,4 +1,4 @@
-"""A store that has vanished or is damaged: nothing is overwritten or paid again unless that is meant."""
+"""A store that is gone or damaged: no report is made of it, and no reply that is there is paid again."""
 
 from __future__ import annotations
 
@@ -63,25 +63,15 @@ def vanish(run: RunDirectory, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "zero bytes", "a new store"])
-def test_a_store_that_vanished_is_refused_until_starting_over_is_meant(run, judged, instruct, how):
+def test_a_store_that_is_gone_is_refused_by_the_report_and_judged_again(run, judged, instruct, how):
     call, requests = judged
     before = {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()}
     vanish(run, how)
-    export = ["report", str(run.folder), "--judge", "pandalm", "--export", "x.json"]
-    for verb in (["report", str(run.folder)], call, [*call, "--reparse"], export):
-        code, _, stderr = instruct(*verb)
-        assert code == 2, stderr
-        assert "judgments.sqlite" in stderr
-        assert len(stderr.splitlines()) == 1
-    assert "--start-over" in instruct(*call)[2]
+    code, _, stderr = instruct("report", str(run.folder))
+    assert code == 2, stderr
+    assert "judgments.sqlite" in stderr
     assert {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()} == before
-    assert len(requests()) == PAIRS
-    code, _, stderr = instruct(*call, "--start-over")
-    assert code == 0, stderr
-    assert len(requests()) == 2 * PAIRS
-    code, _, stderr = instruct(*call, "--start-over")
-    assert code == 2
-    assert "is there; move it away first" in stderr
+    assert instruct(*call)[0] == 0
     assert len(requests()) == 2 * PAIRS
 
 
@@ -122,10 +112,13 @@ def test_a_store_with_overwritten_bytes_is_refused_in_one_line(run, judged, inst
     assert len(stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("again", [[], ["--reparse"]])
 @pytest.mark.parametrize(
     "change", ["DELETE FROM judgments WHERE pair = 1", "UPDATE judgments SET pair = 99 WHERE pair = 1"]
 )
-def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_again(run, judged, instruct, change):
+def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_again(
+    run, judged, instruct, change, again
+):
     call, requests = judged
     known = verdicts(run)
     with closing(sqlite3.connect(run.store)) as database:
@@ -134,37 +127,42 @@ def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_ag
     code, stdout, stderr = instruct("report", str(run.folder))
     assert code
     assert "its verdicts are not those that were recorded (pandalm, emo, mle)" in stdout + stderr
-    assert "--reparse" in stdout + stderr
-    assert instruct(*call, "--reparse")[0] == 0
+    assert instruct(*call, *again)[0] == 0
     assert verdicts(run) == known
     assert len(requests()) == PAIRS
 
 
-@pytest.mark.parametrize("change", ["reply", "changed", "failed", "removed"])
-def test_verdicts_read_again_while_replies_are_missing_are_those_that_are_recorded(run, judged, instruct, change):
-    """A finished judging may lack replies; what is read from the others is recorded, or the report would refuse it."""
+def test_verdicts_read_again_while_a_reply_is_missing_are_recorded(run, judged, instruct):
+    """A finished judging may lack replies, whose verdicts stay."""
     call, requests = judged
     known = verdicts(run)
-    statement = {
-        "reply": "UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)",
-        "changed": "UPDATE judgments SET verdict = 'unparsed' WHERE pair IN (1, 2)",
-        "failed": "UPDATE judgments SET verdict = 'failed' WHERE pair IN (1, 2)",
-        "removed": "DELETE FROM judgments WHERE pair IN (1, 2)",
-    }[change]
+    with closing(sqlite3.connect(run.store)) as database:
+        database.execute("UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)")
+        database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
+        database.commit()
+    assert instruct(*call, "--reparse")[0] == 0
+    assert sum(now != before for now, before in zip(verdicts(run), known, strict=True)) == 1
+    assert instruct("report", str(run.folder))[0] == 0
+    assert len(requests()) == PAIRS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE judgments SET verdict = 'unparsed' WHERE pair IN (1, 2)",
+        "UPDATE judgments SET verdict = 'failed' WHERE pair IN (1, 2)",
+        "DELETE FROM judgments WHERE pair IN (1, 2)",
+    ],
+)
+def test_verdicts_without_a_reply_that_are_not_those_recorded_are_asked_for(run, judged, instruct, change):
+    call, requests = judged
+    known = verdicts(run)
     with closing(sqlite3.connect(run.store)) as database:
         database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
-        database.execute(statement)
+        database.execute(change)
         database.commit()
-    lost = change != "reply"  # a verdict that is not the recorded one, and has no reply, may be anything
-    assert bool(instruct("report", str(run.folder))[0]) == lost
-    assert instruct(*call, "--reparse")[0] == 0
-    assert len(verdicts(run)) == PAIRS - lost
-    assert verdicts(run) != known
-    code, stdout, stderr = instruct("report", str(run.folder))
-    assert code == 0, stdout + stderr
-    assert ("1 verdict had no stored reply" in stdout) == lost
-    assert len(requests()) == PAIRS
-    if lost:
-        assert instruct(*call)[0] == 0
-        assert verdicts(run) == known
-        assert len(requests()) == PAIRS + 1
+    for verb in (["report", str(run.folder)], [*call, "--reparse"]):
+        assert "its verdicts are not those that were recorded" in instruct(*verb)[2]
+    assert instruct(*call)[0] == 0
+    assert verdicts(run) == known
+    assert len(requests()) == PAIRS + 1

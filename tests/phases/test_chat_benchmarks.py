@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from instruct.data.evaluation import load_answers
-from instruct.judging.store import open_store
+from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 
 # lmarena/arena-hard-auto, show_result.py: label_to_score with weight 3, as seen by the answer shown first.
@@ -86,7 +86,7 @@ def run_on(fake_server, tmp_path, monkeypatch):
 
 def judgments_of(run: RunDirectory, judge: str) -> tuple[list, dict]:
     """A judge's judgments, and its replies by their keys."""
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         (key,) = [key for key in store.comparisons() if key.judge == judge]
         judged = store.judgments(key)
         return judged, store.completions(part for one in judged for part in one.key.split())

@@ -271,7 +271,7 @@ def test_a_run_whose_store_is_missing_is_refused_in_one_line(judged):
     with judged.step("judge/j/emo_vs_mle", {"answers": {}}, comparison=comparison):
         pass
     judged.store.unlink()
-    with pytest.raises(InputError, match=r"judgments.sqlite: is missing, but judge/j/emo_vs_mle is recorded"):
+    with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; judge first: instruct judge "):
         build_report(judged.folder)
     assert not judged.store.exists()
 

@@ -18,7 +18,7 @@ from instruct.judging.interchange.annotation_files import annotated_contents, an
 from instruct.judging.interchange.contents import Contents
 from instruct.judging.interchange.leaderboards import is_leaderboard, read_leaderboard
 from instruct.judging.presentations import Answers
-from instruct.judging.store import open_store
+from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
 
@@ -58,7 +58,7 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
         names = [comparison._asdict() for comparison in contents.comparisons]
         step = f"import/{path.name}" if several else contents.comparisons[0].step("import", run.manifest())
         about: dict[str, Any] = {"comparisons": names} if several else {"comparison": names[0]}
-        with only_process(run, VERDICTS), open_store(run) as store:
+        with only_process(run, VERDICTS), JudgmentStore(run.store) as store:
             contents.check_same(path, store)  # before the step is begun
             with run.step(step, {"file": sha256_of(path)}, **about) as results:
                 contents.store_in(store)
@@ -116,7 +116,7 @@ def export_from_run(
         InputError: the run has no such comparison, or several.
     """
     wanted = [judge, *(name and system_name(name) for name in (candidate, baseline))]
-    with open_store(run) as store:
+    with JudgmentStore(run.store) as store:
         made = store.comparisons()
         if candidate or baseline:  # either side can be asked for
             made += [key.mirrored for key in made if key.mirrored not in made]
