@@ -41,11 +41,10 @@ class Answers:
 class Presentation:
     """One pair in one order, and its requests: one, or two if each answer is rated alone.
 
-    `about` is what will be judged, its verdict not read yet; `shown` holds the answers in the order shown.
+    `about` is what will be judged, its verdict not read yet.
     """
 
     about: Judgment
-    shown: tuple[str, str]
     requests: tuple[Request, ...]
 
     @property
@@ -126,7 +125,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
                 row = prompt_row | ({"conversations": earlier} if any(earlier) else {})
                 prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
                 requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
-                plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), texts, requests))
+                plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), requests))
     if turns:
         plan.notes.append(
             f"judge {card.name}: answers of {counted(len(turns), 'pair')} contain special tokens such as "

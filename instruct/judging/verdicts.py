@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
-from instruct.judging.quotations import (
-    MOST_STATEMENTS,
-    NO_VERDICT,
-    QUOTED,
-    Quotations,
-    Statement,
-    Unreadable,
-    autoj_statements,
-    find_statements,
-    own_statements,
-    rating_statements,
-    starts_a_sentence,
-)
 from instruct.judging.store import Judgment, Verdict
 
 T = TypeVar("T")
 
+NO_VERDICT = "the reply holds no verdict"
 CUT_OFF = "cut off at max_tokens before its verdict"
 IN_THINKING = "cut off inside its thinking"
 SEVERAL = "several verdicts"
@@ -39,6 +28,10 @@ OFF_SCALE = "no number on the card's scale"
 # The first line of PandaLM's replies (WeOpenML/PandaLM), and the beginnings of Auto-J's decisions (GAIR-NLP/auto-j).
 _PANDALM: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
 _AUTOJ: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
+
+
+class Unreadable(Exception):
+    """The reason why a reply holds no verdict or rating; never in the reply's own words."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +51,18 @@ class Reading:
     reason: str | None = None
 
 
-def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, str]) -> Reading:
-    """The verdict of a presentation's replies: one about the pair, or two that each rate one answer.
-
-    Args:
-        shown: the answers in the order shown.
-    """
+def read_replies(card: JudgeCard, replies: Sequence[Reply]) -> Reading:
+    """The verdict of a presentation's replies: one about the pair, or two that each rate one answer."""
     for reply in replies:
         if isinstance(reply, Failure):
             return Reading("failed", reason=reply.reason)
     completions = [reply for reply in replies if isinstance(reply, Completion)]
     if card.protocol == "pairwise":
-        return read_verdict(card, completions[0], shown)
+        return read_verdict(card, completions[0])
     if card.protocol == "reward":
         return read_scores(card.verdict.tie_margin, *(completion.text for completion in completions))
     try:
-        first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
+        first, second = (read_rating(card, completion) for completion in completions)
     except Unreadable as error:
         return Reading("unparsed", reason=str(error))
     return Reading(_preferred(first - second), ratings=(first, second))
@@ -93,13 +82,8 @@ def read_scores(tie_margin: float, first: str, second: str) -> Reading:
     return Reading(verdict, preference, (ours, theirs))
 
 
-def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:
-    """The verdict of a pairwise judge's reply, by its card's rule; an unreadable reply is `unparsed`, never a tie.
-
-    Args:
-        shown: the answers in the order shown. A verdict that the reply quotes from them is not read
-            (`instruct.judging.quotations`). Without them, the rule of a judge's authors is applied as published.
-    """
+def read_verdict(card: JudgeCard, completion: Completion) -> Reading:
+    """The verdict of a pairwise judge's reply, by its card's rule; an unreadable reply is `unparsed`, never a tie."""
     rule = card.verdict
     try:
         if rule.parser == "alpaca_eval_annotator":
@@ -109,19 +93,19 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
         with _of_a_whole_reply(completion):
             text = _whole_text(completion)
             if rule.scores is not None:
-                return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
+                return _by_scores(rule, rule.scores, text, completion.finish_reason == "length")
             if rule.parser == "pandalm":
                 first_line = text.strip().split("\n")[0].strip().lower()
                 return Reading(_known(_PANDALM.get(first_line)))
             if rule.parser == "autoj":
-                return Reading(_by_autoj(text, shown))
-            return _by_grades(rule, text, shown) if rule.grades else Reading(_by_words(rule, text, shown))
+                return Reading(_by_autoj(text))
+            return _by_grades(rule, text) if rule.grades else Reading(_by_words(rule, text))
     except Unreadable as error:
         return Reading("unparsed", reason=str(error))
 
 
-def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> float:
-    """The rating in a single-answer judge's reply; `shown` holds the answer, as in `read_verdict`.
+def read_rating(card: JudgeCard, completion: Completion) -> float:
+    """The rating in a single-answer judge's reply.
 
     Raises:
         Unreadable: there is none.
@@ -130,15 +114,12 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
     assert scale is not None, "the card's own check"
     with _of_a_whole_reply(completion):
         text = _whole_text(completion)
-        authors = rule.parser == "autoj_rating"
-        own = own_statements(text, rating_statements(text) if authors else find_statements(rule, text), shown)
-        if authors or rule.occurrence == "last":
-            own = own[-1:]
-        rating = _only({_number(statement.value) for statement in own})
+        stated = _autoj_rating(text) if rule.parser == "autoj_rating" else _statements(rule, text)
+        rating = _only({_number(statement.value) for statement in stated})
         if rating is None or not scale.low <= rating <= scale.high:
             raise Unreadable(OFF_SCALE)
         if completion.finish_reason == "length":
-            _refuse_cut_off(text, own[-1].end, rating, scale)
+            _refuse_cut_off(text, stated[-1].end, rating, scale)
         return rating
 
 
@@ -203,47 +184,86 @@ def _by_labels(rule: VerdictRule, labels: Labels, completion: Completion) -> Ver
     return _preferred(difference, rule.tie_margin)
 
 
-def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
+def _by_autoj(text: str) -> Verdict:
     """Auto-J pairwise: what follows the last "final decision is "."""
-    answers = Quotations(shown)
-    # A phrase that an answer contains too is the judge's own only in the place where its prompt asks for it.
-    own = [
-        statement
-        for statement in own_statements(text, autoj_statements(text), shown)
-        if starts_a_sentence(text, statement.start)
-        or answers.concludes(text, statement.start, statement.end)
-        or not answers.holds(text[statement.start : statement.end])
-    ]
-    if not own:
-        raise Unreadable(QUOTED)
-    decision = own[-1].value.lower()
+    _, found, rest = text.strip().rpartition("final decision is ")
+    decision = rest.strip().lower() if found else ""
     return _known(next((verdict for start, verdict in _AUTOJ.items() if decision.startswith(start)), None))
 
 
-def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Verdict:
+def _autoj_rating(text: str) -> list[Statement]:
+    """Auto-J of a single answer: what is in the brackets of the last "Rating: [[…]]"."""
+    _, _, rest = text.rpartition("Rating: [[")
+    value, closed, after = rest.partition("]]")
+    if not closed or len(rest) == len(text):
+        raise Unreadable(NO_VERDICT)
+    return [Statement(value.strip(), len(text) - len(after))]
+
+
+def _by_words(rule: VerdictRule, text: str) -> Verdict:
     words = rule.words
     assert words is not None
-    return _known(_stated(rule, text, shown, lambda value: _verdict_of(value, words)), UNKNOWN)
+    return _known(_only({_verdict_of(statement.value, words) for statement in _statements(rule, text)}), UNKNOWN)
 
 
-def _by_grades(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
+def _by_grades(rule: VerdictRule, text: str) -> Reading:
     """The grade of a label, kept as the preference."""
-    grade = rule.grades.get(_stated(rule, text, shown, lambda value: value.strip().upper()))
+    grade = rule.grades.get(_only({statement.value.strip().upper() for statement in _statements(rule, text)}))
     if grade is None:
         raise Unreadable(UNKNOWN)
     return Reading(_preferred(grade), 1.5 - grade / (2 * (rule.largest_grade or 1)))
 
 
-def _stated(rule: VerdictRule, text: str, shown: Sequence[str], meaning: Callable[[str], T]) -> T:
-    """What the reply's own statements mean, if they agree."""
-    statements = find_statements(rule, text)
-    own = own_statements(text, statements, shown)
-    if rule.occurrence == "last":
-        own = own[-1:]
-    value = _only({meaning(statement.value) for statement in own})
-    if len(statements) > MOST_STATEMENTS:
-        raise Unreadable(SEVERAL)
-    return value
+class Statement(NamedTuple):
+    """What a reply states as a verdict or a rating, and where that ends."""
+
+    value: str
+    end: int
+
+
+def _statements(rule: VerdictRule, text: str) -> list[Statement]:
+    """What a reply states by a card's JSON field, regular expression or words: all of it, or the last.
+
+    Raises:
+        Unreadable: nothing.
+    """
+    if rule.json_field is not None:
+        stated = _json_statements(text, rule.json_field)
+    else:
+        pattern = rule.regex
+        if pattern is None:
+            assert rule.words is not None
+            words = sorted(filter(None, (rule.words.first, rule.words.second, rule.words.tie)), key=len, reverse=True)
+            pattern = rf"(?<!\w)({'|'.join(map(re.escape, words))})(?!\w)"
+        stated = [Statement(match[1], match.end()) for match in re.finditer(pattern, text) if match[1] is not None]
+    if not stated:
+        raise Unreadable(NO_VERDICT)
+    return stated[-1:] if rule.occurrence == "last" else stated
+
+
+# Braces in a reply that are looked at.
+_MOST_BRACES = 200
+
+
+def _json_statements(text: str, field: str) -> list[Statement]:
+    """The JSON objects in a reply that have the field, anywhere in it: in prose or in a fenced block."""
+    decoder = json.JSONDecoder()
+    statements = []
+    start = text.find("{")
+    for _ in range(_MOST_BRACES):
+        if start < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            if field in value:
+                stated = value[field]
+                as_text = "" if isinstance(stated, dict | list) else json.dumps(stated)
+                statements.append(Statement(stated if isinstance(stated, str) else as_text, end))
+        start = text.find("{", end)
+    return statements
 
 
 def _known(verdict: Verdict | None, reason: str = NO_VERDICT) -> Verdict:
@@ -262,25 +282,24 @@ def _only(values: set[T]) -> T:
 _TWO_SCORES = re.compile(r"\s*([^\s,]+)[ ,]+([^\s,]+)[^\S\n]*(?:\n|\Z)")
 
 
-def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence[str], cut_off: bool) -> Reading:
+def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, cut_off: bool) -> Reading:
     """Two scores, of the answers shown first and second; the higher one wins."""
     if rule.regex is None:
         line = _TWO_SCORES.match(text)
-        if line is None:
-            raise Unreadable(NO_VERDICT)
-        own = [Statement(line.start(), line.end(2), line)]
+        found = [line] if line else []
     else:
-        matches = re.finditer(rule.regex, text)
-        own = own_statements(text, [Statement(match.start(), match.end(), match) for match in matches], shown)
+        found = [*re.finditer(rule.regex, text)]
+    if not found:
+        raise Unreadable(NO_VERDICT)
     if rule.occurrence == "last":
-        own = own[-1:]
-    first, second = _only({(_number(scores.value[1] or ""), _number(scores.value[2] or "")) for scores in own})
+        found = found[-1:]
+    first, second = _only({(_number(scores[1] or ""), _number(scores[2] or "")) for scores in found})
     if first is None or second is None:
         raise Unreadable(NO_VERDICT)
     if not all(scale.low <= score <= scale.high for score in (first, second)):
         raise Unreadable(OFF_SCALE)
     if cut_off:
-        _refuse_cut_off(text, own[-1].value.end(2), second, scale)
+        _refuse_cut_off(text, found[-1].end(2), second, scale)
     return Reading(_preferred(first - second), ratings=(first, second))
 
 

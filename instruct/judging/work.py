@@ -259,5 +259,6 @@ class _Work:
             if presentations and all(request.key in self._replies for request in presentations[0].requests):
                 del self.unjudged[waiting]
                 replies = [self._replies[request.key] for request in presentations[0].requests]
-                judged += [shown.judged(read_replies(self.judge.card, replies, shown.shown)) for shown in presentations]
+                reading = read_replies(self.judge.card, replies)
+                judged += [shown.judged(reading) for shown in presentations]
         self.store.add_judgments(judged)

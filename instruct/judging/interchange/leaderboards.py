@@ -106,7 +106,7 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
                 keys.append(completion_key({"imported": completion.record(), "row": side.fields}))
                 contents.replies[card.name][keys[-1]] = completion
                 told.append(Completion("" if score is None else f"[[{score}]]"))
-            reading = read_replies(card, told, ("", ""))
+            reading = read_replies(card, told)
             if reading.verdict == "unparsed" and all(reply.text for reply in told) and (scale := card.verdict.rating):
                 raise InputError(f"{row.place}: score: must be from {scale.low:g} to {scale.high:g}; correct it")
             about = (card.name, model, baseline, pair, identity, "unknown", "first", " ".join(keys))
