@@ -1,11 +1,23 @@
-"""What may be claimed of counted verdicts, in every case: coverage, false claims and power, enumerated.
+"""Does every interval, p-value and finding hold, of report.json and of `instruct compare`?
 
-    python -m benchmarks.claims [--small]
+    python -m benchmarks.claims [--small] [--world NAME] [--runs N]
 
-Every outcome of n pairs with its probability, for the rates and shares of ties that can go together (ties <= 2 (1 -
-rate)): of one judge, and of verdicts in both orders. Random experiments also go the whole way,
-from files of verdicts to report.json, and must end in the same claim and interval. Exits with 1 if a target is missed.
-benchmarks/report_claims.py simulates the rest of a report.
+**Enumerated:** every outcome of n counted verdicts with its probability, in every cell of rates and shares of ties that
+go together (ties <= 2 (1 - rate)), of one judge, and of a judge that names the answer shown first in a share of the
+pairs, asked in both orders. Coverage, false claims and power are exact.
+
+**The whole way:** random experiments, from files of verdicts to report.json, must end in the same claim and interval.
+
+**Simulated:** an experiment draws verdicts, answers, labels, values of texts or logs from a world whose truth is known
+(benchmarks/worlds.py), and walks the report of them: every node that states uncertainty is found by its name and scored
+against the truth that TARGETS names for its path, such as `judges[].comparisons[].length.term.interval`. A path without
+a target fails, so that no figure enters the report unsimulated. Intervals have to cover the truth in 93 % of the
+experiments; of p-values of true null hypotheses at most 5 % may be 0.05 or less; of the corrected ones and the findings
+of a family, the same holds for any of them, and for sentences that infer something (SENTENCES). A standard error may be
+at most a tenth below the error that is made. A cell that misses is run again with other seeds and ten times the runs,
+which decide.
+
+Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -14,199 +26,408 @@ import argparse
 import itertools
 import json
 import math
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from functools import lru_cache
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import write_results
+from benchmarks.worlds import LOGS, RUNS, Made, Node, Rng, Truth, constant, label
 from instruct.analysis.claims import ALPHA, settle
 from instruct.analysis.inference import sign_test
 from instruct.analysis.results import Claim
 from instruct.analysis.statistics import Tally, win_rate_claim
 
-SIZES, SMALL_SIZES = (3, 5, 8, 12, 20, 35, 50, 100, 200, 805), (3, 8, 20, 50)
+LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
+LEAST_RATIO = 0.9  # of a standard error to the error that is made
+# Names of values that state uncertainty.
+STATES = re.compile(r"(.*_)?(interval(_seeds|_prompts)?|p)|finding|standard_error|bounds|excluding|simultaneous")
+CLAIMED = ("candidate", "baseline")
+# Names of sentences that infer or warn, and what these are about: the truth that must not be a null hypothesis where
+# one is printed, or None for those that state what was counted.
+SAYS = ("text", "note", "leads")
+SENTENCES = {
+    r"the verdicts follow length: ": "slope",
+    r"people's labels contradict ": "contradiction",
+    r"Preferred on more prompts: |\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
+    r"[\d.]+ % power, |all verdicts are the same|not estimable: |too few pairs differ in |too few: \d+ pairs? ": None,
+    r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of |every pair |no pair ": None,
+    r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: |fewer than \d+ ": None,
+    r"\S+ against \S+ seed \d+ has a win rate of ": None,
+    r"\S+ was made the primary outcome after |there is no claim about the primary outcome ": None,
+}
+
+# What each path is about: the name of a truth of the world. A path under `claims` or `measurements` is of their family
+# or part; `{}` stands for a name, such as a policy's; `main` are the claims of `instruct compare`.
+TARGETS = {
+    "judges[].comparisons[].policies{}.claim": "verdicts",
+    "judges[].comparisons[].policies{}.claim.complete_case": "complete cases",
+    "judges[].comparisons[].policies{}.standard_error": "complete cases",
+    "judges[].comparisons[].policies{}.preferred": "preferences",
+    "judges[].comparisons[].policies{}.preferred.complete_case": "preferences",
+    "judges[].comparisons[].policies{}.bounds": "all verdicts",
+    "judges[].comparisons[].length.term": "slope of a term",
+    "judges[].comparisons[].style.score_interval": "mean style",
+    "judges[].comparisons[].style.terms[]": "slope of a term",
+    "judges[].comparisons[].parts[].interval": "complete cases",
+    "judges[].comparisons[].with_labels.claim": "people",
+    "judges[].comparisons[].with_labels.claim.complete_case": "people",
+    "judges[].comparisons[].with_labels.labels_only_interval": "people",
+    "judges[].human_agreement{}.accuracy_interval": "accuracy",
+    "judges[].human_agreement{}.kappa_interval": "kappa",
+    "claims[verdicts]": "verdicts",
+    "claims[verdicts].complete_case": "complete cases",
+    "claims[verdicts].interval_seeds": "verdicts of these prompts",
+    "claims[verdicts].interval_prompts": "verdicts of these seeds",
+    "claims[through]": "difference of verdicts",
+    "claims[texts]": "texts",
+    "claims[objectives]": "objectives",
+    "measurements[texts].interval": "mean of texts",
+    "main[]": "difference of logs",
+    "main[].complete_case": "complete rows",
+}
+# What is not simulated here, and why.
+ELSEWHERE = {
+    "judges[].comparisons[].length_control.standard_error": "AlpacaEval's own estimate, equal to its leaderboard's",
+    "judges[].human_agreement{}.yardstick_p": "of a judge's card: `instruct validate` measured it",
+}
+
+
+# -------------------------------------------------------------------------------------------------------- simulated
+
+
+def walk(node: Node, path: str = "", above: Sequence[Node] = ()) -> Iterator[tuple[str, str, Any, list[Node]]]:
+    """Everything in a report that states uncertainty: its path, its name, its value and the nodes that it is in."""
+    nodes = [*above, node]
+    for name, value in node.items():
+        place = f"{path}.{name}" if path else name
+        if STATES.fullmatch(name) or name in SAYS:
+            if value is not None:
+                yield path, name, value, nodes
+        elif isinstance(value, list):
+            for element in value:
+                if isinstance(element, dict):
+                    kind = _kind(element) if name in ("claims", "measurements") else ""
+                    yield from walk(element, f"{place}[{kind}]", nodes)
+        elif isinstance(value, dict):
+            if name in ("policies", "human_agreement"):  # by names that are not of the schema
+                for element in value.values():
+                    if isinstance(element, dict):
+                        yield from walk(element, f"{place}{{}}", nodes)
+            else:
+                yield from walk(value, place, nodes)
+
+
+def _kind(element: Node) -> str:
+    """The family of a claim without the judge that it names, or the part of a measurement without the metric."""
+    return re.split(r" of |/", str(element.get("family", element.get("part", ""))))[0]
+
+
+def target(path: str, name: str) -> str | None:
+    """The truth that a value is about; a claim's interval, p and finding are about the same."""
+    path = re.sub(r"\.(params|details)\b", "", path)
+    return TARGETS.get(f"{path}.{name}", TARGETS.get(path))
+
+
+@dataclass
+class Cell:
+    """What came of the experiments of one world at one path: of each experiment, the share that holds, or the squares
+    of a standard error and of the error that was made."""
+
+    shares: list[float] = field(default_factory=list)
+    made: list[float] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """The mean over experiments."""
+        return float(np.mean(self.shares))
+
+    @property
+    def ratio(self) -> float:
+        """A standard error, in root mean square over experiments, as a share of the errors that were made."""
+        made = float(np.mean(self.made))
+        return math.sqrt(self.share / made) if made else 1.0
+
+    @property
+    def error(self) -> float:
+        """The Monte Carlo standard error of the mean, at least that of a share at the target."""
+        return max(float(np.std(self.shares)), 0.2) / math.sqrt(len(self.shares))
+
+
+Cells = dict[tuple[str, str], Cell]  # by path and what is counted
+
+
+def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """What a report states, by path and kind: whether it holds, and 0; or the squares of a standard error and of the
+    error that was made.
+
+    Raises:
+        LookupError: a path without a target, or a world without that truth.
+    """
+    results: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    any_of = {("sentences", f"false: {about}"): False for about in SENTENCES.values() if about}
+    for path, name, value, nodes in walk(report):
+        if name in SAYS:
+            about = about_sentence(value)
+            if about and (truth := truths.get(about, constant(0.0))(nodes)) is not None:
+                any_of["sentences", f"false: {about}"] = truth == 0.0
+            continue
+        about = target(path, name)
+        if about is None:
+            raise LookupError(f"{path}.{name}: no target")
+        if about == "complete cases":  # those of all, unless verdicts are missing for a reason
+            about = about if about in truths else "verdicts"
+        if about not in truths:
+            raise LookupError(f"{path}.{name}: this world has no truth about {about!r}")
+        claim = next((node for node in reversed(nodes) if "test" in node), nodes[-1])
+        truth = truths[about]([*nodes, claim] if path.endswith(".params") else nodes)
+        if truth is None:
+            continue
+        place = f"{path}.{name}" + " (primary)" * (claim.get("primary") is True)
+        gain = truth - _null(about)
+        no_effect = abs(gain) < 1e-9
+        if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown
+            beyond = max((abs(end - _null(about)) for end in nodes[-1]["excluding"] or ()), default=math.inf)
+            results[f"{path}.excluding", "false"].append((abs(gain) > beyond + 1e-5, 0.0))
+        if "interval" in name or name == "bounds":
+            results[place, "covers"].append((_covers(value, truth), 0.0))
+        elif name == "standard_error":
+            results[place, "error"].append((value**2, (float(nodes[-1]["win_rate"]) - truth) ** 2))
+        elif name == "finding":
+            better = gain if nodes[-1]["better"] == "higher" else -gain
+            right = (better if value == "candidate" else -better) > 1e-9
+            any_of[place, "false"] = any_of.get((place, "false"), False) or (value in CLAIMED and not right)
+            if not no_effect:
+                any_of[place, "found"] = any_of.get((place, "found"), False) or (value in CLAIMED and right)
+        elif name == "simultaneous":
+            any_of[place, "false"] = any_of.get((place, "false"), False) or not _covers(value, truth)
+        elif no_effect and name == "adjusted_p":
+            any_of[place, "false"] = any_of.get((place, "false"), False) or value <= ALPHA
+        elif no_effect and name != "excluding":
+            results[place, "false"].append((value <= ALPHA, 0.0))
+    for key, holds in any_of.items():
+        results[key].append((holds, 0.0))
+    return results
+
+
+def _covers(interval: Sequence[float], truth: float) -> bool:
+    return interval[0] - 1e-5 <= truth <= interval[1] + 1e-5
+
+
+def about_sentence(sentence: str) -> str | None:
+    """What a sentence infers; None: nothing.
+
+    Raises:
+        LookupError: SENTENCES does not have it.
+    """
+    for pattern, about in SENTENCES.items():
+        if re.match(pattern, sentence):
+            return about
+    raise LookupError(f"a sentence that SENTENCES does not have: {sentence}")
+
+
+def _null(about: str) -> float:
+    is_rate = about in ("preferences", "people") or ("verdicts" in about and not about.startswith("difference"))
+    return 50.0 if is_rate else 0.0
+
+
+def run_cell(world: Callable[[Rng], Made], runs: int, seed: int) -> Cells:
+    """Experiments of one world."""
+    cells: Cells = defaultdict(Cell)
+    rng = np.random.default_rng(seed)
+    for _ in range(runs):
+        made = world(rng)
+        for key, scored in score(made.report(), made.truths).items():
+            share, error = np.mean(scored, axis=0)
+            cells[key].shares.append(float(share))
+            cells[key].made.append(float(error))
+    return cells
+
+
+def misses(cells: Cells, tests: int) -> list[tuple[str, str]]:
+    """The cells that miss their target by more than chance, at 5 % over all `tests`."""
+    z = NormalDist().inv_cdf(1 - 0.05 / tests)
+    missed = []
+    for key, cell in cells.items():
+        if key[1] == "error":
+            by, error = LEAST_RATIO - cell.ratio, cell.ratio * math.sqrt(2 / len(cell.shares))
+        else:
+            by = LEAST_COVERAGE - cell.share if key[1] == "covers" else cell.share - MOST_FALSE
+            error = cell.error
+        if key[1] != "found" and by > z * error:
+            missed.append(key)
+    return missed
+
+
+def simulated(name: str, world: Callable[[Rng], Made], runs: int, tests: int, *, again: bool) -> Iterator[Node]:
+    """The rows of a world; `again`: what misses is decided by ten times the runs."""
+    cells = run_cell(world, runs, 1)
+    doubtful = misses(cells, tests)
+    if doubtful and again:
+        more = run_cell(world, 10 * runs, 2)
+        cells |= {key: more[key] for key in doubtful if key in more}
+        doubtful = misses({key: cells[key] for key in doubtful}, len(doubtful))
+    for (path, kind), cell in cells.items():
+        share = cell.ratio if kind == "error" else cell.share
+        yield {
+            "path": path, "kind": kind, "share": round(share, 4), "cell": f"{name}: {label(world)}",
+            "runs": len(cell.shares), "missed": (path, kind) in doubtful,
+        }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------- enumerated
+
+SIZES = (3, 5, 8, 12, 20, 35, 50, 100, 200, 805)
 RATES = (0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 TIES = (0.0, 0.1, 0.3, 0.6, 0.9)
-# The least coverage from 20 pairs on and below, the largest share of false claims, and the mean coverage over the cells
-# of one judge. The power is that of the sign test of all pairs, within POWER.
-COVERAGE, COVERAGE_OF_FEW, FALSE = 0.92, 0.9, 0.05
-POWER = {"counted": 0.03, "both orders": 0.03}
-MEAN = (0.94, 0.97)
-Row = dict[str, Any]
-Chances = tuple[float, float, float]
-Scores = NDArray[np.float64]
+BIASES = (0.0, 0.2, 0.5, 0.8)  # shares of the pairs in which the two orders contradict, which is a tie
 
 
-def claims_of(*tallies: Tally) -> list[Claim]:
-    """The claims of counted verdicts, corrected together."""
-    claims = [win_rate_claim(counts, candidate="new", baseline="base", family="verdicts") for counts in tallies]
-    settle(claims)
-    return claims
+def claim_of(counts: Tally) -> Claim:
+    """The claim of counted verdicts."""
+    claim = win_rate_claim(counts, candidate="new", baseline="base", family="verdicts")
+    settle([claim])
+    return claim
 
 
-@lru_cache(maxsize=1)
-def _outcomes(n: int) -> tuple[NDArray[Any], ...]:
-    """Every outcome of n pairs: wins, ties, losses, how many ways, interval, whether a claim is made, and tested."""
-    wins, ties = np.array([(win, tie) for win in range(n + 1) for tie in range(n + 1 - win)]).T
-    losses = n - wins - ties
-    shown = [Tally(int(w), int(t), int(x)) for w, t, x in zip(wins, ties, losses, strict=True)]
-    made = [claims_of(each)[0] for each in shown]
+def enumerated(n: int) -> Iterator[Node]:
+    """Exact coverage, false claims, and power that is lost against the sign test, of n pairs."""
+    outcomes = [Tally(win, tie, n - win - tie) for win in range(n + 1) for tie in range(n + 1 - win)]
+    counts = np.array([(each.win, each.tie, each.loss) for each in outcomes]).T
+    made = [claim_of(each) for each in outcomes]
     ends = np.array([claim.interval for claim in made])
-    claimed = np.array([claim.finding in ("candidate", "baseline") for claim in made])
-    tested = np.array([each.win + each.loss > 0 and (sign_test(each.win, each.loss) or 1) <= ALPHA for each in shown])
-    ways = np.array([math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in (e.win, e.tie, e.loss)) for e in shown])
-    return wins, ties, losses, ways, ends, claimed, tested
-
-
-def enumerated(headline: str, n: int, cells: Iterator[tuple[str, Chances]]) -> Iterator[Row]:
-    """Exact coverage, false claims and power of n pairs; a cell has the chances of a win, a tie and a loss."""
-    wins, ties, losses, ways, ends, claimed, tested = _outcomes(n)
-    for name, chances in cells:
-        chance = np.exp(ways + sum(_log(p, k) for p, k in zip(chances, (wins, ties, losses), strict=True)))
-        rate = chances[0] + chances[1] / 2
-        covered = (ends[:, 0] <= 100 * rate + 1e-6) & (100 * rate - 1e-6 <= ends[:, 1])
-        yield {
-            "headline": headline, "n": n, "rate": rate, "ties": chances[1], "cell": name,
-            "coverage": float(chance @ covered), "claimed": float(chance @ claimed), "tested": float(chance @ tested),
-        }  # fmt: skip
+    claimed = np.array([claim.finding in CLAIMED for claim in made])
+    tested = np.array([(sign_test(each.win, each.loss) or 1) <= ALPHA for each in outcomes])
+    ways = np.array([math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in each) for each in counts.T])
+    for bias, rate, tied in itertools.product(BIASES, RATES, TIES):
+        chances = [(1 - bias) * (rate - tied / 2), bias + (1 - bias) * tied, (1 - bias) * (1 - rate - tied / 2)]
+        if min(chances) < -1e-12:
+            continue
+        chance = np.exp(ways + sum(_log(p, k) for p, k in zip(chances, counts, strict=True)))
+        won = 100 * (chances[0] + chances[1] / 2)
+        covered = (ends[:, 0] <= won + 1e-6) & (won - 1e-6 <= ends[:, 1])
+        kinds = {"covers": covered, "lost": tested & ~claimed} | ({"false": claimed} if rate == 0.5 else {})
+        limits = {"covers": -(0.92 if n >= 20 else 0.9), "lost": 0.0, "false": MOST_FALSE}
+        for kind, counted in kinds.items():
+            share = float(chance @ counted)
+            yield {
+                "path": f"{'both orders' if bias else 'counted'}, n = {n}", "kind": kind, "share": round(share, 4),
+                "cell": f"rate {rate:.0%}, ties {tied:.0%}, bias {bias:.0%}", "runs": None,
+                "missed": (-share if kind == "covers" else share) > limits[kind] + 1e-9,
+            }  # fmt: skip
 
 
 def _log(chance: float, count: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(count > 0, -np.inf, 0.0) if chance <= 1e-12 else np.asarray(count * math.log(chance))
 
 
-def counted_cells() -> Iterator[tuple[str, Chances]]:
-    """The feasible ones of one judge."""
-    for rate, tied in itertools.product(RATES, TIES):
-        chances = (rate - tied / 2, tied, 1 - rate - tied / 2)
-        if min(chances) >= -1e-12:
-            yield f"{rate:.0%}, ties {tied:.0%}", chances
+# ---------------------------------------------------------------------------------------------------- the whole way
 
 
-def both_orders_cells() -> Iterator[tuple[str, Chances]]:
-    """A judge that names the answer shown first in a share of the pairs: the two orders contradict, which is a tie."""
-    for bias in (0.2, 0.5, 0.8):
-        for name, (win, tie, loss) in counted_cells():
-            yield f"{name}, bias {bias:.0%}", ((1 - bias) * win, bias + (1 - bias) * tie, (1 - bias) * loss)
-
-
-CELLS = {"counted": counted_cells, "both orders": both_orders_cells}
-
-
-def missed(found: list[Row]) -> list[str]:
-    """The cells that miss a target."""
-    problems = []
-    for row in found:
-        least = COVERAGE if row["n"] >= 20 else COVERAGE_OF_FEW
-        cell = {name: row[name] for name in ("n", "rate", "cell")}
-        if row["coverage"] < least - 1e-9:
-            problems.append(f"{row['headline']}: coverage {row['coverage']:.1%} < {least:.0%} at {cell}")
-        if math.isclose(row["rate"], 0.5) and row["claimed"] > FALSE + 1e-9:
-            problems.append(f"{row['headline']}: false claims {row['claimed']:.1%} > {FALSE:.0%} at {cell}")
-        if row["tested"] - row["claimed"] > POWER.get(row["headline"], 1) + 1e-9:
-            problems.append(f"{row['headline']}: power {row['claimed']:.1%}, sign test {row['tested']:.1%} at {cell}")
-    every = [row["coverage"] for row in found if row["headline"] == "counted" and row["n"] >= 20]
-    if every and not MEAN[0] <= np.mean(every) <= MEAN[1]:
-        problems.append(f"counted: mean coverage {np.mean(every):.1%} of the cells with n >= 20")
-    return problems
-
-
-def worst(found: list[Row]) -> Iterator[str]:
-    """For each headline: the lowest coverage, the most false claims (at a rate of 50), the most power lost."""
-    for headline, few in itertools.product(CELLS, (True, False)):
-        rows = [row for row in found if row["headline"] == headline and (row["n"] < 20) == few]
-        named = f"{headline}, {'n < 20' if few else 'n >= 20'}"
-        mean = np.mean([row["coverage"] for row in rows])
-        yield f"{named}: {_at(min(rows, key=lambda row: row['coverage']), 'coverage')}; mean {mean:.1%}"
-        false = [row for row in rows if math.isclose(row["rate"], 0.5)]
-        yield f"{named}: {_at(max(false, key=lambda row: row['claimed']), 'claimed')}"
-        lost = [row | {"power lost": row["tested"] - row["claimed"]} for row in rows]
-        yield f"{named}: {_at(max(lost, key=lambda row: row['power lost']), 'power lost')}"
-
-
-def _at(row: Row, figure: str) -> str:
-    return f"{figure} {row[figure]:.1%} at n = {row['n']}, {row['cell']}"
-
-
-def whole_way(headline: str, folder: Path, rng: np.random.Generator) -> bool:
-    """Whether a random experiment of this headline, by way of its files, has the same claim in report.json."""
-    n, tied = int(rng.integers(3, 60)), rng.uniform(0, 0.5)
-    drawn = rng.choice([1.0, 0.0, 0.5], size=(1, n), p=[*(rng.dirichlet([1.5, 1]) * (1 - tied)), tied])
-    tallies = [Tally(int((row == 1).sum()), int((row == 0.5).sum()), int((row == 0).sum())) for row in drawn]
-    report = _report(folder, drawn, both=headline == "both orders")
-    (claim,), (comparison,) = claims_of(*tallies), report["judges"][0]["comparisons"]
-    reported = comparison["policies"][comparison["leading"]]["claim"]
-    assert claim.interval is not None
-    return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
-
-
-def _report(folder: Path, verdicts: Scores, *, both: bool) -> dict[str, Any]:
-    """report.json of verdicts: from AlpacaEval's annotations, or from a run's store for verdicts in both orders.
+def whole_way(folder: Path, rng: Rng, *, both: bool) -> bool:
+    """Whether random verdicts, by way of their files, have the same claim in report.json.
 
     Args:
-        verdicts: the candidate's scores, (judges, pairs); 1/2 in both orders: the answer shown first wins in each.
+        both: from a run's store for verdicts in both orders; else from AlpacaEval's annotations.
     """
     from instruct.judging.interchange.exchange import import_into_run
     from instruct.judging.store import Judgment, JudgmentStore
     from instruct.reporting.report import build_report
     from instruct.run.directory import RunDirectory
 
+    n, tied = int(rng.integers(3, 60)), rng.uniform(0, 0.5)
+    scores = rng.choice([1.0, 0.0, 0.5], size=n, p=[*(rng.dirichlet([1.5, 1]) * (1 - tied)), tied]).tolist()
     run = RunDirectory(folder / "run")
     if both:
         run.start({"name": "run"})
-    for number, scores in enumerate(verdicts):
-        judge, names = f"judge{number}", ("new", "base")
-        if both:
-            other = {"first": "second", "second": "first"}
-            said = {1.0: {place: place for place in other}, 0.0: other, 0.5: dict.fromkeys(other, "first")}
-            with JudgmentStore(run.store) as store:
-                store.add_judgments(
-                    Judgment(judge, *names, pair, f"prompt {pair}", "d", place, "", said[float(score)][place])
-                    for pair, score in enumerate(scores)
-                    for place in other
-                )
-            continue
-        about = {"annotator": judge, "generator_1": "base", "generator_2": "new", "dataset": "d"}
-        rows = [
-            about | {"instruction": f"prompt {n}", "preference": 1 + float(score)} for n, score in enumerate(scores)
+        other = {"first": "second", "second": "first"}
+        # In a tie the answer shown first wins in each order.
+        said = {1.0: {place: place for place in other}, 0.0: other, 0.5: dict.fromkeys(other, "first")}
+        with JudgmentStore(run.store) as store:
+            store.add_judgments(
+                Judgment("judge", "new", "base", pair, f"prompt {pair}", "d", place, "", said[score][place])
+                for pair, score in enumerate(scores)
+                for place in other
+            )
+    else:
+        about = {"annotator": "judge", "generator_1": "base", "generator_2": "new", "dataset": "d"}
+        rows = [about | {"instruction": f"prompt {k}", "preference": 1 + score} for k, score in enumerate(scores)]
+        (folder / "annotations.json").write_text(json.dumps(rows), encoding="utf-8")
+        import_into_run(folder / "annotations.json", run.folder)
+    (comparison,) = json.loads(build_report(run.folder).to_json())["judges"][0]["comparisons"]
+    reported = comparison["policies"][comparison["leading"]]["claim"]
+    claim = claim_of(Tally(*map(scores.count, (1.0, 0.5, 0.0))))
+    assert claim.interval is not None
+    return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
+
+
+# ------------------------------------------------------------------------------------------------------ the program
+
+
+def table(rows: list[Node]) -> Iterator[str]:
+    """By path, the lowest coverage and the most false claims over the cells, and where."""
+    yield "| path | least coverage | mean | most false | power | least ratio |"
+    yield "|---|---|---|---|---|---|"
+    for path in dict.fromkeys(row["path"] for row in rows):
+        found: dict[str, list[Node]] = defaultdict(list)
+        for row in rows:
+            if row["path"] == path:
+                found[row["kind"].partition(":")[0]].append(row)
+        covers, power = ([row["share"] for row in found[kind]] for kind in ("covers", "found"))
+        cells = [
+            _worst(found["covers"], min),
+            f"{np.mean(covers):.1%}" if covers else "–",
+            _worst(found["false"], max),
+            f"{min(power):.0%} to {max(power):.0%}" if power else "–",
+            _worst(found["error"], min),
         ]
-        file = folder / f"{number}.json"
-        file.write_text(json.dumps(rows), encoding="utf-8")
-        import_into_run(file, run.folder)
-    return dict(json.loads(build_report(run.folder).to_json()))
+        yield f"| `{path}` | {' | '.join(cells)} |"
+
+
+def _worst(rows: list[Node], of: Callable[..., Node]) -> str:
+    if not rows:
+        return "–"
+    row = of(rows, key=lambda row: row["share"])
+    return f"{row['share']:.1%} ({row['cell']})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="the grid of the slow tests")
+    parser.add_argument("--small", action="store_true", help="few sizes, and few runs of every fourth cell")
+    parser.add_argument("--world", choices=[*RUNS, *LOGS], help="simulate this one only")
+    parser.add_argument("--runs", type=int, help="experiments of each cell")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
     started, rng = time.perf_counter(), np.random.default_rng(1)
-    problems = []
-    for headline in CELLS:
-        same, runs = 0, 2 if arguments.small else 20
-        for _ in range(runs):
-            with tempfile.TemporaryDirectory() as folder:
-                same += whole_way(headline, Path(folder), rng)
-        print(f"{headline}: {same} of {runs} experiments have the same claim and interval in report.json")
-        if same != runs:
-            problems.append(f"{headline}: another claim in report.json")
-    sizes = SMALL_SIZES if arguments.small else SIZES
-    found = [row for n in sizes for headline, cells in CELLS.items() for row in enumerated(headline, n, cells())]
-    print("\n".join(worst(found)))
-    problems += missed(found)
-    print("\n".join(f"MISSED: {problem}" for problem in problems) or "every target is reached")
+    rows: list[Node] = []
+    if not arguments.world:
+        for _ in range(2 if arguments.small else 20):
+            for both in (False, True):
+                with tempfile.TemporaryDirectory() as folder:
+                    if not whole_way(Path(folder), rng, both=both):
+                        sys.exit("report.json has another claim than its verdicts")
+        rows += [row for n in (SIZES[2:7:2] if arguments.small else SIZES) for row in enumerated(n)]
+    worlds = [(name, world) for name, of in (RUNS | LOGS).items() if arguments.world in (None, name) for world in of]
+    worlds = worlds[::4] if arguments.small else worlds
+    runs = arguments.runs or (20 if arguments.small else 300)
+    for name, world in worlds:
+        rows += simulated(name, world, runs, 40 * len(worlds), again=not arguments.small)
+    missed = [row for row in rows if row["missed"]]
+    print("\n".join(table(rows)))
+    print("\n".join(f"MISSED: {row}" for row in missed) or "every target is reached")
     print(f"{time.perf_counter() - started:.0f} seconds")
     if not arguments.no_write:
-        write_results("claims", found)
-    sys.exit(bool(problems))
+        write_results("claims", rows)
+    sys.exit(bool(missed))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def crossed(scores: NDArray[np.float64], null: float = 0.0, value: float | None 
     With S, P and E the mean squares of trainings, units and the rest, the mean has the variance (S + P - E) / cells.
     Few trainings hardly show how much a training changes, and Satterthwaite's degrees of freedom claim up to 12 % of
     nothing with two of them. So S is the generalized pivotal quantity S (trainings - 1) / chi2, at least E, and the
-    p-value is the mean of Student's over its distribution (benchmarks/report_claims.py).
+    p-value is the mean of Student's over its distribution (benchmarks/claims.py).
 
     Args:
         scores: shape (trainings, units); one of either: Student's over the other. Undefined where nothing varies.
@@ -162,7 +162,7 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
             unequally, and then stand for fewer pairs.
         exact: unite in any case, as simultaneous intervals need.
 
-    Source: Wilson, JASA 22 (1927); Clopper and Pearson, Biometrika 26 (1934); coverage: benchmarks/report_claims.py.
+    Source: Wilson, JASA 22 (1927); Clopper and Pearson, Biometrika 26 (1934); coverage: benchmarks/claims.py.
     """
     n: float = len(scores)
     if not n:
@@ -225,7 +225,7 @@ def mean_test(scores: NDArray[np.float64], weights: NDArray[np.float64] | None =
         weights: of the scores; None: equal ones.
 
     Source: Gaffke, Mathematical Methods of Statistics 14 (2005); Learned-Miller and Thomas, arXiv 1905.06208. That it
-    is valid for more than two values is conjectured; benchmarks/report_claims.py and docs/statistics.md have its error.
+    is valid for more than two values is conjectured; benchmarks/claims.py and docs/statistics.md have its error.
     """
     from scipy.optimize import brentq  # takes a fifth of a second
 
@@ -476,7 +476,7 @@ def paired_difference(
     than two separate intervals suggest. p is that of `paired_test`. The interval agrees with it. It is Student's, or
     None if all differences are the same. Where rows are right or wrong, or won, tied or lost, it is that of a win rate
     (`score_interval`), with each difference as the first system's win, tie or loss: Student's covers too little where
-    few rows differ (benchmarks/report_claims.py). Rows of a cluster are not independent: its sum is tested, and
+    few rows differ (benchmarks/claims.py). Rows of a cluster are not independent: its sum is tested, and
     intervals are of clusters (`clustered_interval`).
 
     Args:

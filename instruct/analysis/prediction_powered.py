@@ -6,7 +6,7 @@ judge's bias, which is then subtracted. The interval is valid however bad the ju
 Source: Angelopoulos, Duchi and Zrnic, PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453; the package
 ppi-python gives the same estimate (ppi_mean_pointestimate). Its interval (ppi_mean_ci) covers 46 to 85 % with 30 to 100
 labels at rates of 90 % and more, because few labels do not show how they vary. Here the variances are of the labels and
-four more, one for each way in which person and judge agree or differ (benchmarks/report_claims.py).
+four more, one for each way in which person and judge agree or differ (benchmarks/claims.py).
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> Fit | None:
 
     The robust (HC0) covariance, by unit, covers too little where few pairs are won or lost. So a quasi-binomial model
     has one, too: its dispersion is the units' variance relative to the binomial one, after one more unit won and one
-    more lost, up to that of units that are won or lost as a whole (coverage: benchmarks/report_claims.py).
+    more lost, up to that of units that are won or lost as a whole (coverage: benchmarks/claims.py).
 
     Args:
         x: shape (pairs, terms), the intercept first.

@@ -11,7 +11,6 @@ import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from benchmarks import log_claims as simulation
 from instruct import compare_logs
 from instruct.base.errors import GateError, InputError
 from instruct.logs.log import Log, Row
@@ -247,13 +246,3 @@ def test_a_comparison_is_written_in_every_form_and_escaped(tmp_path):
     assert content["settings"][0]["values"] == ["-", "|5|"]
     assert len((tmp_path / "it.csv").read_text().splitlines()) == 2
     assert compared.frame()["value"].tolist() == [compared.claims[0].value]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", simulation.WORLDS, ids=lambda world: world.__name__)
-def test_truths_are_covered_and_no_difference_is_claimed_of_none(world):
-    result = simulation.run_world(world, runs=60)
-    assert result.covered >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / 120)
-    assert result.false <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 60)
-    assert result.simultaneous is None or result.simultaneous >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / 120)
-    assert result.found > 0.05

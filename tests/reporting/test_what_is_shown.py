@@ -1,6 +1,6 @@
 """What every output shows of a report: which figures are exploratory, how many digits, and nothing that is empty.
 
-The population: reports of the worlds that benchmarks.report_claims draws, through every renderer.
+The population: reports of the worlds that benchmarks.worlds draws, through every renderer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from benchmarks.report_claims import WORLDS
+from benchmarks.worlds import RUNS
 from instruct.reporting.build import build
 from instruct.reporting.digits import number, span
 from instruct.reporting.document import Block, Brief, Document, Section, Verdict, document
@@ -23,9 +23,9 @@ from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import EXPLORATORY
 
 
-@pytest.fixture(scope="module", params=sorted(WORLDS))
+@pytest.fixture(scope="module", params=sorted(RUNS))
 def report(request) -> Report:
-    world = WORLDS[request.param][-1]
+    world = RUNS[request.param][-1]
     return Report.of(build(world(np.random.default_rng(1)).contents))
 
 

@@ -1,0 +1,504 @@
+"""Worlds whose truth is known, for benchmarks/claims.py: what a run holds, or logs of other tools.
+
+They know nothing of the package's statistics: they draw with numpy alone, and their truths are their parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct import compare_logs
+from instruct.data.prompts import conversations
+from instruct.judging.comparison import ComparisonKey
+from instruct.judging.interchange.labels import LabelScores
+from instruct.judging.store import Judgment
+from instruct.logs.log import Log, Row
+from instruct.reporting.build import build
+from instruct.reporting.read import Judged, RunContents, SystemAnswers
+from instruct.reporting.report import Report
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Measurement, Metrics
+
+Rng = np.random.Generator
+Scores = NDArray[np.float64]
+Node = dict[str, Any]
+# The true value of what a node states, which is the last of these, below the others; None: there is none.
+Truth = Callable[[list[Node]], "float | None"]
+
+
+@dataclass
+class World:
+    """An experiment: what a run holds, and the truths of what its report states, by name."""
+
+    contents: RunContents
+    truths: Mapping[str, Truth]
+
+    def report(self) -> Node:
+        """report.json."""
+        return Report.of(build(self.contents)).model_dump(mode="json")
+
+
+@dataclass
+class LogWorld:
+    """Logs, the arguments of compare_logs, and the true difference of a claim."""
+
+    logs: list[Log]
+    difference: Truth
+    arguments: Node = field(default_factory=dict)
+
+    @property
+    def truths(self) -> Mapping[str, Truth]:
+        return {"difference of logs": self.difference, "complete rows": constant(None)}
+
+    def report(self) -> Node:
+        """The claims of `instruct compare`."""
+        compared = compare_logs(self.logs, **self.arguments)
+        return {"main": [claim.model_dump(mode="json") for claim in compared.main]}
+
+
+def constant(value: float | None) -> Truth:
+    """The same truth of every node."""
+    return lambda nodes: value
+
+
+def draw(rng: Rng, means: Scores, tied: float = 0.0) -> Scores:
+    """Wins, ties and losses with these means; a share `tied` of what can be ties is."""
+    ties = 2 * np.minimum(means, 1 - means) * tied
+    u = rng.random(means.shape)
+    return np.where(u < ties, 0.5, (u < ties + (means - ties / 2)).astype(float))
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+def contents(
+    judged: Iterable[Judged] = (),
+    config: Node | None = None,
+    labels: LabelScores | None = None,
+    measurements: Iterable[Measurement] = (),
+    values: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+    steps: Node | None = None,
+) -> RunContents:
+    """What a run holds."""
+    made = list(judged)
+    manifest = {"steps": steps or {}, "created": "2026-01-01T00:00:00Z", "machine": {}, "versions": {}}
+    answers = {
+        name: side for each in made for name, side in zip(each.key[1:], each.sides, strict=True) if side is not None
+    }
+    return RunContents(
+        run=RunDirectory(Path("/nonexistent")),
+        manifest=manifest,
+        config=config or {},
+        judged=made,
+        usd={each.key.judge: 0.0 for each in made},
+        total_usd=0.0,
+        answers=answers,
+        labels=labels,
+        metrics=Metrics(measurements=list(measurements)),
+        values=values or {},
+    )
+
+
+def prompt(number: int) -> str:
+    """The instruction of a pair."""
+    return f"prompt {number}"
+
+
+def answers(name: str, asked: Iterable[str], sizes: Iterable[int]) -> SystemAnswers:
+    """A system's answers of these sizes, each row with its id."""
+    rows = [
+        {"dataset": f"set {row % 2}", "id": prompt(row), "instruction": text, "output": "x" * size, "generator": name}
+        for row, (text, size) in enumerate(zip(asked, sizes, strict=True))
+    ]
+    return SystemAnswers(rows, "0" * 64)
+
+
+def comparison(
+    scores: Scores,
+    names: tuple[str, str, str] = ("judge", "new", "base"),
+    sides: tuple[SystemAnswers | None, SystemAnswers | None] = (None, None),
+    turns: int = 0,
+) -> Judged:
+    """Verdicts on one order, from scores with a mean of the true rate: 1, 1/2, 0, a grade, or NaN without a verdict.
+
+    Args:
+        turns: of each conversation, which consecutive pairs are.
+    """
+    judgments, graded = [], bool(set(np.unique(scores[~np.isnan(scores)])) - {0.0, 0.5, 1.0})
+    for pair, value in enumerate(scores.tolist()):
+        if math.isnan(value):
+            verdict, preference = "failed", None
+        else:
+            verdict = "first" if value > 0.5 else "second" if value < 0.5 else "tie"
+            preference = 2 - value if graded else None
+        text = f"chat {pair // turns}, turn {1 + pair % turns}" if turns else prompt(pair)
+        judgments.append(
+            Judgment(
+                **dict(zip(("judge", "candidate", "baseline"), names, strict=True)), pair=pair, instruction=text,
+                dataset=f"set {pair % 2}", position="first", key=f"k{pair}", verdict=verdict, reason=None,
+                preference=preference, ratings=None, trimmed=False,
+            )
+        )  # fmt: skip
+    rows = [*(sides[0].rows if sides[0] else ()), *({"instruction": judgment.instruction} for judgment in judgments)]
+    return Judged(
+        key=ComparisonKey(*names), judgments=judgments, step={}, card=None, problem="none", imported=True,
+        sides=sides, replies={}, conversations=conversations(rows),
+    )  # fmt: skip
+
+
+def of_verdicts(scores: Scores, rate: float, made: Judged | None = None, **more: Truth) -> World:
+    """One judge's verdicts; NaN in the comparison `made` of them is what the judge failed on."""
+    truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean())), **more}
+    return World(contents([made or comparison(scores)]), truths)
+
+
+def judged_world(rng: Rng, n: int, level: float, slope: float, tied: float) -> World:
+    """One judge that may reward length: logit E[score] = level + slope z, z the difference in length."""
+    z = rng.normal(size=n)
+    means = 1 / (1 + np.exp(-(level + slope * z)))
+    base = rng.integers(400, 1200, size=n)
+    sizes = {"new": np.maximum(base + (200 * z).astype(int), 1), "base": base}
+    new, old = (answers(name, map(prompt, range(n)), size.tolist()) for name, size in sizes.items())
+    scores = draw(rng, means, tied)
+    grid = np.linspace(-8, 8, 4001)
+    density = np.exp(-(grid**2) / 2)
+    population = float((density / (1 + np.exp(-(level + slope * grid)))).sum() / density.sum())
+    return of_verdicts(
+        scores,
+        population,
+        comparison(scores, sides=(new, old)),
+        **{
+            "mean style": constant(None),
+            "slope": constant(0.0 if slope == 0 else 1.0),
+            "slope of a term": constant(0.0 if slope == 0 else None),
+        },
+    )
+
+
+def missing_world(rng: Rng, n: int, rate: float, share: float) -> World:
+    """A judge that fails on a share of the pairs, which are losses first."""
+    scores = draw(rng, np.full(n, rate))
+    known = scores.copy()
+    known[rng.permutation(np.flatnonzero(scores == 0))[: round(share * n)]] = np.nan
+    return of_verdicts(scores, rate, comparison(known), **{"complete cases": constant(None)})
+
+
+def graded_world(rng: Rng, n: int, kind: str) -> World:
+    """Graded verdicts with a mean of 1/2, or of what the kind says; `preferred`: the share of grades above 1/2."""
+    if kind == "uniform":
+        scores, mean, preferred = rng.random(n), 0.5, 0.5
+    elif kind == "mostly small wins":
+        scores, mean, preferred = np.where(rng.random(n) < 0.8, 0.625, 0.0), 0.5, 0.8
+    elif kind == "near ties":
+        scores, mean, preferred = rng.beta(8, 8, size=n), 0.5, 0.5
+    else:
+        scores, mean, preferred = rng.beta(0.9, 0.05, size=n), 0.9 / 0.95, 0.9604
+    return of_verdicts(scores, mean, preferences=constant(100 * preferred))
+
+
+def clusters_world(rng: Rng, n: int, times: int, rate: float, turns: bool) -> World:
+    """Turns of a conversation, or rows with the same prompt and their own ids, which are won or lost nearly alike."""
+    spread = min(rate, 1 - rate)
+    scores = draw(rng, np.repeat(rate + rng.uniform(-spread, spread, size=n), times), 0.2 * turns)
+    if turns:
+        return of_verdicts(scores, rate, comparison(scores, turns=times))
+    asked = [f"request {row // times}" for row in range(n * times)]
+    new = answers("new", asked, [1] * len(asked))
+    return of_verdicts(scores, rate, comparison(scores, sides=(new, None)))
+
+
+def panel_world(rng: Rng, n: int, judges: int, tied: float, **stated: Any) -> World:
+    """Independent judges that toss coins."""
+    drawn = [comparison(draw(rng, np.full(n, 0.5), tied), (f"judge{k}", "new", "base")) for k in range(judges)]
+    truths = {"verdicts": constant(50.0), "all verdicts": constant(None)}
+    return World(contents(drawn, steps=in_advance(**stated) if stated else None), truths)
+
+
+def in_advance(primary: str) -> Node:
+    """The manifest's step of what was stated before there were results."""
+    return {"stated": {"status": "done", "inputs": {"primary": primary}, "results": {"in_advance": primary}}}
+
+
+def systems_world(rng: Rng, n: int, rates: tuple[float, ...], tied: float) -> World:
+    """Several systems against one baseline on the same prompts, of which some are easier."""
+    easy = rng.normal(0, 0.1, size=n)
+    true = {f"new{k}": rate for k, rate in enumerate(rates)}
+    drawn = []
+    for name, rate in true.items():
+        spread = min(rate, 1 - rate) * 0.9
+        drawn.append(comparison(draw(rng, rate + np.clip(easy, -spread, spread), tied), ("judge", name, "base")))
+    truths = {
+        "verdicts": lambda nodes: 100 * true[candidate(nodes)],
+        "all verdicts": constant(None),
+        "difference of verdicts": lambda nodes: 100 * (true[nodes[-1]["candidate"]] - true[nodes[-1]["baseline"]]),
+    }
+    return World(contents(drawn), truths)
+
+
+def candidate(nodes: list[Node]) -> str:
+    """The candidate of a claim, or of what it is in."""
+    return next(str(node["candidate"]) for node in reversed(nodes) if "candidate" in node)
+
+
+def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float) -> World:
+    """Trainings with several seeds, whose true rates differ, and verdicts that are missing at random."""
+    easy = rng.normal(0, 0.1, size=n)
+    shift = rng.normal(0, deviation / 100, size=seeds)
+    scores = draw(rng, np.clip(rate + shift[:, None] + easy[None, :], 0.0, 1.0))
+    known = np.where(rng.random((seeds, n)) < missing, np.nan, scores)
+    pairs = [(f"new-seed{k}", f"base-seed{k}") for k in range(seeds)]
+    drawn = [comparison(row, ("judge", *names)) for row, names in zip(known, pairs, strict=True)]
+    systems = {name: {"objective": "mle", "seed": k} for k, names in enumerate(pairs) for name in names}
+    of_seed = {new: 100 * float(rate + shift[k]) for k, (new, _) in enumerate(pairs)}
+    truths = {
+        "verdicts": lambda nodes: of_seed.get(candidate(nodes), 100 * rate),
+        "verdicts of these prompts": constant(100 * (rate + float(easy.mean()))),
+        "verdicts of these seeds": constant(100 * (rate + float(shift.mean()))),
+        "all verdicts": constant(None),
+    }
+    return World(contents(drawn, config={"systems": systems}), truths)
+
+
+def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> World:
+    """People's labels on some pairs, and a judge of some accuracy on all."""
+    people = draw(rng, np.full(n, rate))
+    judge = np.where(rng.random(n) < accuracy, people, 1 - people)
+    labels = LabelScores({("new", "base"): {prompt(k): float(people[k]) for k in range(count)}})
+    by_judge = rate * accuracy + (1 - rate) * (1 - accuracy)
+    agree = rate * by_judge + (1 - rate) * (1 - by_judge)
+    truths = {
+        "verdicts": constant(100 * by_judge),
+        "all verdicts": constant(100 * float(judge.mean())),
+        "people": constant(100 * rate),
+        "contradiction": constant(float((rate - 0.5) * (by_judge - 0.5) < 0)),
+        "accuracy": constant(100 * accuracy),
+        "kappa": constant((accuracy - agree) / (1 - agree)),
+    }
+    return World(contents([comparison(judge)], labels=labels), truths)
+
+
+def texts_world(
+    rng: Rng, n: int, seeds: int, deviation: float, effect: float, times: int = 1, bench: bool = False
+) -> World:
+    """Two systems' scores of each text, over trainings that differ, and nats of its tokens.
+
+    Args:
+        times: n prefixes with so many texts each, of which one system continues some better, the other the others.
+        bench: what `instruct bench` measures of two objectives, which is nats alone.
+    """
+    text = np.repeat(rng.normal(0, 0.1, size=n), times)
+    lengths = rng.integers(5, 60, size=n * times)
+    clusters = {"cluster": [str(place // times) for place in range(n * times)]} if times > 1 else {}
+    ids = {"id": [f"{place:04}" for place in range(n * times)], **clusters}
+    measurements: list[Measurement] = []
+    values: dict[str, dict[str, Any]] = {"perplexity": {}} if bench else {"rouge": {}, "perplexity": {}}
+    systems: Node = {}
+    for kind, shift in (("mle", 0.0), ("emo", effect)):
+        for k in range(seeds):
+            name = f"{kind}-seed{k}"
+            systems[name] = {"objective": kind, "seed": k, **({"learning_rate": 1e-4} if bench else {})}
+            if not bench:
+                scores = 0.3 + shift + rng.normal(0, deviation) + text + apart(rng, n, times)
+                measurements.append(_measured(name, "rouge", "rougeL", float(scores.mean()), n))
+                values["rouge"][name] = {**ids, "rougeL": scores.tolist()}
+            nats = lengths * (2.0 - shift + rng.normal(0, deviation) + text + apart(rng, n, times))
+            perplexity = math.exp(float(nats.sum() / lengths.sum()))
+            measurements.append(_measured(name, "perplexity", "perplexity", perplexity, n))
+            values["perplexity"][name] = {**ids, "nats": nats.tolist(), "tokens": lengths.tolist()}
+
+    def mean_of(nodes: list[Node]) -> float | None:
+        shift = effect if nodes[-1]["system"] == "emo" else 0.0
+        return 0.3 + shift if nodes[-1]["metric"] == "rougeL" else None
+
+    def between(nodes: list[Node]) -> float | None:
+        sign = 1 if nodes[-1]["candidate"] == "emo" else -1
+        return sign * effect if nodes[-1]["measure"] == "rougeL" else 0.0 if effect == 0 else None
+
+    done = {"status": "done", "inputs": {"rows": {"train": 1, "test": n}, "rates": {}}, "results": {}}
+    steps = {"bench": done} if bench else None
+    truths = {"mean of texts": mean_of, "texts": between, "objectives": constant(-effect)}
+    return World(contents((), {"systems": systems}, None, measurements, values, steps), truths)
+
+
+def _measured(system: str, part: str, metric: str, value: float, n: int) -> Measurement:
+    return Measurement(system=system, part=part, metric=metric, value=value, n=n)
+
+
+def apart(rng: Rng, n: int, times: int) -> Scores:
+    """What a training makes of n prefixes with so many texts each, apart from how easy they are."""
+    of_text = rng.normal(0, 0.1, size=n * times)
+    return of_text if times == 1 else np.repeat(rng.normal(0, 0.1, size=n), times) + 0.3 * of_text
+
+
+# ------------------------------------------------------------------------------------------------------------- logs
+
+
+def log_of(system: str, values: Scores, task: str = "t", seed: int | None = None, **about: Any) -> Log:
+    """A log with a row for each value; two dimensions: units and their repeats; NaN: missing."""
+    clusters = about.pop("clusters", None)
+    folder = "" if seed is None else f"s{seed}/"
+    log = Log("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
+    units = values if values.ndim == 2 else values[:, None]
+    for place, row in enumerate(units.tolist()):
+        cluster = None if clusters is None else str(clusters[place])
+        for epoch, value in enumerate(row):
+            score = {"acc": None if math.isnan(value) else value}
+            log.add(Row(str(place), score, epoch=epoch if len(row) > 1 else None, cluster=cluster), "made")
+    return log
+
+
+def two(base: Scores, tuned: Scores, gain: float, **about: Any) -> LogWorld:
+    """The logs of two systems in one task."""
+    return LogWorld([log_of("base", base, **about), log_of("tuned", tuned, **about)], constant(gain))
+
+
+def ease(rng: Rng, n: int) -> Scores:
+    """How easy rows are for both systems."""
+    return 0.1 + 0.7 * rng.beta(0.6, 0.6, n)
+
+
+def pair(rng: Rng, gain: float, n: int = 300) -> LogWorld:
+    """Two systems that are right or wrong; the tuned one is right on `gain` more of the rows."""
+    chance = ease(rng, n)
+    return two(draw(rng, chance), draw(rng, chance + gain), 100 * gain)
+
+
+def graded(rng: Rng, gain: float) -> LogWorld:
+    """Values from 0 to 1, most of them low, such as ROUGE."""
+    base, tuned = (rng.beta(1, 1 / mean - 1, 200) for mean in (0.2, 0.2 + gain))
+    return two(base, tuned, 100 * gain)
+
+
+def ratings(rng: Rng, gain: float) -> LogWorld:
+    """Ratings of 80 rows whose differences are skewed, in their own unit."""
+    base = rng.integers(1, 11, 80).astype(float)
+    return two(base, base + rng.exponential(2, 80) - 2 + 10 * gain, 10 * gain)
+
+
+@functools.cache
+def _mean_chance(gain: float) -> float:
+    """The mean over passages."""
+    return float(np.clip(0.4 + gain + np.random.default_rng(99).normal(0, 0.25, 5_000_000), 0, 1).mean())
+
+
+def passages(rng: Rng, gain: float) -> LogWorld:
+    """Rows of 60 passages, one to nine of each, which are alike easy for each system."""
+    of = np.repeat(np.arange(60), rng.integers(1, 10, 60))
+    base, tuned = (draw(rng, np.clip(0.4 + shift + rng.normal(0, 0.25, 60), 0, 1)[of]) for shift in (0.0, gain))
+    return two(base, tuned, 100 * (_mean_chance(gain) - _mean_chance(0.0)), clusters=of)
+
+
+def repeats(rng: Rng, gain: float) -> LogWorld:
+    """Four samples of each of 100 rows."""
+    chance = ease(rng, 100)
+    base, tuned = (draw(rng, np.repeat((chance + shift)[:, None], 4, axis=1)) for shift in (0.0, gain))
+    return two(base, tuned, 100 * gain)
+
+
+def timeouts(rng: Rng, gain: float) -> LogWorld:
+    """Hard rows time out, and more often those of one system; the truth is that of all rows."""
+    chance = ease(rng, 300)
+    base, tuned = draw(rng, chance), draw(rng, chance + gain)
+    base[(rng.random(300) < 0.1) & (chance < 0.4)] = math.nan
+    tuned[(rng.random(300) < 0.2) & (tuned == 0)] = math.nan
+    return two(base, tuned, 100 * gain)
+
+
+def tasks(rng: Rng, gain: float, sizes: tuple[int, ...], better: int, by_size: bool | None = None) -> LogWorld:
+    """Tasks of so many rows, in one of which the gain is; a group of them, by rows or by tasks."""
+    logs, true = [], {f"t{task}": 100 * gain * (task == better) for task in range(len(sizes))}
+    groups = {} if by_size is None else {"group": by_size}
+    for (task, more), n in zip(true.items(), sizes, strict=True):
+        chance = ease(rng, n)
+        for system, shift in (("base", 0.0), ("tuned", more / 100)):
+            logs.append(log_of(system, draw(rng, chance + shift), task, groups=groups))
+    weight = sizes[better] / sum(sizes) if by_size else 1 / len(sizes)
+    return LogWorld(logs, lambda nodes: (true | {"group": 100 * gain * weight})[nodes[-1]["task"]])
+
+
+def trainings(rng: Rng, gain: float) -> LogWorld:
+    """Five trainings of one system, which differ, beside one base."""
+    chance = ease(rng, 300)
+    logs = [log_of("base", draw(rng, chance))]
+    for seed in range(5):
+        shift = gain + rng.normal(0, 0.03)
+        logs.append(log_of("tuned", draw(rng, np.clip(chance + shift, 0, 1)), seed=seed))
+    return LogWorld(logs, constant(100 * gain), {"seeds": r"s(?P<seed>\d)/"})
+
+
+def all_pairs(rng: Rng, gain: float) -> LogWorld:
+    """Six systems, every two compared; the last one is better by the gain."""
+    chance = ease(rng, 200)
+    logs = [log_of(f"s{place}", draw(rng, chance + gain * (place == 5))) for place in range(6)]
+
+    def truth(nodes: list[Node]) -> float:
+        return 100 * gain * ((nodes[-1]["candidate"] == "s5") - (nodes[-1]["baseline"] == "s5"))
+
+    return LogWorld(logs, truth, {"all_pairs": True})
+
+
+# ------------------------------------------------------------------------------------------------------------- cells
+
+Made = World | LogWorld
+Worlds = list[Callable[[Rng], Made]]
+
+
+def grid(make: Callable[..., Made], **values: Sequence[Any]) -> Worlds:
+    """A world with every combination of these parameters."""
+    return [functools.partial(make, **dict(zip(values, each, strict=True))) for each in product(*values.values())]
+
+
+RUNS: dict[str, Worlds] = {
+    "one judge": [
+        world
+        for n in (20, 60, 200, 805)
+        for level, slope, tied in ((0.0, 0.0, 0.3), (0.0, 1.0, 0.0), (1.0, 0.5, 0.3), (2.9, 0.5, 0.0))
+        for world in grid(judged_world, n=[n], level=[level], slope=[slope], tied=[tied])
+    ],
+    "missing": grid(missing_world, n=(50, 805), rate=(0.5, 0.55), share=(0.02, 0.1)),
+    "graded": grid(graded_world, n=(8, 24, 100, 805), kind=("uniform", "mostly small wins", "near ties", "won")),
+    "panel": grid(panel_world, n=(50, 200), judges=(3, 5), tied=[0.2]),
+    "systems": grid(systems_world, n=(50, 200), rates=((0.5,) * 6, (0.5, 0.6, 0.7)), tied=[0.2]),
+    "seeds": grid(seeds_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 3.0), rate=(0.5, 0.6), missing=(0.0, 0.1)),
+    "primary": grid(panel_world, n=(50, 200), judges=[3], tied=[0.2], primary=["judge0/win_rate"]),
+    "conversations": grid(clusters_world, n=(20, 80), times=[2], rate=(0.5, 0.6), turns=[True]),
+    "repeated prompts": grid(clusters_world, n=(20, 40), times=(2, 5), rate=[0.5], turns=[False]),
+    "labels": grid(labels_world, n=[805], count=(30, 100), rate=(0.5, 0.8), accuracy=(0.7, 0.95)),
+    "texts": [  # figures of one training say nothing of others
+        *grid(texts_world, n=[100], seeds=[1], deviation=[0.0], effect=(0.0, 0.05)),
+        *grid(texts_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 0.02), effect=(0.0, 0.05)),
+    ],
+    "texts after the same prefix": [
+        *grid(texts_world, n=(20, 60), seeds=[1], deviation=[0.0], effect=(0.0, 0.05), times=[5]),
+        *grid(texts_world, n=(20, 60), seeds=[3], deviation=[0.02], effect=(0.0, 0.05), times=[5]),
+    ],
+    "bench": grid(texts_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 0.05), effect=(0.0, 0.1), bench=[True]),
+}
+GAINS = (0.0, 0.1)
+LOGS: dict[str, Worlds] = {
+    "right or wrong": grid(pair, n=(300, 40), gain=GAINS),
+    "grades": grid(graded, gain=GAINS),
+    "ratings": grid(ratings, gain=GAINS),
+    "passages": grid(passages, gain=GAINS),
+    "repeats": grid(repeats, gain=GAINS),
+    "timeouts": grid(timeouts, gain=GAINS),
+    "groups": grid(tasks, gain=GAINS, sizes=[(20, 40, 60, 80, 200)], better=[4], by_size=(True, False)),
+    "trainings": grid(trainings, gain=GAINS),
+    "tasks": grid(tasks, gain=GAINS, sizes=[(150,) * 8], better=[0]),
+    "all pairs": grid(all_pairs, gain=GAINS),
+}
+
+
+def label(world: Callable[[Rng], Made]) -> str:
+    """The parameters of a world of a grid."""
+    assert isinstance(world, functools.partial)
+    return ", ".join(f"{name} {value}" for name, value in world.keywords.items())
