@@ -19,7 +19,6 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, real_rows, write_results
+from benchmarks.harness import ROOT, fresh, real_rows, write_results
 from instruct.base.replies import Completion, Reply
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.ray_cluster import ClusterOptions
@@ -137,18 +136,7 @@ def memory_of_one(prompts: int, address: str | None) -> None:
 
 
 def memory(prompts: int, address: str | None) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.cluster",
-        "--one",
-        str(prompts),
-        *(["--at", address] if address else []),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = fresh("cluster", prompts, *(["--at", address] if address else []))
     return {"what": "memory", "engine": "returned", "prompts": prompts, "cluster": address is not None, **found}
 
 

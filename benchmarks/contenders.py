@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -77,13 +76,6 @@ def liger_cross_entropy(example: Example) -> torch.Tensor:
     return LigerFusedLinearCrossEntropyLoss()(example.weight, example.hidden, example.labels)
 
 
-def liger_sm90_cross_entropy(example: Example) -> torch.Tensor:
-    """Liger's own kernels for a Hopper GPU, with the logits of all tokens in memory. Needs nvidia-cutlass-dsl."""
-    from liger_kernel.ops.cutedsl.ops.fused_linear_cross_entropy_sm90 import liger_fused_linear_cross_entropy_sm90
-
-    return liger_fused_linear_cross_entropy_sm90(example.hidden, example.weight, example.labels)
-
-
 def cut_cross_entropy(example: Example) -> torch.Tensor:
     """Apple's cut-cross-entropy (CUDA), with its defaults: it leaves out gradients below bfloat16's resolution."""
     from cut_cross_entropy import linear_cross_entropy
@@ -96,7 +88,6 @@ LOSSES: dict[str, Callable[[Example], torch.Tensor]] = {
     "torch_float32": upcast_cross_entropy,
     "emoloss": authors_emo,
     "liger": liger_cross_entropy,
-    "liger_sm90": liger_sm90_cross_entropy,
     "cut": cut_cross_entropy,
 }
 
@@ -104,10 +95,7 @@ LOSSES: dict[str, Callable[[Example], torch.Tensor]] = {
 def on_this_machine(gpu: bool) -> list[str]:
     """The names of the contenders that can run here."""
     names = ["emo", "mle", "emoloss", "torch_bf16", "torch_float32"]
-    if not gpu:
-        return names
-    hopper = torch.cuda.get_device_capability() == (9, 0) and importlib.util.find_spec("cutlass") is not None
-    return [*names, "emo_2048", "liger", *(["liger_sm90"] if hopper else []), "cut"]
+    return [*names, "emo_2048", "liger", "cut"] if gpu else names
 
 
 def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: alternating contenders, medians of ratios, real labels, results files."""
+"""Shared by the benchmarks: alternating contenders, processes, medians of ratios, real labels, results files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 import os
 import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,14 +23,16 @@ RESULTS = ROOT / "benchmarks" / "results"
 # A model's head, (vocabulary, hidden): SmolLM2-135M, Llama-2-7B, Llama-3.2-1B.
 SHAPES = [(49152, 576), (32000, 4096), (128256, 2048)]
 
+# Where AlpacaEval, Alpaca-GPT4 and others may be.
+SHARED = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data"))
+
 # Seconds of the wall, or of CPU time in all threads of this process: for a machine that is shared.
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def real_rows() -> tuple[list[dict[str, str]], str]:
     """Instruction rows and their file's name: Alpaca-GPT4 if it is available, otherwise the starter set."""
-    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data"))
-    path = shared / "alpaca_gpt4" / "alpaca_gpt4.jsonl"
+    path = SHARED / "alpaca_gpt4" / "alpaca_gpt4.jsonl"
     if not path.is_file():
         path = ROOT / "data" / "starter" / "starter.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()], path.name
@@ -98,6 +103,60 @@ def ratio(seconds: dict[str, list[float]], name: str, peer: str) -> dict[str, fl
     ratios = sorted(a / b for a, b in zip(seconds[name], seconds[peer], strict=True))
     low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return {"median": round(middle, 3), "low": round(low, 3), "high": round(high, 3)}
+
+
+def ratios(seconds: dict[str, list[float]], pairs: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Those of each `name/peer` that were measured, which are printed."""
+    found = {pair: ratio(seconds, *pair.split("/")) for pair in pairs if set(pair.split("/")) <= set(seconds)}
+    for pair, value in found.items():
+        print(f"  {pair:22} {value['median']:.3f}  ({value['low']:.3f} to {value['high']:.3f})")
+    return found
+
+
+def command(*arguments: str) -> dict[str, float]:
+    """`instruct ARGUMENTS` as a process: seconds, CPU seconds, and peak memory in GiB."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([sys.executable, "-m", "instruct", *arguments], stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        assert process.returncode == 0, said.read()[-2000:]
+    found = {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "gib": used.ru_maxrss / 2**20}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def fresh(module: str, *arguments: Any, environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """What `python -m benchmarks.MODULE --one ARGUMENTS` prints last, a JSON object, in a process of its own."""
+    call = [sys.executable, "-m", f"benchmarks.{module}", "--one", *map(str, arguments)]
+    done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+class Server:
+    """The local judge server as a process: its URL and its requests."""
+
+    def __init__(self, folder: Path, latency: float) -> None:
+        self._log, port = folder / "requests.jsonl", folder / "port"
+        script = ROOT / "tests" / "engines" / "fake_server.py"
+        self._process = subprocess.Popen([sys.executable, script, port, self._log, "{}", str(latency)])
+        while not port.exists():
+            assert self._process.poll() is None
+            time.sleep(0.02)
+        self.url = f"http://127.0.0.1:{port.read_text()}/v1"
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def requests(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
 
 
 def product_rate(

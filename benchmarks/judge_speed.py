@@ -13,49 +13,51 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import random
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, alternate, ratio, write_results
+from benchmarks.harness import SHARED, Server, alternate, command, fresh, ratios, real_rows, write_results
 
 JUDGE, CANDIDATE, BASELINE = "alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"
 PAIRS, AT_ONCE, LATENCY = 805, 64, 0.05
 WARM_UP = "What is loaded but once?"
 Sides = dict[str, list[dict[str, Any]]]
-SPEED_AIM, CPU_AIM, RESUME_AIM = 5.0, 2.0, 2.0  # times, milliseconds a verdict, seconds
+RATIOS = ("alpaca_eval/ours", "alpaca_eval_64/ours")
 
 
 def write_answers(folder: Path, pairs: int) -> str:
-    """Write both systems' answers; returns their source: real answers, or words of the same length."""
-    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data")) / "alpaca_eval"
-    files = {CANDIDATE: shared / "alpaca-7b.model_outputs.json", BASELINE: shared / "reference_text_davinci_003.json"}
-    sides = {}
-    if all(path.is_file() for path in files.values()):
-        sides = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
+    """Write both systems' answers; returns their source: AlpacaEval's, or those of other rows, one beside the next."""
+    files = {CANDIDATE: "alpaca-7b.model_outputs.json", BASELINE: "reference_text_davinci_003.json"}
+    places = {name: SHARED / "alpaca_eval" / file for name, file in files.items()}
+    if all(path.is_file() for path in places.values()):
+        sides, source = (
+            {name: json.loads(path.read_text("utf-8")) for name, path in places.items()},
+            "AlpacaEval's answers",
+        )
     else:
-        draw = random.Random(0)
-
-        def text(characters: float) -> str:  # log-normal about AlpacaEval's median, with its spread
-            words = max(2, round(draw.lognormvariate(math.log(characters), 0.7) / 6))
-            return " ".join("".join(draw.choices("etaoinshrdlu", k=5)) for _ in range(words))
-
-        prompts = [f"{text(130)} {index}?" for index in range(pairs)]
-        for name, characters in ((CANDIDATE, 355), (BASELINE, 380)):
-            sides[name] = [{"dataset": "none", "instruction": p, "output": text(characters)} for p in prompts]
-    for name, rows in sides.items():
-        kept = [{key: row[key] for key in ("dataset", "instruction", "output")} for row in rows[:pairs]]
+        rows, source = real_rows()
+        sides = {
+            name: [
+                {
+                    "dataset": "none",
+                    "instruction": f"{k}: {rows[k % len(rows)]['instruction']}",
+                    "output": other["output"],
+                }
+                for k in range(pairs)
+                for other in [rows[(k + shift) % len(rows)]]
+            ]
+            for shift, name in enumerate(files)
+        }
+    for name, side in sides.items():
+        kept = [{key: row[key] for key in ("dataset", "instruction", "output")} for row in side[:pairs]]
         (folder / f"{name}.json").write_text(json.dumps([{**row, "generator": name} for row in kept]), encoding="utf-8")
-    return "AlpacaEval's answers" if files[CANDIDATE].is_file() else "words in answers of AlpacaEval's length"
+    return source
 
 
 def ours(sides: Sides, url: str, work: Path) -> None:
@@ -113,48 +115,24 @@ def run_one(name: str, folder: Path, url: str) -> None:
     print(json.dumps({"seconds": seconds, "cpu_seconds": cpu}))
 
 
-class Server:
-    """The local judge server as a process: its URL and its number of requests."""
-
-    def __init__(self, folder: Path, latency: float = LATENCY) -> None:
-        self._log, port = folder / "requests.jsonl", folder / "port"
-        script = ROOT / "tests" / "engines" / "fake_server.py"
-        arguments = [str(port), str(self._log), "{}", str(latency)]
-        self._process = subprocess.Popen([sys.executable, str(script), *arguments])
-        while not port.exists():
-            assert self._process.poll() is None
-            time.sleep(0.02)
-        self.url = f"http://127.0.0.1:{port.read_text()}/v1"
-
-    def requests(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-
-
 def in_a_process(name: str, folder: Path, server: Server, found: list[dict[str, float]]) -> Callable[[], None]:
     """A function that runs a contender once in a fresh process and records its times."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("OPENAI_MAX_CONCURRENCY", None)
     if name == "alpaca_eval_64":
         environment["OPENAI_MAX_CONCURRENCY"] = str(AT_ONCE)
-    command = [sys.executable, "-m", "benchmarks.judge_speed", "--one", name, str(folder), server.url]
 
     def run() -> None:
         before = len(server.requests())
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
+        times = fresh("judge_speed", name, folder, server.url, environment=environment)
         asked = [request for request in server.requests()[before:] if WARM_UP not in json.dumps(request["body"])]
         assert len({json.dumps(request["body"]) for request in asked}) == len(asked)  # nothing was asked twice
-        most = max(request["at_once"] for request in asked)
-        found.append({**json.loads(done.stdout.splitlines()[-1]), "requests": len(asked), "at_once": most})
+        found.append({**times, "requests": len(asked), "at_once": max(request["at_once"] for request in asked)})
 
     return run
 
 
-def commands(folder: Path, server: Server, rounds: int) -> dict[str, list[float]]:
+def commands(folder: Path, server: Server, rounds: int) -> dict[str, float]:
     """Seconds of the commands: judging with nothing stored, with everything stored, and the report."""
     from instruct.run.directory import RunDirectory
 
@@ -169,14 +147,11 @@ def commands(folder: Path, server: Server, rounds: int) -> dict[str, list[float]
         judge = ["judge", str(run.folder), "--judge", JUDGE, "--base-url", server.url, *pair]
         asked = [len(server.requests())]
         for verb, arguments in {"judge": judge, "judge_again": judge, "report": ["report", str(run.folder)]}.items():
-            begun = time.perf_counter()
-            done = subprocess.run([sys.executable, "-m", "instruct", *arguments], capture_output=True, text=True)
-            seconds[verb].append(time.perf_counter() - begun)
-            assert done.returncode == 0, done.stderr[-2000:]
+            seconds[verb].append(command(*arguments)["seconds"])
             asked.append(len(server.requests()))
         assert asked[1] > asked[0]
         assert asked[1:] == [asked[1]] * 3  # what is stored is not asked again
-    return seconds
+    return {verb: round(statistics.median(values), 2) for verb, values in seconds.items()}
 
 
 def main() -> None:
@@ -189,17 +164,12 @@ def main() -> None:
     if arguments.one:
         name, folder, url = arguments.one
         return run_one(name, Path(folder), url)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, Server(Path(temporary), LATENCY) as server:
         folder = Path(temporary)
         source = write_answers(folder, arguments.pairs)
-        server = Server(folder)
-        try:
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
-            runs = {name: in_a_process(name, folder, server, found[name]) for name in CONTENDERS}
-            alternate(runs, arguments.rounds)
-            whole = commands(folder, server, arguments.rounds)
-        finally:
-            server.end()
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
+        alternate({name: in_a_process(name, folder, server, found[name]) for name in CONTENDERS}, arguments.rounds)
+        whole = commands(folder, server, arguments.rounds)
     rows: list[dict[str, Any]] = []
     seconds = {}
     for name, each in found.items():
@@ -216,17 +186,15 @@ def main() -> None:
                 "seconds_each": [round(value, 3) for value in seconds[name]],
             }
         )
+        print(
+            "{contender:15} {requests} requests, {seconds} s, {cpu_ms_a_request} ms of CPU a request".format(**rows[-1])
+        )
     summary = {
-        "alpaca_eval/ours": ratio(seconds, "alpaca_eval", "ours"),
-        "alpaca_eval_64/ours": ratio(seconds, "alpaca_eval_64", "ours"),
+        **ratios(seconds, RATIOS),
         "cpu_ms_a_verdict": next(row["cpu_ms_a_request"] for row in rows if row["contender"] == "ours"),
-        "seconds_of_commands": {verb: round(statistics.median(values), 2) for verb, values in whole.items()},
+        "seconds_of_commands": whole,
     }
-    for row in rows:
-        print("{contender:15} {requests} requests, {seconds} s, {cpu_ms_a_request} ms of CPU a request".format(**row))
-    for name, value in summary.items():
-        print(f"{name}: {value}")
-    print(f"aims: {SPEED_AIM} times, {CPU_AIM} ms, {RESUME_AIM} s")
+    print(f"cpu_ms_a_verdict: {summary['cpu_ms_a_verdict']}, seconds_of_commands: {whole}")
     if not arguments.no_write:
         about = {"pairs": arguments.pairs, "answers": source, "at_once": AT_ONCE, "latency_seconds": LATENCY}
         write_results("judge-speed", rows, rounds=arguments.rounds, **about, summary=summary)

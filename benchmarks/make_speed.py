@@ -18,15 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, write_results
+from benchmarks.harness import ROOT, SHARED, write_results
 
-# Seconds before, on two such cores: the demo on an idle machine, the tests in one process next to other work.
-BEFORE = {"demo": 570, "test": 2869}
-COMMANDS = {
-    "demo": ["demo", "demo again"],
-    "test": ["test"],
-    "test-slow": ["test-slow"],
-}
+ROWS = ("demo", "demo again", "test", "test-slow")
 
 
 def cpu_seconds() -> float:
@@ -37,11 +31,9 @@ def cpu_seconds() -> float:
 def measure(row: str, clone: Path) -> dict[str, Any]:
     """Run `make` with the row's first word; seconds of the clock and of the CPU, installation included if it is due."""
     target, installs = row.split()[0], not (clone / ".venv").exists()
-    # The shared data is next to the repository, not next to its clone.
-    shared = os.environ.get("INSTRUCT_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     load, begun, used = os.getloadavg()[0], time.perf_counter(), cpu_seconds()
-    done = subprocess.run(["make", target], cwd=clone, env={**environment, "INSTRUCT_SHARED_DATA": shared})
+    done = subprocess.run(["make", target], cwd=clone, env={**environment, "INSTRUCT_SHARED_DATA": str(SHARED)})
     return {
         "row": row,
         "seconds": round(time.perf_counter() - begun, 1),
@@ -49,20 +41,18 @@ def measure(row: str, clone: Path) -> dict[str, Any]:
         "installs": installs,
         "exit_code": done.returncode,
         "load_average": round(load, 1),
-        **({"before_seconds": BEFORE[row]} if row in BEFORE else {}),
     }
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or list(COMMANDS)
+    wanted = sys.argv[1:] or ROWS
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "instruct"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
-        for target in wanted:
-            for row in COMMANDS[target]:
-                measured = measure(row, clone)
-                print(measured)
-                write_results("make-speed", [measured], key=["row"])
+        for row in wanted:
+            measured = measure(row, clone)
+            print(measured)
+            write_results("make-speed", [measured], key=["row"])
 
 
 if __name__ == "__main__":

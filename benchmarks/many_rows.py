@@ -21,11 +21,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.harness import write_results
-from benchmarks.judge_speed import BASELINE, Server
-from benchmarks.report_speed import measure
+from benchmarks.harness import Server, command, write_results
 
-CANDIDATE, JUDGE, RUN = "base", "pandalm", "runs/rows"
+CANDIDATE, BASELINE, JUDGE, RUN = "base", "reference", "pandalm", "runs/rows"
 RATIO_AIM, MEMORY_AIM = 12.0, 1.5  # times; GiB
 
 
@@ -57,18 +55,14 @@ def write_config(rows: int, url: str) -> None:
 def measured(folder: Path, rows: int) -> dict[str, dict[str, float]]:
     """What each command takes."""
     folder.mkdir()
-    server = Server(folder, latency=0)
-    try:
-        with contextlib.chdir(folder):
-            write_config(rows, server.url)
-            calls = {"generate": "rows.yaml", "generate again": RUN, "judge": RUN, "judge again": RUN, "report": RUN}
-            found = {}
-            for name, place in calls.items():
-                found[name] = {key: round(value, 3) for key, value in measure(name.split()[0], place).items()}
-                print(f"{rows:>8,} rows  {name:14} {found[name]}", flush=True)
-            return found
-    finally:
-        server.end()
+    with Server(folder, latency=0) as server, contextlib.chdir(folder):
+        write_config(rows, server.url)
+        calls = {"generate": "rows.yaml", "generate again": RUN, "judge": RUN, "judge again": RUN, "report": RUN}
+        found = {}
+        for name, place in calls.items():
+            found[name] = command(name.split()[0], place)
+            print(f"{rows:>8,} rows  {name:14} {found[name]}", flush=True)
+        return found
 
 
 def main() -> None:

@@ -13,27 +13,16 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from benchmarks.contenders import on_this_machine
-from benchmarks.harness import ROOT, SHAPES, write_results
+from benchmarks.harness import SHAPES, fresh, write_results
 
 MIB = 2**20
 FEWER, MORE = 2048, 32768
-RATIOS = [
-    ("emo", "emoloss"),
-    ("mle", "torch_bf16"),
-    ("mle", "torch_float32"),
-    ("emo", "liger"),
-    ("emo_2048", "liger"),
-    ("emo", "cut"),
-]
+RATIOS = ("emo/emoloss", "mle/torch_bf16", "mle/torch_float32", "emo/liger", "emo_2048/liger", "emo/cut")
 
 
 class Peak:
@@ -86,14 +75,6 @@ def measure(name: str, vocabulary: int, hidden: int, tokens: int, device: str) -
     return {"peak": peak, "working": working}
 
 
-def in_fresh_process(*arguments: Any) -> dict[str, int]:
-    command = [sys.executable, "-m", "benchmarks.memory", "--one", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
@@ -106,16 +87,16 @@ def main() -> None:
         return
     gpu = arguments.device == "cuda"
     tokens = 16384 if gpu else 2048
-    # The allocator's peak begins anew in a process, the kernel's does not.
-    measured: Callable[..., dict[str, int]] = measure if gpu else in_fresh_process
     for vocabulary, hidden in SHAPES:
-        peak = {
-            name: measured(name, vocabulary, hidden, tokens, arguments.device)["peak"] for name in on_this_machine(gpu)
-        }
+
+        def measured(name: str, count: int, shape: tuple[int, int] = (vocabulary, hidden)) -> dict[str, int]:
+            # The allocator's peak begins anew in a process, the kernel's does not.
+            call = (name, *shape, count, arguments.device)
+            return measure(*call) if gpu else fresh("memory", *call)
+
+        peak = {name: measured(name, tokens)["peak"] for name in on_this_machine(gpu)}
         # Cross-entropy's is the same without the cost rows.
-        working = {
-            count: measured("emo", vocabulary, hidden, count, arguments.device)["working"] for count in (FEWER, MORE)
-        }
+        working = {count: measured("emo", count)["working"] for count in (FEWER, MORE)}
         growth = {
             "working_mib": {str(count): round(value / MIB, 1) for count, value in working.items()},
             "ratio": round(working[MORE] / working[FEWER], 3),
@@ -125,7 +106,12 @@ def main() -> None:
             "hidden": hidden,
             "tokens": tokens,
             "peak_mib": {name: round(value / MIB, 1) for name, value in peak.items()},
-            "ratios": {f"{a}/{b}": round(peak[a] / peak[b], 3) for a, b in RATIOS if a in peak and b in peak},
+            "ratios": {
+                pair: round(peak[name] / peak[peer], 3)
+                for pair in RATIOS
+                for name, peer in [pair.split("/")]
+                if {name, peer} <= peak.keys()
+            },
             "emo_growth": growth,
         }
         print(json.dumps(row, indent=1))

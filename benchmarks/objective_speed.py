@@ -14,17 +14,9 @@ import argparse
 import statistics
 
 from benchmarks.contenders import Example, contenders
-from benchmarks.harness import CLOCKS, SHAPES, alternate, product_rate, ratio, write_results
+from benchmarks.harness import CLOCKS, SHAPES, alternate, product_rate, ratios, write_results
 
-RATIOS = [
-    ("emo", "mle"),
-    ("emo", "emoloss"),
-    ("mle", "torch_bf16"),
-    ("mle", "torch_float32"),
-    ("emo", "liger"),
-    ("emo", "liger_sm90"),
-    ("emo", "cut"),
-]
+RATIOS = ("emo/mle", "emo/emoloss", "mle/torch_bf16", "mle/torch_float32", "emo/liger", "emo/cut")
 
 
 def main() -> None:
@@ -50,6 +42,11 @@ def main() -> None:
         seconds = alternate(found, arguments.rounds, clock)
         product = 2 * tokens * vocabulary * hidden / rate
         floor = {"mle": 2 * product, "emo": (2 + distinct / tokens) * product}
+        print(f"({vocabulary}, {hidden}), {tokens} tokens, {distinct} distinct labels, {rate / 1e9:.0f} GFLOP/s")
+        medians = {name: round(statistics.median(values), 4) for name, values in seconds.items()}
+        for name, value in medians.items():
+            over = f", {value / floor[name]:.2f} x floor" if name in floor else ""
+            print(f"  {name:14} {value:8.3f} s{over}")
         row = {
             "vocabulary": vocabulary,
             "hidden": hidden,
@@ -58,16 +55,10 @@ def main() -> None:
             "clock": arguments.clock,
             "distinct_labels": distinct,
             "product_gflop_per_s": round(rate / 1e9),
-            "seconds": {name: round(statistics.median(values), 4) for name, values in seconds.items()},
+            "seconds": medians,
             "floor_seconds": {name: round(value, 4) for name, value in floor.items()},
-            "ratios": {f"{a}/{b}": ratio(seconds, a, b) for a, b in RATIOS if a in found and b in found},
+            "ratios": ratios(seconds, RATIOS),
         }
-        print(f"({vocabulary}, {hidden}), {tokens} tokens, {distinct} distinct labels, {rate / 1e9:.0f} GFLOP/s")
-        for name, value in row["seconds"].items():
-            over = f", {value / floor[name]:.2f} x floor" if name in floor else ""
-            print(f"  {name:14} {value:8.3f} s{over}")
-        for name, value in row["ratios"].items():
-            print(f"  {name:22} {value['median']:.3f}  ({value['low']:.3f} to {value['high']:.3f})")
         rows.append(row)
         del found, example
     if not arguments.no_write:

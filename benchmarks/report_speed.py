@@ -1,13 +1,13 @@
-"""How long a report takes: of 805 pairs, of 100,000 verdicts, its help, and its page in a browser.
+"""How long a report takes: of 805 pairs, of 100,000 verdicts, its help, its page in a browser; and `instruct compare`.
 
     python -m benchmarks.report_speed
 
 Each row is a process from its start, as a user would call it: seconds, CPU seconds, and peak memory in GiB (at least
 that of this process, which starts it); medians over the rounds. `pairs` and `verdicts` start with a run without a
 report, so that all statistics with 10,000 bootstrap resamples, all figures and the page are computed; `pairs again`
-repeats the command. The answers are AlpacaEval's if `INSTRUCT_SHARED_DATA` has them, otherwise words of the same
-length; verdicts are random. `page` is the time from navigation to the first filtered pair in Chromium, with the file
-on disk.
+repeats the command. The answers are AlpacaEval's if `INSTRUCT_SHARED_DATA` has them; verdicts are random. `page` is the
+time from navigation to the first filtered pair in Chromium, with the file on disk. `compare` reads the samples of two
+systems as lm-eval writes them (2 to 3 KB a row).
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import write_results
+from benchmarks.harness import command, write_results
 from benchmarks.judge_speed import BASELINE, CANDIDATE, write_answers
 
 JUDGES = ("autoj", "pandalm")
-PAIRS, VERDICTS = 805, 100_000
+PAIRS, VERDICTS, LOGGED, TASKS = 805, 100_000, 14_042, 57
 # Seconds; GiB.
 AIMS = {"help": 0.5, "pairs": 5.0, "pairs again": 5.0, "verdicts": 60.0, "page": 1.0}
 MEMORY_AIM = 2.0
@@ -80,17 +78,29 @@ def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     return source
 
 
-def measure(*arguments: str) -> dict[str, float]:
-    """`instruct ARGUMENTS` as a process: seconds, CPU seconds, and peak memory in GiB."""
-    begun = time.perf_counter()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([sys.executable, "-m", "instruct", *arguments], stdout=said, stderr=said)
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        assert process.returncode == 0, said.read()[-2000:]
-    return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "gib": used.ru_maxrss / 2**20}
+def write_logs(folder: Path, rows: int, tasks: int) -> None:
+    """The samples of one system, spread over tasks."""
+    chance = random.Random(folder.name)
+    folder.mkdir()
+    for task in range(tasks):
+        with (folder / f"samples_task{task}_2026-01-01T00-00-00.000000.jsonl").open("w", encoding="utf-8") as file:
+            for number in range(rows * task // tasks, rows * (task + 1) // tasks):
+                question = f"Question {number} " + "of some length " * 20
+                row = {
+                    "doc_id": number,
+                    "doc": {"question": question, "choices": ["one", "two", "three", "four"], "answer": 1},
+                    "target": "1",
+                    "arguments": {f"gen_args_{k}": {"arg_0": question * 2, "arg_1": f" {k}"} for k in range(4)},
+                    "resps": [[["-1.0", "False"]]] * 4,
+                    "filtered_resps": [["-1.0", "False"]] * 4,
+                    "filter": "none",
+                    "metrics": ["acc"],
+                    "doc_hash": f"{number:064x}",
+                    "prompt_hash": f"{number:064x}",
+                    "target_hash": f"{1:064x}",
+                    "acc": float(chance.random() < 0.5),
+                }
+                file.write(json.dumps(row) + "\n")
 
 
 def page_seconds(page: Path, rounds: int) -> dict[str, float] | None:
@@ -128,35 +138,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--verdicts", type=int, default=VERDICTS, help="of one judge, two a pair")
+    parser.add_argument("--logged", type=int, default=LOGGED, help="rows of each system that are compared")
     parser.add_argument("--no-write", action="store_true", help="leave benchmarks/results as it is")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
 
     def add(name: str, found: dict[str, float], **about: Any) -> None:
-        rows.append({"row": name, **about, **found, "aim_seconds": AIMS[name]})
+        rows.append({"row": name, **about, **found, "aim_seconds": AIMS.get(name)})
         print(f"{name:12} " + ", ".join(f"{key} {value}" for key, value in rows[-1].items() if key != "row"))
 
-    measure("report", "--help")  # what is read from disk for the first time is not what is measured
-    add("help", median([measure("report", "--help") for _ in range(arguments.rounds)]))
+    command("report", "--help")  # what is read from disk for the first time is not what is measured
+    add("help", median([command("report", "--help") for _ in range(arguments.rounds)]))
     with tempfile.TemporaryDirectory() as temporary:
         folder, first, again = Path(temporary), [], []
         for number in range(arguments.rounds):
             run = folder / f"pairs-{number}"
             source = make_run(run, arguments.pairs, JUDGES)
-            first.append(measure("report", str(run)))
-            again.append(measure("report", str(run)))
+            first.append(command("report", str(run)))
+            again.append(command("report", str(run)))
         about = {"pairs": arguments.pairs, "judges": len(JUDGES), "verdicts": 2 * len(JUDGES) * arguments.pairs}
         add("pairs", median(first), **about)
         add("pairs again", median(again), **about)
         page = page_seconds(run / "report" / "report.html", arguments.rounds)
         if page:
-            add("page", {name: round(value, 3) for name, value in page.items()}, pairs=arguments.pairs)
+            add("page", median([page]), pairs=arguments.pairs)
         else:
             print("page         not measured: Chromium or playwright is not here")
         large = folder / "verdicts"
         make_run(large, arguments.verdicts // 2, JUDGES[:1])
-        once = {name: round(value, 3) for name, value in measure("report", str(large)).items()}
-        add("verdicts", once, verdicts=arguments.verdicts, aim_gib=MEMORY_AIM)
+        add("verdicts", command("report", str(large)), verdicts=arguments.verdicts, aim_gib=MEMORY_AIM)
+        logs = [folder / name for name in ("base", "tuned")]
+        for each in logs:
+            write_logs(each, arguments.logged, TASKS)
+        add("compare", command("compare", *map(str, logs), "--quiet"), rows=arguments.logged, tasks=TASKS)
     if not arguments.no_write:
         load = round(os.getloadavg()[1], 1)  # of five minutes: a busy machine's clock says little
         write_results("report-speed", rows, rounds=arguments.rounds, answers=source, load_average=load)

@@ -23,7 +23,7 @@ SPEED_AIMS = {
 MEMORY_AIMS = {"emo/emoloss": 0.15, "mle/torch_bf16": 0.25, "mle/torch_float32": 0.15}
 STEP_AIMS = {"emo/trl_mle": 0.65, "emo/mle": 1.10, "own_mle/mle": 1.05, "own_emo/emo": 1.05}
 # None: for comparison, without a target.
-GPU_SPEED_AIMS = {"emo/liger": 1.15, "emo/liger_sm90": None, "emo/emoloss": 0.25}
+GPU_SPEED_AIMS = {"emo/liger": 1.15, "emo/emoloss": 0.25}
 GPU_MEMORY_AIMS = {"emo/liger": 1.0, "emo_2048/liger": None, "emo/emoloss": 0.05}
 GPU_STEP_AIMS = {"emo/trl_mle": 1.0, "emo/trl_liger": 1.05}
 GROWTH_AIM = 1.1
@@ -39,7 +39,6 @@ NAMES = {
     "trl_mle": "TRL's cross-entropy",
     "trl_liger": "TRL's, with Liger",
     "liger": "Liger's fused linear cross-entropy",
-    "liger_sm90": "Liger's function for Hopper GPUs",
 }
 
 
