@@ -5,8 +5,8 @@
 The server runs in its own process and takes 50 ms for every reply, regardless of the number of requests. Contenders:
 our loop with 64 concurrent requests, and alpaca_eval with its default of 5 and with 64. In each round every contender
 runs once, in a fresh process, with nothing stored. `seconds` and `cpu_ms_a_request` (CPU time of the process,
-including the openai client) measure judging, without process start and imports (one pair is judged before). Then the
-commands are measured from process start: `instruct judge`, the same with everything stored, and `instruct report`.
+including the openai client) measure judging, without process start and imports (one pair is judged before). How long
+the commands take, many_rows and report_speed say.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import SHARED, Server, alternate, command, fresh, ratios, real_rows, write_results
+from benchmarks.harness import SHARED, Server, alternate, fresh, ratios, real_rows, write_results
 
 JUDGE, CANDIDATE, BASELINE = "alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"
 PAIRS, AT_ONCE, LATENCY = 805, 64, 0.05
@@ -132,28 +132,6 @@ def in_a_process(name: str, folder: Path, server: Server, found: list[dict[str, 
     return run
 
 
-def commands(folder: Path, server: Server, rounds: int) -> dict[str, float]:
-    """Seconds of the commands: judging with nothing stored, with everything stored, and the report."""
-    from instruct.run.directory import RunDirectory
-
-    seconds: dict[str, list[float]] = {"judge": [], "judge_again": [], "report": []}
-    for index in range(rounds):
-        run = RunDirectory(folder / "runs" / str(index))
-        run.start({"name": "speed"})
-        run.outputs.mkdir()
-        for name in (CANDIDATE, BASELINE):
-            (run.outputs / f"{name}.json").write_bytes((folder / f"{name}.json").read_bytes())
-        pair = ["--candidate", CANDIDATE, "--baseline", BASELINE]
-        judge = ["judge", str(run.folder), "--judge", JUDGE, "--base-url", server.url, *pair]
-        asked = [len(server.requests())]
-        for verb, arguments in {"judge": judge, "judge_again": judge, "report": ["report", str(run.folder)]}.items():
-            seconds[verb].append(command(*arguments)["seconds"])
-            asked.append(len(server.requests()))
-        assert asked[1] > asked[0]
-        assert asked[1:] == [asked[1]] * 3  # what is stored is not asked again
-    return {verb: round(statistics.median(values), 2) for verb, values in seconds.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -169,7 +147,6 @@ def main() -> None:
         source = write_answers(folder, arguments.pairs)
         found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
         alternate({name: in_a_process(name, folder, server, found[name]) for name in CONTENDERS}, arguments.rounds)
-        whole = commands(folder, server, arguments.rounds)
     rows: list[dict[str, Any]] = []
     seconds = {}
     for name, each in found.items():
@@ -192,9 +169,8 @@ def main() -> None:
     summary = {
         **ratios(seconds, RATIOS),
         "cpu_ms_a_verdict": next(row["cpu_ms_a_request"] for row in rows if row["contender"] == "ours"),
-        "seconds_of_commands": whole,
     }
-    print(f"cpu_ms_a_verdict: {summary['cpu_ms_a_verdict']}, seconds_of_commands: {whole}")
+    print(f"cpu_ms_a_verdict: {summary['cpu_ms_a_verdict']}")
     if not arguments.no_write:
         about = {"pairs": arguments.pairs, "answers": source, "at_once": AT_ONCE, "latency_seconds": LATENCY}
         write_results("judge-speed", rows, rounds=arguments.rounds, **about, summary=summary)
