@@ -63,29 +63,24 @@ SENTENCES = {
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of |every pair |no pair ": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: |fewer than \d+ ": None,
     r"\S+ against \S+ seed \d+ has a win rate of ": None,
-    r"\S+ was made the primary outcome after |there is no claim about the primary outcome ": None,
 }
 
 # What each path is about: the name of a truth of the world. A path under `claims` or `measurements` is of their family
 # or part; `{}` stands for a name, such as a policy's; `main` are the claims of `instruct compare`.
 TARGETS = {
     "judges[].comparisons[].policies{}.claim": "verdicts",
-    "judges[].comparisons[].policies{}.claim.complete_case": "complete cases",
-    "judges[].comparisons[].policies{}.standard_error": "complete cases",
+    "judges[].comparisons[].policies{}.standard_error": "pairs with a verdict",
     "judges[].comparisons[].policies{}.preferred": "preferences",
-    "judges[].comparisons[].policies{}.preferred.complete_case": "preferences",
     "judges[].comparisons[].policies{}.bounds": "all verdicts",
     "judges[].comparisons[].length.term": "slope of a term",
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
-    "judges[].comparisons[].parts[].interval": "complete cases",
+    "judges[].comparisons[].parts[].interval": "pairs with a verdict",
     "judges[].comparisons[].with_labels.claim": "people",
-    "judges[].comparisons[].with_labels.claim.complete_case": "people",
     "judges[].comparisons[].with_labels.labels_only_interval": "people",
     "judges[].human_agreement{}.accuracy_interval": "accuracy",
     "judges[].human_agreement{}.kappa_interval": "kappa",
     "claims[verdicts]": "verdicts",
-    "claims[verdicts].complete_case": "complete cases",
     "claims[verdicts].interval_seeds": "verdicts of these prompts",
     "claims[verdicts].interval_prompts": "verdicts of these seeds",
     "claims[through]": "difference of verdicts",
@@ -93,7 +88,6 @@ TARGETS = {
     "claims[objectives]": "objectives",
     "measurements[texts].interval": "mean of texts",
     "main[]": "difference of logs",
-    "main[].complete_case": "complete rows",
 }
 # What is not simulated here, and why.
 ELSEWHERE = {
@@ -184,7 +178,7 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         about = target(path, name)
         if about is None:
             raise LookupError(f"{path}.{name}: no target")
-        if about == "complete cases":  # those of all, unless verdicts are missing for a reason
+        if about == "pairs with a verdict":  # those of all, unless verdicts are missing for a reason
             about = about if about in truths else "verdicts"
         if about not in truths:
             raise LookupError(f"{path}.{name}: this world has no truth about {about!r}")
@@ -192,7 +186,7 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         truth = truths[about]([*nodes, claim] if path.endswith(".params") else nodes)
         if truth is None:
             continue
-        place = f"{path}.{name}" + " (primary)" * (claim.get("primary") is True)
+        place = f"{path}.{name}"
         gain = truth - _null(about)
         no_effect = abs(gain) < 1e-9
         if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown

@@ -57,7 +57,7 @@ class LogWorld:
 
     @property
     def truths(self) -> Mapping[str, Truth]:
-        return {"difference of logs": self.difference, "complete rows": constant(None)}
+        return {"difference of logs": self.difference}
 
     def report(self) -> Node:
         """The claims of `instruct compare`."""
@@ -189,7 +189,7 @@ def missing_world(rng: Rng, n: int, rate: float, share: float) -> World:
     scores = draw(rng, np.full(n, rate))
     known = scores.copy()
     known[rng.permutation(np.flatnonzero(scores == 0))[: round(share * n)]] = np.nan
-    return of_verdicts(scores, rate, comparison(known), **{"complete cases": constant(None)})
+    return of_verdicts(scores, rate, comparison(known), **{"pairs with a verdict": constant(None)})
 
 
 def graded_world(rng: Rng, n: int, kind: str) -> World:
@@ -216,16 +216,11 @@ def clusters_world(rng: Rng, n: int, times: int, rate: float, turns: bool) -> Wo
     return of_verdicts(scores, rate, comparison(scores, sides=(new, None)))
 
 
-def panel_world(rng: Rng, n: int, judges: int, tied: float, **stated: Any) -> World:
+def panel_world(rng: Rng, n: int, judges: int, tied: float) -> World:
     """Independent judges that toss coins."""
     drawn = [comparison(draw(rng, np.full(n, 0.5), tied), (f"judge{k}", "new", "base")) for k in range(judges)]
     truths = {"verdicts": constant(50.0), "all verdicts": constant(None)}
-    return World(contents(drawn, steps=in_advance(**stated) if stated else None), truths)
-
-
-def in_advance(primary: str) -> Node:
-    """The manifest's step of what was stated before there were results."""
-    return {"stated": {"status": "done", "inputs": {"primary": primary}, "results": {"in_advance": primary}}}
+    return World(contents(drawn), truths)
 
 
 def systems_world(rng: Rng, n: int, rates: tuple[float, ...], tied: float) -> World:
@@ -469,7 +464,6 @@ RUNS: dict[str, Worlds] = {
     "panel": grid(panel_world, n=(50, 200), judges=(3, 5), tied=[0.2]),
     "systems": grid(systems_world, n=(50, 200), rates=((0.5,) * 6, (0.5, 0.6, 0.7)), tied=[0.2]),
     "seeds": grid(seeds_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 3.0), rate=(0.5, 0.6), missing=(0.0, 0.1)),
-    "primary": grid(panel_world, n=(50, 200), judges=[3], tied=[0.2], primary=["judge0/win_rate"]),
     "conversations": grid(clusters_world, n=(20, 80), times=[2], rate=(0.5, 0.6), turns=[True]),
     "repeated prompts": grid(clusters_world, n=(20, 40), times=(2, 5), rate=[0.5], turns=[False]),
     "labels": grid(labels_world, n=[805], count=(30, 100), rate=(0.5, 0.8), accuracy=(0.7, 0.95)),
