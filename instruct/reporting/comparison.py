@@ -56,7 +56,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     ratings, counts = _ratings(judgments), tally_pairs(judged.pairs)
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
-    others = {policy: pairs for policy, pairs in judged.by_policy.items() if policy != judged.leading}
+    strict = judged.by_policy.get("strict") if judged.leading != "strict" else None
     names = dict(zip(("judge", "candidate", "baseline"), judged.key, strict=True))
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
@@ -67,7 +67,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         leading=judged.leading,
         policies={
             judged.leading: tally_figures(counts, names, judged.leading),
-            **{policy: tally_figures(tally_pairs(pairs), names, policy) for policy, pairs in others.items()},
+            **({"strict": tally_figures(tally_pairs(strict), names, "strict")} if strict else {}),
         },
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,

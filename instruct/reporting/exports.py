@@ -97,8 +97,8 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
     """By judge and baseline, a leaderboard with a row per candidate.
 
     The columns are those of weighted_alpaca_eval_gpt4_turbo_leaderboard.csv in the package alpaca_eval
-    (leaderboards/data_AlpacaEval_2): the first one, without a header, is the system's name. The figures are those of
-    the policy `single`, one order per pair, as in AlpacaEval. `n_total` counts the pairs with a verdict, as AlpacaEval
+    (leaderboards/data_AlpacaEval_2): the first one, without a header, is the system's name. Of judges whose policy is
+    `single`, one order per pair, as in AlpacaEval. `n_total` counts the pairs with a verdict, as AlpacaEval
     does; `avg_length` is the truncated mean of characters of the candidate's answers
     (alpaca_eval.main.evaluate), empty if these are missing; `mode` is the package's default for rows that its authors
     did not make.

@@ -19,7 +19,7 @@ UNREAD = ("unparsed", "unparsed")
 def judged(run, card, write_answers, judge_pairs):
     """Two judges on the same 8 pairs: 4 wins, 2 ties, 1 loss and 1 unparsed; 8 wins."""
     card("j", warning="a judge for tests, not for figures")
-    card("k")
+    card("k", leading_policy="single")
     for name in ("emo", "mle"):
         write_answers(name, 8)
     judge_pairs([WIN] * 4 + [TIE] * 2 + [LOSS, UNREAD], judge="j")
@@ -31,9 +31,7 @@ def test_a_report_writes_its_exports_reproducibly(judged):
     write_report(judged.folder)
     folder = judged.report / "exports"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert sorted(files) == [
-        "claims.csv", "leaderboard-j-vs-mle.csv", "leaderboard-k-vs-mle.csv",
-    ]  # fmt: skip
+    assert sorted(files) == ["claims.csv", "leaderboard-k-vs-mle.csv"]  # one order, as AlpacaEval's
     write_report(judged.folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     assert not any(b"secret" in content for content in files.values())  # no prompt, no answer
@@ -43,7 +41,7 @@ def test_csv_has_a_row_for_each_claim(judged):
     report = build_report(judged.folder)
     rows = list(csv.DictReader(io.StringIO(csv_text(report.rows()))))
     assert [(row["judge"], row["policy"]) for row in rows] == [
-        ("j", "strict"), ("k", "strict"),
+        ("j", "strict"), ("k", "single"),
     ]  # fmt: skip
     for row, claim in zip(rows, claims_of(report), strict=True):
         assert (row["candidate"], row["baseline"], row["test"]) == ("emo", "mle", "sign")
@@ -75,7 +73,7 @@ def test_no_cell_is_a_formula(text, shown):
 
 def test_hostile_names_are_escaped_in_every_export(run, card, judge_pairs):
     name = "=cmd|'/c calc'!A1\n<script>"
-    card("j")
+    card("j", leading_policy="single")
     judge_pairs([WIN, LOSS], candidate=name)
     files = {path.name: path.read_text(encoding="utf-8") for path in write_exports(run, build_report(run.folder))}
     rows = list(csv.DictReader(io.StringIO(files["claims.csv"])))

@@ -97,10 +97,8 @@ def flat(value: object, path: str = "") -> dict[str, object]:
 
 
 def content(comparison: ComparisonReport) -> dict[str, object]:
-    """Its figures, but for `single`, whose one order is drawn again, and for warnings."""
-    found = comparison.model_dump(exclude={"warnings"})
-    found["policies"].pop("single")
-    return flat(found)
+    """Its figures, but for warnings."""
+    return flat(comparison.model_dump(exclude={"warnings"}))
 
 
 @pytest.mark.parametrize("of", ["four", "varied"])

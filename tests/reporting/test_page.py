@@ -238,7 +238,7 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
                 interval = span(term.interval, sign=True)
                 assert f"{number(term.coefficient, term.interval, sign=True)} ({interval})" in " ".join(cells)
             found = list(figures(comparison.model_dump()))
-            assert len(found) >= 35
+            assert len(found) >= 25
             assert [value for value in found if value not in shown] == []
     titles = re.findall("<caption>(.*?)</caption>", render_page(report, {}, None))
     for title in (

@@ -354,7 +354,7 @@ def test_log_odds_of_both_orders_are_averaged_next_to_strict(run, card, write_an
             for number, position in odds
         )
     comparison = build_report(run.folder).judges[0].comparisons[0]
-    assert list(comparison.policies) == ["averaged", "single", "strict"]
+    assert list(comparison.policies) == ["averaged", "strict"]
     leading, strict = comparison.leading_figures, comparison.policies["strict"]
     assert (leading.win, leading.tie, leading.loss) == (1, 0, 1)
     assert (strict.win, strict.tie, strict.loss) == (0, 2, 0)
