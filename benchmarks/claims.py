@@ -42,10 +42,11 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import write_results
 from benchmarks.worlds import LOGS, RUNS, Made, Node, Rng, Truth, constant, label
-from instruct.analysis.claims import ALPHA, settle
 from instruct.analysis.inference import sign_test
-from instruct.analysis.results import Claim
-from instruct.analysis.statistics import Tally, win_rate_claim
+from instruct.analysis.results import WIN_RATE, Claim
+from instruct.analysis.statistics import Tally
+from instruct.scores.claims import ALPHA, claim_of, settle
+from instruct.scores.samples import match
 
 LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
 LEAST_RATIO = 0.9  # of a standard error to the error that is made
@@ -286,9 +287,9 @@ TIES = (0.0, 0.1, 0.3, 0.6, 0.9)
 BIASES = (0.0, 0.2, 0.5, 0.8)  # shares of the pairs in which the two orders contradict, which is a tie
 
 
-def claim_of(counts: Tally) -> Claim:
+def counted_claim(counts: Tally) -> Claim:
     """The claim of counted verdicts."""
-    claim = win_rate_claim(counts, candidate="new", baseline="base", family="verdicts")
+    claim = claim_of(match(counts), measure=WIN_RATE, candidate="new", baseline="base", family="verdicts")
     settle([claim])
     return claim
 
@@ -297,7 +298,7 @@ def enumerated(n: int) -> Iterator[Node]:
     """Exact coverage, false claims, and power that is lost against the sign test, of n pairs."""
     outcomes = [Tally(win, tie, n - win - tie) for win in range(n + 1) for tie in range(n + 1 - win)]
     counts = np.array([(each.win, each.tie, each.loss) for each in outcomes]).T
-    made = [claim_of(each) for each in outcomes]
+    made = [counted_claim(each) for each in outcomes]
     ends = np.array([claim.interval for claim in made])
     claimed = np.array([claim.finding in CLAIMED for claim in made])
     tested = np.array([(sign_test(each.win, each.loss) or 1) <= ALPHA for each in outcomes])
@@ -359,7 +360,7 @@ def whole_way(folder: Path, rng: Rng, *, both: bool) -> bool:
         import_into_run(folder / "annotations.json", run.folder)
     (comparison,) = json.loads(build_report(run.folder).to_json())["judges"][0]["comparisons"]
     reported = comparison["policies"][comparison["leading"]]["claim"]
-    claim = claim_of(Tally(*map(scores.count, (1.0, 0.5, 0.0))))
+    claim = counted_claim(Tally(*map(scores.count, (1.0, 0.5, 0.0))))
     assert claim.interval is not None
     return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from instruct.analysis.claims import settle
 from instruct.analysis.outcomes import Outcome, PairResult, Policy, ShownVerdict, pair_results
-from instruct.analysis.results import Claim
-from instruct.analysis.statistics import Tally, tally_pairs, win_rate_claim
+from instruct.analysis.results import WIN_RATE, Claim
+from instruct.analysis.statistics import Tally, tally_pairs
+from instruct.scores.claims import claim_of, settle
+from instruct.scores.samples import match
 
 
 def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> dict[str, Outcome]:
@@ -26,6 +27,6 @@ def tally(found: Iterable[str], scores: Sequence[float] | None = None, identical
 
 def claimed(counts: Tally) -> Claim:
     """What is said of the counts alone."""
-    claim = win_rate_claim(counts, candidate="emo", baseline="mle")
+    claim = claim_of(match(counts), measure=WIN_RATE, candidate="emo", baseline="mle")
     settle([claim])
     return claim

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from instruct.analysis import results as schema_statistics
-from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.style import PAIRS_PER_COEFFICIENT
 from instruct.reporting import model
 from instruct.reporting.cautions import FAULTY_PERCENT, LONGER_PERCENT
 from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
 from instruct.reporting.provenance import REPEATED_ABOVE
+from instruct.scores.samples import LEAST_DECIDED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)

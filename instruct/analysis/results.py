@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 # A claim's value: a win rate in percent, a difference in percentage points, or a difference in the unit of the metric.
 Kind = Literal["rate", "points", "metric"]
+# By kind, the value of two equal systems.
+NULL: dict[Kind, float] = {"rate": 50.0, "points": 0.0, "metric": 0.0}
 # What the mean of a judge's verdicts is called.
 WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
@@ -86,7 +88,7 @@ class Claim(Record):
     @property
     def null(self) -> float:
         """The value of two equal systems."""
-        return 50.0 if self.kind == "rate" else 0.0
+        return NULL[self.kind]
 
     @property
     def excluded(self) -> float | None:

@@ -11,8 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import bounded, enough_decided, make_claim
-from instruct.analysis.inference import FEW_PAIRS, Estimate, mean_test, mean_tests, score_interval, sign_test
+from instruct.analysis.inference import Estimate, mean_test, mean_tests, score_interval, sign_test
 from instruct.analysis.outcomes import (
     POINTS,
     PREFERENCES,
@@ -25,7 +24,6 @@ from instruct.analysis.outcomes import (
     unit_scores,
     weighted_scores,
 )
-from instruct.analysis.results import WIN_RATE, Claim, rounded
 
 
 @dataclass(frozen=True)
@@ -227,32 +225,3 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
         for outcome in ("loss", "win")
     )
     return replace(counted, filled=(lost, won))
-
-
-def win_rate_claim(counts: Tally, measure: str = WIN_RATE, **names: Any) -> Claim:
-    """What verdicts say about the win rate.
-
-    Args:
-        names: judge, candidate, baseline and policy.
-    """
-    complete = counts.estimate
-    lost, won = counts.extremes
-    estimate = bounded(complete, lost.estimate, won.estimate) if counts.unread else complete
-
-    # The mean of so few grades has no interval or test that says anything.
-    few = counts.scores is not None and len(counts.values) < FEW_PAIRS
-    if few:
-        estimate = Estimate(complete.value, None, None)
-    return make_claim(
-        estimate,
-        **names,
-        measure=measure,
-        kind="rate",
-        test="mean" if counts.graded else "sign",
-        n=counts.n_judged,
-        missing=counts.unread,
-        value=rounded(counts.win_rate),
-        interval=rounded(estimate.interval),
-        enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        params={"decided": counts.win + counts.loss},
-    )

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Protocol, Required
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
 
-from instruct.analysis.claims import ALPHA
 from instruct.base.errors import counted
+from instruct.scores.claims import ALPHA
 
 # An accuracy over fewer pairs is uncertain by 10 points and more.
 LEAST_PAIRS = 100

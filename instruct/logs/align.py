@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.logs.log import PARTS, Log
+from instruct.scores.samples import Array, Sides
 
 # Settings that change what a model is shown.
 PROMPT_SETTINGS = (
@@ -196,10 +197,19 @@ class Shared:
         """The evaluations of both, the candidate's first."""
         return [*self.candidate, *self.baseline]
 
-    def matrix(self, metric: str, missing: float = math.nan) -> NDArray[np.float64]:
+    def matrix(self, metric: str, missing: float = math.nan) -> Array:
         """Each evaluation's values of the shared units, see `Evaluation.means`: shape (evaluations, units)."""
         every = zip(self.every, self.places, strict=True)
         return np.array([each.means(metric, missing)[places] for each, places in every])
+
+    def sides(self, metric: str) -> Sides:
+        """What both systems scored, training beside training."""
+        first, second = ([*numbers] for numbers in zip(*self.seeds, strict=True))
+
+        def sides(missing: float) -> tuple[Array, Array]:
+            return self.matrix(metric, missing)[first], self.matrix(metric, 1 - missing)[second]
+
+        return sides
 
     def texts(self, number: int, unit: int) -> tuple[str, str]:
         """Question and response of a shared unit in one of `every`; empty where they were not kept."""

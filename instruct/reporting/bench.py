@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from instruct.analysis.claims import LEAST_SEEDS, make_claim, of_family
+import numpy as np
+
+from instruct.analysis.clusters import numbered
 from instruct.analysis.results import ELSEWHERE, Claim
-from instruct.analysis.seeds import score_difference
 from instruct.base.errors import counted
 from instruct.data.prompts import identity
 from instruct.measuring.texts.rouge import rouge
@@ -22,6 +23,9 @@ from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding
 from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement, clusters_of
+from instruct.scores import samples
+from instruct.scores.claims import claim_of, of_family
+from instruct.scores.samples import LEAST_SEEDS
 from instruct.training.options import control_name, without_seed
 
 # Score by prompt.
@@ -214,20 +218,13 @@ def claim_between(
     measure: str, ours: Sequence[Scores], theirs: Sequence[Scores], clusters: Mapping[Any, str] | None, **about: Any
 ) -> Claim:
     """The claim that the trainings of two systems make by a measure; `about`: its further fields."""
-    number = min(len(ours), len(theirs))
-    difference = score_difference(ours, theirs, clusters)
-    return make_claim(
-        difference.estimate,
-        measure=measure,
-        kind="metric",
-        test="two-way",
-        n=difference.n,
-        trainings=number,
-        value=difference.difference,
-        better=better_values(measure),
-        enough=number >= LEAST_SEEDS,
-        **about,
-    )
+    units, sides = samples.sides_of(ours, theirs)
+    known = np.concatenate(sides(math.nan))
+    share = measure != ENTROPY and samples.is_share(known)
+    sample = samples.difference(sides, numbered(units, clusters), kind="metric", share=share)
+    enough = sample.trainings >= LEAST_SEEDS
+    sample = replace(sample, test="two-way", enough=enough, params={})
+    return claim_of(sample, measure=measure, better=better_values(measure), **about)
 
 
 def better_values(measure: str) -> Literal["higher", "lower", ""]:

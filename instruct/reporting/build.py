@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.claims import settle
 from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
@@ -28,6 +27,7 @@ from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.tasks import task_measurements
 from instruct.reporting.text import leads
 from instruct.reporting.texts import text_results
+from instruct.scores.claims import settle
 
 
 def build(contents: RunContents, difficulty: Difficulty | None = None) -> ReportData:

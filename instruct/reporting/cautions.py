@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_warning
 from instruct.base.errors import counted, one_line
@@ -29,6 +28,7 @@ from instruct.reporting.tasks import accuracies
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement
+from instruct.scores.samples import LEAST_DECIDED
 from instruct.training.options import without_seed
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.

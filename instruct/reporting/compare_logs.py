@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.analysis.claims import of_family, settle
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
@@ -41,6 +40,7 @@ from instruct.reporting.tables import (
     text_columns,
 )
 from instruct.reporting.text import difference, difference_headline, name
+from instruct.scores.claims import of_family, settle
 
 if TYPE_CHECKING:
     import pandas as pd

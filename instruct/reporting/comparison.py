@@ -7,18 +7,17 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS, bounded, make_claim
-from instruct.analysis.inference import FEW_PAIRS, paired_difference
+from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import READABLE, agreements
-from instruct.analysis.seeds import seed_spread
-from instruct.analysis.statistics import Tally, position_statistics, tally_pairs, win_rate_claim
+from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import Scored, style_control, style_counts, style_features
 from instruct.base.errors import counted
 from instruct.data.prompts import turn_of
@@ -36,6 +35,8 @@ from instruct.reporting.model import (
     recorded,
 )
 from instruct.reporting.read import Judged, RunContents
+from instruct.scores import samples
+from instruct.scores.claims import claim_of
 from instruct.training.options import without_seed
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
@@ -105,10 +106,11 @@ def tally_figures(counts: Tally, names: Mapping[str, Any], policy: str) -> Tally
     Args:
         names: of the claim: judge, candidate, baseline.
     """
-    claim = win_rate_claim(counts, **names, policy=policy)
+    claim = claim_of(samples.match(counts), measure=results.WIN_RATE, policy=policy, **names)
     preferred = None
     if counts.scores and counts.conversations is None and counts.n_judged >= FEW_PAIRS:
-        preferred = win_rate_claim(counts.preferences, measure="preferred on more prompts", **names, policy=policy)
+        sample = samples.match(counts.preferences)
+        preferred = claim_of(sample, measure="preferred on more prompts", policy=policy, **names)
     conversations = None if counts.conversations is None else len(counts.conversations)
     kind = "counted" if counts.scores is None else "weighted"
     return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim, preferred=preferred)
@@ -213,51 +215,13 @@ def seed_claims(
             continue
         ordered, about = sorted(by_seed), {candidate, baseline} & arms
         number = 1 if about & {*elsewhere} else len(ordered)
-        params = {results.ELSEWHERE: True} if about else {}
-        pair = {"candidate": candidate, "baseline": baseline, "judge": judge, "policy": policy}
-        claims.append(
-            claim_over_seeds({seed: by_seed[seed] for seed in ordered}, trainings=number, params=params, **pair)
+        sample = samples.match_over_seeds({seed: by_seed[seed] for seed in ordered}, trainings=number)
+        claim = claim_of(
+            sample, measure=results.WIN_RATE, candidate=candidate, baseline=baseline, judge=judge, policy=policy
         )
+        claim.params |= {results.ELSEWHERE: True} if about else {}
+        claims.append(claim)
     return claims
-
-
-def claim_over_seeds(
-    by_seed: Mapping[int, Mapping[str, float | None]], trainings: int, params: Mapping[str, Any], **pair: str | None
-) -> results.Claim:
-    """The claim of a judge's scores (0 to 1) by training seed and prompt; `pair`: of which systems, and whose."""
-    scores = list(by_seed.values())
-    spread = seed_spread(scores)
-    prompts = set().union(*scores)
-    missing = sum(one.get(prompt) is None for one in scores for prompt in prompts)
-    estimate = spread.estimate
-    if missing:
-        lost, won = (
-            seed_spread([{p: fill if one.get(p) is None else one[p] for p in prompts} for one in scores])
-            for fill in (0.0, 1.0)
-        )
-        estimate = bounded(spread.estimate, lost.estimate, won.estimate)
-    return make_claim(
-        estimate,
-        measure=results.WIN_RATE,
-        kind="rate",
-        test="two-way",
-        n=spread.n,
-        trainings=trainings,
-        value=results.rounded(spread.mean),
-        interval=results.rounded(estimate.interval),
-        missing=missing,
-        enough=trainings >= LEAST_SEEDS,
-        params={
-            **params,
-            "seeds": list(by_seed),
-            "win_rates": results.rounded(spread.win_rates),
-            "left_out": spread.left_out,
-            "standard_deviation": results.rounded(spread.standard_deviation),
-            "interval_seeds": results.rounded(spread.interval_seeds),
-            "interval_prompts": results.rounded(spread.interval_prompts),
-        },
-        **pair,
-    )
 
 
 def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[results.Claim]:
@@ -287,24 +251,11 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
             judged.scores(policy) if judged.key.baseline == through else mirrored_scores(judged.scores(policy))
             for judged in (one, other)
         ]
-        difference = paired_difference(scores[0], scores[1])
-        claims.append(
-            make_claim(
-                difference.estimate,
-                measure="difference of win rates",
-                kind="points",
-                family="through",
-                candidate=first,
-                baseline=second,
-                through=through,
-                judge=judge,
-                policy=policy,
-                test="permutation",
-                n=difference.n,
-                value=results.rounded(difference.difference),
-                interval=results.rounded(difference.interval),
-            )
-        )
+        _, sides = samples.sides_of(scores[:1], scores[1:])
+        sample = replace(samples.difference(sides, test="permutation"), enough=None, params={})
+        about: dict[str, Any] = {"candidate": first, "baseline": second, "through": through, "judge": judge}
+        about |= {"policy": policy, "family": "through"}
+        claims.append(claim_of(sample, measure="difference of win rates", **about))
     return claims
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from instruct.analysis.claims import of_family
 from instruct.base.errors import counted, one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
@@ -38,6 +37,7 @@ from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
 from instruct.reporting.texts import text_tables
+from instruct.scores.claims import of_family
 
 # More reasons than this for missing verdicts are in the table only.
 _MOST_REASONS = 3

@@ -18,7 +18,6 @@ from instruct.analysis.agreement import kappa, kappa_interval
 from instruct.analysis.inference import clustered_interval, share
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE
-from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
@@ -35,6 +34,7 @@ from instruct.reporting.exports import harmless
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
+from instruct.scores.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 
 # The name of the set under `human_agreement`, next to those of the judge's card.
 THIS_RUN = "this run's labels"

@@ -7,29 +7,21 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import LEAST_SEEDS, bounded, enough_decided, make_claim
-from instruct.analysis.clusters import cluster_of, numbered
-from instruct.analysis.inference import (
-    Estimate,
-    crossed,
-    mean_of_groups,
-    paired_difference,
-    paired_test_name,
-    smallest_difference,
-    unit_values,
-)
-from instruct.analysis.results import Claim
-from instruct.analysis.seeds import score_difference
+from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import smallest_difference
+from instruct.analysis.results import Claim, Kind
 from instruct.base.errors import InputError, counted, one_line
 from instruct.logs.align import Evaluation, Shared, align
 from instruct.logs.log import PARTS
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.text import name
+from instruct.scores import samples
+from instruct.scores.claims import claim_of
 
 # Families of claims: the main metric of each task or group, that of the tasks in a group, and all other metrics.
 MAIN, PARTS_OF_GROUPS, OTHERS = "tasks", "tasks of groups", "other metrics"
@@ -112,7 +104,9 @@ class JoinedLogs:
             of_tasks = [self._shared[task, pair[0], pair[1]] for task in tasks]
             for place, metric in enumerate(self._metrics_of(of_tasks[0])):
                 family = OTHERS if place else PARTS_OF_GROUPS if inner else MAIN
-                if all(metric in _in_all(shared.every) and is_share(shared.matrix(metric)) for shared in of_tasks):
+                if all(
+                    metric in _in_all(shared.every) and samples.is_share(shared.matrix(metric)) for shared in of_tasks
+                ):
                     by_size = all(tasks.values())
                     claims.append(_group_claim(group, of_tasks, metric, by_size, family, simultaneous))
         return claims
@@ -191,145 +185,29 @@ def _in_all(every: Sequence[Evaluation]) -> list[str]:
     return [metric for metric in every[-1].log.values if all(metric in each.log.values for each in every)]
 
 
-def is_share(values: Array) -> bool:
-    """Whether a metric with these values is from 0 to 1, so that differences are in points; NaN: missing."""
-    known = values[np.isfinite(values)]
-    return bool(known.size) and bool(known.min() >= 0 and known.max() <= 1)
-
-
-class _Found(NamedTuple):
-    """What the values of two systems say: the estimate in the metric's unit; of the units without a missing value what
-    the candidate gains on each, and how many `clusters` they are; `missing` others."""
-
-    estimate: Estimate
-    gains: Array
-    clusters: int
-    missing: int
-
-
 def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> Claim:
-    values = shared.matrix(metric)
-    share = is_share(values)
-    n, estimate = _difference(shared, values, values)
-    missing = len(shared.units) - n
-    if missing and share and n:
-        low, high = shared.matrix(metric, 0.0), shared.matrix(metric, 1.0)
-        worst, best = _difference(shared, low, high)[1], _difference(shared, high, low)[1]
-        estimate = bounded(estimate, worst, best, 0.0)
-    gains = _mean_gains(shared, values)
-    places = numbered(np.flatnonzero(np.isfinite(gains)), shared.clusters)
-    gains = gains[np.isfinite(gains)]
-    clusters = len(set(places.tolist()))
-    test = "two-way" if len(shared.seeds) > 1 else paired_test_name(gains, places)
-    found = _Found(estimate, gains, clusters, missing)
-    kind: Literal["points", "metric"] = "points" if share else "metric"
-    return _claim(shared, metric, found, simultaneous, kind, test=test, family=family)
-
-
-def _claim(
-    shared: Shared, metric: str, found: _Found, simultaneous: int, kind: Literal["points", "metric"], **about: Any
-) -> Claim:
-    """A claim; `about`: its other fields."""
-    share, trainings, n = kind == "points", len(shared.seeds), len(found.gains)
-    above, below = int((found.gains > 0).sum()), int((found.gains < 0).sum())
-    told: dict[str, Any] = {"candidate_above": above, "baseline_above": below, **about.pop("params", {})}
-    told |= {"clusters": found.clusters} if found.clusters < n else {}
-    scaled = found.estimate.scaled(100 if share else 1)
-    if simultaneous > 1:
-        told["simultaneous"] = scaled.excluding(0.95 ** (1 / simultaneous))
-    first = shared.baseline[0]
-    fields = {
-        "task": first.log.task,
-        "measure": metric,
-        "kind": kind,
-        "candidate": shared.candidate[0].system,
-        "baseline": first.system,
-        "n": n,
-        "value": scaled.value if n else None,
-        "better": first.log.better.get(metric, "higher"),
-        "enough": enough_decided(above, below, found.clusters) and (trainings == 1 or trainings >= LEAST_SEEDS),
-        "trainings": trainings,
-        "missing": found.missing,
-        "params": told,
-    }
-    return make_claim(scaled, **fields | about)
-
-
-def _difference(shared: Shared, ours: Array, theirs: Array) -> tuple[int, Estimate]:
-    """The number of units with a value of all trainings, and the difference over them in the metric's unit.
-
-    Args:
-        ours, theirs: values of both systems to take the candidate's and the baseline's from.
-    """
-    first = [ours[candidate] for candidate, _ in shared.seeds]
-    second = [theirs[baseline] for _, baseline in shared.seeds]
-    kept = np.flatnonzero(np.isfinite(np.array([*first, *second])).all(axis=0))
-    trainings = [
-        [dict(zip(kept.tolist(), values[kept].tolist(), strict=True)) for values in of] for of in (first, second)
-    ]
-    if len(shared.seeds) > 1:
-        found = score_difference(trainings[0], trainings[1], shared.clusters)
-        return found.n, found.estimate
-    found = paired_difference(trainings[0][0], trainings[1][0], shared.clusters)
-    return found.n, found.estimate.scaled(0.01)
-
-
-def _mean_gains(shared: Shared, values: Array) -> Array:
-    """The mean over the trainings of what the candidate gains on each unit; NaN where a value is missing."""
-    gains: Array = np.mean([values[one] - values[other] for one, other in shared.seeds], axis=0)
-    return gains
+    share = samples.is_share(shared.matrix(metric))
+    clusters = numbered(range(len(shared.units)), shared.clusters)
+    kind: Kind = "points" if share else "metric"
+    sample = samples.difference(shared.sides(metric), clusters, kind=kind, share=share)
+    return _claim(shared, metric, sample, simultaneous, task=shared.baseline[0].log.task, family=family)
 
 
 def _group_claim(
     group: str, of_tasks: Sequence[Shared], metric: str, by_size: bool, family: str, simultaneous: int
 ) -> Claim:
     """The mean over a group's tasks, each counting by its number of units or all alike."""
-    estimate = _over_tasks(of_tasks, metric, by_size)
-    gains = [_mean_gains(shared, shared.matrix(metric)) for shared in of_tasks]
-    kept = np.concatenate(gains)
-    missing = int(np.isnan(kept).sum())
-    if missing:
-        worst, best = (_over_tasks(of_tasks, metric, by_size, filled) for filled in ((0.0, 1.0), (1.0, 0.0)))
-        estimate = bounded(estimate, worst, best, 0.0)
-    clusters = 0
-    for shared, own in zip(of_tasks, gains, strict=True):
-        clusters += len({cluster_of(place, shared.clusters) for place in np.flatnonzero(np.isfinite(own)).tolist()})
-    found = _Found(estimate, kept[np.isfinite(kept)], clusters, missing)
-    params = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
-    test = "two-way" if len(of_tasks[0].seeds) > 1 else "permutation"
-    about = {"task": group, "test": test, "family": family, "params": params}
-    return _claim(of_tasks[0], metric, found, simultaneous, "points", **about)
+    clusters = [numbered(range(len(shared.units)), shared.clusters) for shared in of_tasks]
+    sample = samples.mean_over_tasks([shared.sides(metric) for shared in of_tasks], clusters, by_size)
+    return _claim(of_tasks[0], metric, sample, simultaneous, task=group, family=family)
 
 
-def _over_tasks(
-    of_tasks: Sequence[Shared], metric: str, by_size: bool, filled: tuple[float, float] = (math.nan, math.nan)
-) -> Estimate:
-    """The mean difference over tasks.
-
-    Args:
-        filled: what a missing value of the candidate and of the baseline counts; NaN: such units are left out.
-    """
-    differences, clusters = [], []
-    for shared in of_tasks:
-        ours, theirs = (shared.matrix(metric, missing) for missing in filled)
-        gains = np.array([ours[one] - theirs[other] for one, other in shared.seeds])
-        kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
-        if len(kept):
-            differences.append(gains[:, kept])
-            clusters.append(numbered(kept.tolist(), shared.clusters))
-    sizes = np.array([gains.shape[1] for gains in differences], dtype=float)
-    weights = sizes / sizes.sum() if by_size else np.full(len(sizes), 1 / max(1, len(sizes)))
-    if not len(sizes):
-        return Estimate(math.nan, None, None)
-    if len(differences[0]) == 1:
-        return mean_of_groups([gains[0] for gains in differences], clusters, weights.tolist())
-    # Units that weigh what they weigh in the mean: drawn from all tasks alike, which is more than they vary within.
-    weighed = [
-        weight * sizes.sum() * gains / gains.shape[1] for weight, gains in zip(weights, differences, strict=True)
-    ]
-    starts = np.cumsum([0, *(of.max() + 1 for of in clusters[:-1])])
-    places = np.concatenate([of + start for of, start in zip(clusters, starts, strict=True)])
-    return crossed(np.array([unit_values(training, places) for training in np.concatenate(weighed, axis=1)]))
+def _claim(shared: Shared, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:
+    """A claim; `about`: its other fields."""
+    first = shared.baseline[0]
+    better = first.log.better.get(metric, "higher")
+    names = {"candidate": shared.candidate[0].system, "baseline": first.system}
+    return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
 
 
 def add_detectable(claims: Sequence[Claim]) -> None:

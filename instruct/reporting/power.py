@@ -19,8 +19,9 @@ from instruct.logs.align import Evaluation, align, by_task, evaluations
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
 from instruct.reporting.document import Document, Paragraph
-from instruct.reporting.log_claims import is_share, listed
+from instruct.reporting.log_claims import listed
 from instruct.reporting.tables import Column, columns_table, text_columns
+from instruct.scores.samples import is_share
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
 _LEVEL, _POWER = 0.05, 0.8

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from instruct.analysis.claims import of_family
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, open_to_read, write_atomically
 from instruct.base.output import say
@@ -25,6 +24,7 @@ from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.scores import score_rows
 from instruct.reporting.text import bench_headlines, headline, seeds_headline
 from instruct.run.directory import RunDirectory
+from instruct.scores.claims import of_family
 
 
 class Report(ReportData):

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from instruct.analysis import results
-from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
@@ -17,6 +16,7 @@ from instruct.reporting.model import (
     TallyFigures,
     Unjudged,
 )
+from instruct.scores.samples import LEAST_SEEDS
 
 POLICIES = {
     "single": "one order per pair",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import make_claim, of_family
-from instruct.analysis.clusters import cluster_of, numbered
-from instruct.analysis.inference import Estimate, paired_difference
-from instruct.analysis.jackknife import Sample, difference, estimate, kept
+from instruct.analysis.clusters import numbered
+from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
@@ -22,6 +20,8 @@ from instruct.reporting.digits import number, span
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import CLUSTERS, DIFFERENCE, PAIR, TESTED, Column, Table, columns_table
 from instruct.run.measurements import Details, Measurement, Metrics, by_system, clusters_of, metric_step
+from instruct.scores import samples
+from instruct.scores.claims import claim_of, of_family
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
@@ -283,40 +283,38 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     if not pairs and 1 in (len(ours), len(theirs)):
         # A system without training seeds, such as the untrained model, is compared with each training of the other.
         pairs = list(itertools.product(ours.values(), theirs.values()))
-    compared = _compared(pairs) if pairs else None
-    if compared is None:
+    sample = _sample(pairs, METRICS[metric].most == 1) if pairs else None
+    if sample is None:
         return None
-    estimate, test = compared
-    texts, clusters = pairs[0][0].by_text or (), pairs[0][0].clusters
-    units = len({cluster_of(text, clusters) for text in texts})
     one = any(group.objective == ELSEWHERE and len(group.samples[metric]) == 1 for group in (first, second))
-    return make_claim(
-        estimate,
-        measure=metric,
-        kind="metric",
-        candidate=first.name,
-        baseline=second.name,
-        family=TEXTS,
-        test=test,
-        better=METRICS[metric].better,
-        n=len(texts),
-        trainings=1 if one else len(pairs),
-        params={"clusters": units} if units < len(texts) else {},
-    )
+    sample = replace(sample, trainings=1 if one else len(pairs))
+    names: dict[str, Any] = {"candidate": first.name, "baseline": second.name}
+    return claim_of(sample, measure=metric, better=METRICS[metric].better, family=TEXTS, **names)
 
 
-def _compared(pairs: Sequence[tuple[Sample, Sample]]) -> tuple[Estimate, str] | None:
-    """The mean difference over trainings, and how it is tested; None: they have different texts."""
+def _sample(pairs: Sequence[tuple[Sample, Sample]], share: bool) -> samples.Sample | None:
+    """Of a mean over texts the differences of these, of other figures the jackknife; None: they have different texts.
+
+    Args:
+        share: whether the metric is from 0 to 1.
+    """
     if any((ours.by_text or {}).keys() != (theirs.by_text or {}).keys() for ours, theirs in pairs):
         return None
     one, other = pairs[0]
+    texts = one.by_text or {}
+    places = numbered(texts, one.clusters)
+    clusters = len(np.unique(places))
+    params = {"clusters": clusters} if clusters < len(texts) else {}
     if len(pairs) == 1 and one.by_text and other.by_text:
-        return paired_difference(one.by_text, other.by_text, one.clusters).estimate.scaled(0.01), "permutation"
-    shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
-    if len(shapes) > 1:
-        return None
-    ours, theirs = zip(*pairs, strict=True)
-    return difference(ours, theirs), "jackknife"
+        _, sides = samples.sides_of([one.by_text], [other.by_text])
+        sample = samples.difference(sides, places, kind="metric", share=share, test="permutation")
+    else:
+        shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
+        if len(shapes) > 1:
+            return None
+        ours, theirs = zip(*pairs, strict=True)
+        sample = replace(samples.figures(ours, theirs), n=len(texts))
+    return replace(sample, enough=None, params=params)
 
 
 def _human(metrics: Metrics) -> list[Measurement]:

@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.agreement import kappa, kappa_interval, macro
-from instruct.analysis.claims import agreeing_interval, enough_decided, settle
-from instruct.analysis.inference import clustered_interval, paired_test, share
+from instruct.analysis.inference import Estimate, clustered_interval, paired_test, share
 from instruct.analysis.outcomes import EXCHANGED, strict
 from instruct.analysis.results import Claim, rounded
 from instruct.run.measurements import Details, Measurement
+from instruct.scores.claims import agreeing_interval, claim_of, settle
+from instruct.scores.samples import Sample, enough_decided, fixed
 from instruct.validation.human_sets import HumanPair, HumanSet
 
 CLASSES = ("tie", "first", "second")  # PandaLM's 0, 1 and 2
@@ -193,19 +194,17 @@ def measure_agreement(
         alone, other = int((differences > 0).sum()), int((differences < 0).sum())
         apart = len(set(instructions[differences != 0]))
         counts = np.stack([differences, np.ones_like(differences)], axis=1)
-        claim = Claim(
-            measure="accuracy",
+        interval = clustered_interval(share, counts, instructions, -1.0)
+        estimate = Estimate(100 * float(differences.mean()), interval, paired_test(differences, instructions))
+        sample = Sample(
             kind="points",
-            candidate=names[name],
-            baseline=names[best],
+            at=fixed(estimate),
             test="sign-flip test of instructions" if by_instruction else "McNemar's test",
             n=len(pairs),
-            value=rounded(100 * float(differences.mean())),
-            interval=clustered_interval(share, counts, instructions, -1.0),
-            p=paired_test(differences, instructions),
             enough=enough_decided(alone, other, apart),
             params={"candidate_alone": alone, "baseline_alone": other, "instructions": apart},
         )
+        claim = claim_of(sample, measure="accuracy", candidate=names[name], baseline=names[best])
         settle([claim])
         if claim.interval and claim.finding:  # the interval includes 0 unless the test claims a difference
             halved = agreeing_interval([50 + end / 2 for end in claim.interval], claim.finding) or []

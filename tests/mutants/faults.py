@@ -344,7 +344,7 @@ FAULTS = [
     # What is claimed.
     Fault(
         "the loser wins",
-        "instruct/analysis/claims.py",
+        "instruct/scores/claims.py",
         'return "candidate" if gain > 0 else "baseline"',
         'return "candidate" if gain < 0 else "baseline"',
         "tests/analysis/test_claims.py::test_the_test_decides",
@@ -365,7 +365,7 @@ FAULTS = [
     ),
     Fault(
         "Holm's correction is left out",
-        "instruct/analysis/claims.py",
+        "instruct/scores/claims.py",
         "min(1.0, (len(known) - rank) * p)",
         "min(1.0, p)",
         "tests/analysis/test_holm.py::test_undefined_tests_do_not_count",
@@ -442,10 +442,10 @@ FAULTS = [
     ),
     Fault(
         "people's labels correct the wrong way",
-        "instruct/analysis/prediction_powered.py",
+        "instruct/scores/prediction_powered.py",
         "float((labels - weight * judged).mean())",
         "float((labels + weight * judged).mean())",
-        "tests/analysis/test_prediction_powered.py::test_estimate_equals_ppi_python_and_its_interval_is_wider",
+        "tests/scores/test_prediction_powered.py::test_estimate_equals_ppi_python_and_its_interval_is_wider",
     ),
     Fault(
         "kappa does not correct for chance",

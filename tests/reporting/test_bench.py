@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instruct.analysis.claims import settle
 from instruct.analysis.results import Claim
 from instruct.reporting import bench
 from instruct.reporting.document import document
@@ -14,6 +13,7 @@ from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.report import build_report
 from instruct.reporting.text import finding
 from instruct.run.measurements import Details, Measurement
+from instruct.scores.claims import settle
 
 
 def measured_of(seeds: int, gain: float, elsewhere: int = 0) -> bench.Measured:

@@ -10,7 +10,6 @@ import matplotlib as mpl
 import pytest
 from pypdf import PdfReader
 
-from instruct.analysis.claims import settle
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
@@ -25,6 +24,7 @@ from instruct.reporting.model import (
     TrainingLog,
 )
 from instruct.reporting.report import Report, build_report, write_report
+from instruct.scores.claims import settle
 
 HOSTILE = [
     "$x^2$ \\frac{1}{0}",

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from instruct.analysis.claims import settle
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
@@ -22,6 +21,7 @@ from instruct.reporting.render.lines import escape_markdown, terminal_table
 from instruct.reporting.report import Report, build_report, write_report
 from instruct.reporting.tables import Table
 from instruct.reporting.text import headline
+from instruct.scores.claims import settle
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -7,7 +7,6 @@ import csv
 import pytest
 from bench_runs import bench_run, judge_seeds
 
-from instruct.analysis.claims import of_family
 from instruct.base.errors import InputError
 from instruct.logs.read import read_logs
 from instruct.logs.scores import COLUMNS
@@ -15,6 +14,7 @@ from instruct.reporting.bench import ENTROPY, GREEDY, OBJECTIVES, SAMPLED
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import write_report
 from instruct.run.measurements import Number, write_numbers, write_values
+from instruct.scores.claims import of_family
 
 IDS = [f"secret prompt {row}" for row in range(30)]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from instruct.analysis.inference import Estimate
-from instruct.analysis.results import Claim, Finding, rounded
+from instruct.analysis.results import NULL, Claim, Finding, rounded
+from instruct.scores.samples import Sample
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
 ALPHA = 0.05
-# Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
-LEAST_DECIDED = 6
-# With two trainings nobody knows how much a training seed changes: Student's t has one degree of freedom.
-LEAST_SEEDS = 3
 # The smallest step of report.json: an interval that ends here does not include 50.
 _BESIDE = 1e-6
 
@@ -31,11 +29,6 @@ def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Find
     if p is None or p > ALPHA or not gain:
         return "no difference"
     return "candidate" if gain > 0 else "baseline"
-
-
-def enough_decided(wins: int, losses: int, units: int) -> bool:
-    """Whether there are enough decided pairs for a claim, of `units` drawn at random (pairs, or conversations)."""
-    return min(wins + losses, units) >= LEAST_DECIDED
 
 
 def agreeing_interval(interval: Sequence[float] | None, finding: Finding) -> list[float] | None:
@@ -71,9 +64,32 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def make_claim(estimate: Estimate, **fields: Any) -> Claim:
-    """The claim that an estimate makes; `fields`: the others, and those that are written in another way."""
-    claim = Claim(**{"value": estimate.value, "interval": estimate.interval, "p": estimate.p} | fields)
+def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
+    """The claim that a sample makes, which holds whatever its missing values would have been.
+
+    Args:
+        simultaneous: how many intervals are to hold at once.
+        about: the claim's further fields: the measure, the systems, whose verdicts.
+    """
+    estimate, params = sample.at(math.nan), {**sample.params, **about.pop("params", {})}
+    if sample.missing and sample.n and sample.share:
+        estimate = bounded(estimate, sample.at(0.0), sample.at(1.0), NULL[sample.kind])
+    if simultaneous > 1:
+        params["simultaneous"] = estimate.excluding(0.95 ** (1 / simultaneous))
+    value, interval = (None if math.isnan(estimate.value) else estimate.value), estimate.interval
+    claim = Claim(
+        kind=sample.kind,
+        test=sample.test,
+        n=sample.n,
+        missing=sample.missing,
+        value=rounded(value) if sample.kind == "rate" else value,
+        interval=rounded(interval) if sample.kind == "rate" else interval,
+        p=estimate.p,
+        enough=sample.enough,
+        trainings=sample.trainings,
+        params=params,
+        **about,
+    )
     claim._one_sided = estimate.one_sided
     return claim
 
@@ -114,7 +130,7 @@ def decide(claim: Claim, p: float | None) -> None:
     claim._one_sided = None  # what is settled is data
 
 
-def bounded(complete: Estimate, lost: Estimate, won: Estimate, null: float = 50.0) -> Estimate:
+def bounded(complete: Estimate, lost: Estimate, won: Estimate, null: float) -> Estimate:
     """An estimate whose p-value and interval hold whatever the missing verdicts would have been.
 
     The p-value is the largest: that of the worst case for the side that leads; 1 if the worst case turns the sides

@@ -12,10 +12,12 @@ from counted import claimed, tally
 from scipy import stats
 
 from benchmarks import claims
-from instruct.analysis.claims import agreeing_interval, finding_of, holm, settle
 from instruct.analysis.inference import mean_test, student
-from instruct.analysis.statistics import Tally, win_rate_claim
+from instruct.analysis.results import WIN_RATE
+from instruct.analysis.statistics import Tally
 from instruct.reporting.comparison import tally_figures
+from instruct.scores.claims import agreeing_interval, claim_of, finding_of, holm, settle
+from instruct.scores.samples import match
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
 
 
 def settled(counts: Tally):
-    claim = win_rate_claim(counts, candidate="emo", baseline="mle", family="verdicts")
+    claim = claim_of(match(counts), measure=WIN_RATE, candidate="emo", baseline="mle", family="verdicts")
     settle([claim])
     return claim
 
@@ -60,7 +62,10 @@ def test_what_is_excluded_is_the_inverse_of_two_one_sided_tests():
 
 def test_claims_of_a_family_are_corrected_by_holms_method():
     assert holm([0.01, 0.02, 0.04]) == pytest.approx([0.03, 0.04, 0.04])
-    claims = [win_rate_claim(Tally(win=60, loss=40), candidate=name, baseline="b", family="v") for name in "xyz"]
+    claims = [
+        claim_of(match(Tally(win=60, loss=40)), measure=WIN_RATE, candidate=name, baseline="b", family="v")
+        for name in "xyz"
+    ]
     settle(claims)
     assert {claim.claims for claim in claims} == {3}
 

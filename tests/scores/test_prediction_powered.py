@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instruct.analysis.prediction_powered import prediction_powered
+from instruct.scores.prediction_powered import prediction_powered
 
 LABELS = "00110tt01tttt1111110010t010101tt11010110t11t01101tt0101t1t1t"
 VERDICTS = (

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from instruct.analysis.claims import holm
+from instruct.scores.claims import holm
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

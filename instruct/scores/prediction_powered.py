@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import enough_decided
-from instruct.analysis.inference import score_interval
-from instruct.analysis.results import Claim, PredictionPowered, rounded
+from instruct.analysis.inference import Estimate, score_interval
+from instruct.analysis.results import PredictionPowered, rounded
+from instruct.scores.claims import claim_of
+from instruct.scores.samples import Sample, enough_decided, fixed
 
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
 LEAST_ON_A_SIDE = 10
@@ -50,17 +51,11 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
     rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
     error = math.sqrt(_variance(seen, weight, n, m))
     p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
-    claim = Claim(
-        measure="win rate with labels",
-        kind="rate",
-        test="prediction-powered",
-        n=n + m,
-        value=round(100 * rate, 6),
-        interval=rounded((100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()),
-        p=p,
-        enough=enough_decided(int((labels > 0.5).sum()), int((labels < 0.5).sum()), n),
-        **{"candidate": "", "baseline": ""} | names,
-    )
+    interval = (100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()
+    enough = enough_decided(int((labels > 0.5).sum()), int((labels < 0.5).sum()), n)
+    estimate = Estimate(100 * rate, interval, p)
+    sample = Sample("rate", fixed(estimate), "prediction-powered", n + m, enough=enough)
+    claim = claim_of(sample, measure="win rate with labels", **{"candidate": "", "baseline": ""} | names)
     return PredictionPowered(
         claim=claim,
         labels=n,
