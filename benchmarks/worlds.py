@@ -21,15 +21,15 @@ from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.labels import LabelScores
 from instruct.judging.store import Judgment
-from instruct.logs.log import Log, Row
 from instruct.reporting.build import build
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics
+from instruct.scores.scores import Row, Scores
 
 Rng = np.random.Generator
-Scores = NDArray[np.float64]
+Points = NDArray[np.float64]
 Node = dict[str, Any]
 # The true value of what a node states, which is the last of these, below the others; None: there is none.
 Truth = Callable[[list[Node]], "float | None"]
@@ -51,7 +51,7 @@ class World:
 class LogWorld:
     """Logs, the arguments of compare_logs, and the true difference of a claim."""
 
-    logs: list[Log]
+    logs: list[Scores]
     difference: Truth
     arguments: Node = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ def constant(value: float | None) -> Truth:
     return lambda nodes: value
 
 
-def draw(rng: Rng, means: Scores, tied: float = 0.0) -> Scores:
+def draw(rng: Rng, means: Points, tied: float = 0.0) -> Points:
     """Wins, ties and losses with these means; a share `tied` of what can be ties is."""
     ties = 2 * np.minimum(means, 1 - means) * tied
     u = rng.random(means.shape)
@@ -123,7 +123,7 @@ def answers(name: str, asked: Iterable[str], sizes: Iterable[int]) -> SystemAnsw
 
 
 def comparison(
-    scores: Scores,
+    scores: Points,
     names: tuple[str, str, str] = ("judge", "new", "base"),
     sides: tuple[SystemAnswers | None, SystemAnswers | None] = (None, None),
     turns: int = 0,
@@ -155,7 +155,7 @@ def comparison(
     )  # fmt: skip
 
 
-def of_verdicts(scores: Scores, rate: float, made: Judged | None = None, **more: Truth) -> World:
+def of_verdicts(scores: Points, rate: float, made: Judged | None = None, **more: Truth) -> World:
     """One judge's verdicts; NaN in the comparison `made` of them is what the judge failed on."""
     truths = {"verdicts": constant(100 * rate), "all verdicts": constant(100 * float(scores.mean())), **more}
     return World(contents([made or comparison(scores)]), truths)
@@ -328,7 +328,7 @@ def _measured(system: str, part: str, metric: str, value: float, n: int) -> Meas
     return Measurement(system=system, part=part, metric=metric, value=value, n=n)
 
 
-def apart(rng: Rng, n: int, times: int) -> Scores:
+def apart(rng: Rng, n: int, times: int) -> Points:
     """What a training makes of n prefixes with so many texts each, apart from how easy they are."""
     of_text = rng.normal(0, 0.1, size=n * times)
     return of_text if times == 1 else np.repeat(rng.normal(0, 0.1, size=n), times) + 0.3 * of_text
@@ -337,11 +337,11 @@ def apart(rng: Rng, n: int, times: int) -> Scores:
 # ------------------------------------------------------------------------------------------------------------- logs
 
 
-def log_of(system: str, values: Scores, task: str = "t", seed: int | None = None, **about: Any) -> Log:
+def log_of(system: str, values: Points, task: str = "t", seed: int | None = None, **about: Any) -> Scores:
     """A log with a row for each value; two dimensions: units and their repeats; NaN: missing."""
     clusters = about.pop("clusters", None)
     folder = "" if seed is None else f"s{seed}/"
-    log = Log("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
+    log = Scores("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
     units = values if values.ndim == 2 else values[:, None]
     for place, row in enumerate(units.tolist()):
         cluster = None if clusters is None else str(clusters[place])
@@ -351,12 +351,12 @@ def log_of(system: str, values: Scores, task: str = "t", seed: int | None = None
     return log
 
 
-def two(base: Scores, tuned: Scores, gain: float, **about: Any) -> LogWorld:
+def two(base: Points, tuned: Points, gain: float, **about: Any) -> LogWorld:
     """The logs of two systems in one task."""
     return LogWorld([log_of("base", base, **about), log_of("tuned", tuned, **about)], constant(gain))
 
 
-def ease(rng: Rng, n: int) -> Scores:
+def ease(rng: Rng, n: int) -> Points:
     """How easy rows are for both systems."""
     return 0.1 + 0.7 * rng.beta(0.6, 0.6, n)
 

@@ -150,7 +150,7 @@ def test_the_audits_figures_are_those_of_its_scores(cell):
         assert f"{claim.value / scale:+.4f}±{(high - low) / 2 / scale:.4f}{star}" in shown[claim.candidate]
     means: dict[tuple[str, str], list[float]] = {}
     for each in compared.found:
-        for measure in each.log.values.keys() & {first, "cross-entropy"}:
-            means.setdefault((each.system, measure), []).append(each.log.mean(measure))
+        for measure in each.values.keys() & {first, "cross-entropy"}:
+            means.setdefault((each.system, measure), []).append(each.mean(measure))
     for (system, _), values in means.items():
         assert f" {statistics.fmean(values):.4f} " in f" {shown[system]} "

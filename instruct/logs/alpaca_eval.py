@@ -8,15 +8,15 @@ from __future__ import annotations
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow
 from instruct.judging.interchange.annotation_files import annotations_of, verdict_of
-from instruct.logs.log import Log, Row
 from instruct.logs.source import Source, read_number
+from instruct.scores.scores import Row, Scores
 
 METRIC = "win rate"
 # What else the leaderboard has of a system: none is a mean over units.
 _FIGURES = ("length_controlled_winrate", "discrete_win_rate")
 
 
-def read_alpaca_eval(source: Source) -> list[Log] | None:
+def read_alpaca_eval(source: Source) -> list[Scores] | None:
     """A log for each candidate, baseline and judge, with the candidate's share of each win; [] for the leaderboard.
 
     Raises:
@@ -35,7 +35,7 @@ def read_alpaca_eval(source: Source) -> list[Log] | None:
         comparisons.setdefault((baseline, candidate, judge), []).append(row)
     logs = []
     for (baseline, candidate, judge), rows in comparisons.items():
-        log = Log("alpaca_eval", source.path, candidate or None, f"win against {baseline or '?'} by {judge or '?'}")
+        log = Scores("alpaca_eval", source.path, candidate, f"win against {baseline or '?'} by {judge or '?'}")
         log.settings |= {"baseline": baseline, "judge": judge}
         for row, annotation in zip(rows, annotations_of(rows), strict=True):
             prompt = annotation.prompt
@@ -56,11 +56,11 @@ def read_alpaca_eval(source: Source) -> list[Log] | None:
     return logs
 
 
-def _check(log: Log, source: Source) -> None:
+def _check(log: Scores, source: Source) -> None:
     """Check the win rate of the leaderboard beside the annotations, and keep its other figures."""
     leaderboard = source.beside("leaderboard.csv")
     for row in leaderboard.rows() if leaderboard else ():
-        if row.fields.get("") == log.model:
+        if row.fields.get("") == log.system:
             if (rate := read_number(row, "win_rate")) is not None:
                 log.check_figure(METRIC, rate / 100, row.place)
             for name in _FIGURES:

@@ -13,15 +13,15 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.leaderboards import question_texts, read_leaderboard
 from instruct.judging.store import Judgment
 from instruct.judging.verdicts import margins
-from instruct.logs.log import Log, Row
 from instruct.logs.source import Source
+from instruct.scores.scores import Row, Scores
 
 METRIC = "win rate"
 # The tool's figure: a strong verdict counts as three, so that units do not count alike.
 SCORE = "score"
 
 
-def read_arena_hard(source: Source) -> list[Log] | None:
+def read_arena_hard(source: Source) -> list[Scores] | None:
     """A log for each model, baseline and category, with the model's share of the wins in both games.
 
     Raises:
@@ -45,11 +45,11 @@ def _log(
     category: str,
     judgments: Sequence[Judgment],
     questions: Mapping[str, str],
-) -> Log:
+) -> Scores:
     name, _, model = comparison.judge.partition("@")
     card = load_judge_card(name, model or None)
     about = "Arena-Hard" if category == "unknown" else f"Arena-Hard {category}"
-    log = Log("arena-hard-auto", source.path, comparison.candidate, f"{about} against {comparison.baseline}")
+    log = Scores("arena-hard-auto", source.path, comparison.candidate, f"{about} against {comparison.baseline}")
     log.settings |= {"baseline": comparison.baseline, "judge": card.model}
     results = pair_results(judgments, "strict", margins=margins(card, judgments, {}))
     for result in results:

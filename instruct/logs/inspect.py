@@ -20,8 +20,8 @@ from typing import Any
 from instruct.analysis.clusters import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
-from instruct.logs.log import Log, Row, listed
 from instruct.logs.source import Source
+from instruct.scores.scores import Row, Scores, listed
 
 _SCHEMA = 2
 _ZSTANDARD = 93
@@ -33,7 +33,7 @@ _MEANS = ("accuracy", "mean")
 _SAMPLE = {"id", "epoch", "input", "choices", "target", "messages", "output", "scores", "metadata", "error", "limit"}
 
 
-def read_inspect(source: Source) -> list[Log] | None:
+def read_inspect(source: Source) -> list[Scores] | None:
     """The log in a file.
 
     Raises:
@@ -53,7 +53,7 @@ def read_inspect(source: Source) -> list[Log] | None:
     return [_log(source.path, header, places, source.columns.cluster)]
 
 
-def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Log]:
+def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Scores]:
     """The logs in Inspect's `EvalLog` objects, as `inspect_ai.eval` and `inspect_ai.log.read_eval_log` return them.
 
     Args:
@@ -152,7 +152,7 @@ class _Archive:
         return InputError(f"{self._path}: is no complete log of Inspect; copy or download it again")
 
 
-def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Log:
+def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Scores:
     if header.get("version") != _SCHEMA:
         raise InputError(
             f"{path}: is a log of schema {one_line(header.get('version'), 20)}, not {_SCHEMA}; rewrite it with "
@@ -161,10 +161,10 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str
     about = _mapping(header, "eval")
     version = _mapping(about, "packages").get("inspect_ai")
     model, task = about.get("model"), about.get("task")
-    log = Log(
+    log = Scores(
         "Inspect",
         path,
-        model if isinstance(model, str) else None,
+        model if isinstance(model, str) else "",
         task if isinstance(task, str) else path.stem,
         version if isinstance(version, str) else None,
     )
@@ -181,7 +181,7 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str
     return log
 
 
-def _check_number(log: Log, results: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def _check_number(log: Scores, results: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse a log that has fewer samples than its figures are of; count what one that was stopped lacks."""
     planned = results.get("total_samples")
     if planned is None:
@@ -204,7 +204,7 @@ def _times(samples: Any, epochs: Any) -> int | None:
 class _Samples:
     """Reads samples into a log."""
 
-    def __init__(self, log: Log, cluster: str | None) -> None:
+    def __init__(self, log: Scores, cluster: str | None) -> None:
         self._log, self._column = log, cluster
         self._clusters: dict[str, str | None] = {}
         self._other: set[str] = set()
@@ -301,7 +301,7 @@ def _number(value: Any) -> float | None:
     return number if not isinstance(value, str) or math.isfinite(number) else None
 
 
-def _keep_figures(log: Log, scores: Any) -> None:
+def _keep_figures(log: Scores, scores: Any) -> None:
     """Check the samples against the tool's figures, and keep the others beside them."""
     for score in scores if isinstance(scores, list) else ():
         if not isinstance(score, dict):

@@ -20,8 +20,8 @@ from typing import Any
 
 from instruct.analysis.clusters import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
-from instruct.logs.log import MOST_TEXTS, TEXT_LENGTH, Log, Row, listed
 from instruct.logs.source import Source
+from instruct.scores.scores import MOST_TEXTS, TEXT_LENGTH, Row, Scores, listed
 
 TOOL = "lm-eval"
 _NAME = re.compile(r"samples_(?P<task>.+?)(_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+))?\.jsonl?(\.gz)?", re.DOTALL)
@@ -46,7 +46,7 @@ def metric_name(metric: str, applied: str) -> str:
     return metric if applied == "none" else f"{metric} ({applied})"
 
 
-def read_lm_eval(source: Source) -> list[Log] | None:
+def read_lm_eval(source: Source) -> list[Scores] | None:
     """The log of a task: of a file of samples; [] for a file of results, which is read with the samples.
 
     Raises:
@@ -59,11 +59,11 @@ def read_lm_eval(source: Source) -> list[Log] | None:
     named = _NAME.fullmatch(source.name)
     task = named["task"] if named else source.path.name.partition(".")[0]
     results = _results_of(source.path, task, named and named["date"])
-    log = Log(TOOL, source.path, None, task)
+    log = Scores(TOOL, source.path, "", task)
     config: Mapping[str, Any] = {}
     if results:
         config = _mapping(results.content, "configs", task)
-        log.model, log.version = _model(results.content), _text(results.content.get("lm_eval_version"))
+        log.system, log.version = _model(results.content), _text(results.content.get("lm_eval_version"))
         log.settings = _settings(results.content, task, config)
     _Rows(source, log, config).read()
     if results:
@@ -111,7 +111,7 @@ class _Results:
 class _Rows:
     """Reads the rows of a file of samples into a log."""
 
-    def __init__(self, source: Source, log: Log, config: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, log: Scores, config: Mapping[str, Any]) -> None:
         self._source, self._log, self._column = source, log, source.columns.cluster
         filters = config.get("filter_list")
         self._filters = [
@@ -203,7 +203,7 @@ class _Rows:
         return values, reason
 
 
-def _check(log: Log, results: _Results, config: Mapping[str, Any]) -> None:
+def _check(log: Scores, results: _Results, config: Mapping[str, Any]) -> None:
     """Check the rows against the tool's figures, and note how the tool uses them."""
     place, figures = str(results.path), results.figures(log.task)
     size, rows = results.size(log.task), len(log.units)
@@ -284,10 +284,10 @@ def _content(path: Path, changed: int, size: int) -> dict[str, Any]:
     return Source(path).content
 
 
-def _model(results: Mapping[str, Any]) -> str | None:
+def _model(results: Mapping[str, Any]) -> str:
     arguments = results.get("config")
     model = arguments.get("model") if isinstance(arguments, dict) else None
-    return _text(results.get("model_name")) or _text(model)
+    return _text(results.get("model_name")) or _text(model) or ""
 
 
 def _settings(results: Mapping[str, Any], task: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from instruct.data.sources import RawRow
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.leaderboards import pair_of, question_texts, rating_of, read_leaderboard
 from instruct.judging.store import Judgment
-from instruct.logs.log import Log, Row
 from instruct.logs.source import Source
+from instruct.scores.scores import Row, Scores
 
 _SINGLE = {"question_id", "model", "judge", "score"}
 _PAIR = {"question_id", "model_1", "model_2", "judge", "g1_winner", "g2_winner"}
 
 
-def read_mt_bench(source: Source) -> list[Log] | None:
+def read_mt_bench(source: Source) -> list[Scores] | None:
     """The ratings of each model, 1 to 10 a turn; or of each pair of models, a log of both with their shares of wins.
 
     Raises:
@@ -32,20 +32,20 @@ def read_mt_bench(source: Source) -> list[Log] | None:
     return _ratings(source) if columns >= _SINGLE else _pairs(source) if columns >= _PAIR else None
 
 
-def _ratings(source: Source) -> list[Log]:
-    logs: dict[tuple[str, str], Log] = {}
+def _ratings(source: Source) -> list[Scores]:
+    logs: dict[tuple[str, str], Scores] = {}
     questions = question_texts(source.path)
     for row in source.rows():
         check_storable(row, "row", row.fields)
         model, judge, unit = text_field(row, "model"), _judge(row), pair_of(row)
-        log = logs.setdefault((model, judge), Log("FastChat", source.path, model, f"MT-Bench by {judge}"))
+        log = logs.setdefault((model, judge), Scores("FastChat", source.path, model, f"MT-Bench by {judge}"))
         log.settings["judge"] = judge
         reason = "no rating in the judge's reply"
         log.add(_row(unit, {"rating": rating_of(row)}, reason, questions), row.place)
     return list(logs.values())
 
 
-def _pairs(source: Source) -> list[Log]:
+def _pairs(source: Source) -> list[Scores]:
     rows = list(source.rows())
     groups: dict[ComparisonKey, list[Judgment]] = {}
     for judgment in read_leaderboard(rows).judgments:
@@ -59,7 +59,7 @@ def _pairs(source: Source) -> list[Log]:
         results = pair_results(judgments, "strict")
         mirrored = [result.mirrored for result in results]
         for model, sides in ((comparison.candidate, results), (comparison.baseline, mirrored)):
-            log = Log("FastChat", source.path, model, task, settings={"judge": judge})
+            log = Scores("FastChat", source.path, model, task, settings={"judge": judge})
             for result in sides:
                 row = _row(result.instruction, {"win rate": result.score}, result.outcome, questions)
                 log.add(row, str(source.path))

@@ -11,11 +11,11 @@ from instruct.logs.alpaca_eval import read_alpaca_eval
 from instruct.logs.arena_hard import read_arena_hard
 from instruct.logs.inspect import read_inspect
 from instruct.logs.lm_eval import read_lm_eval
-from instruct.logs.log import Log
 from instruct.logs.mt_bench import read_mt_bench
 from instruct.logs.scores import read_scores
 from instruct.logs.source import Columns, Source
 from instruct.logs.tables import read_table
+from instruct.scores.scores import Scores
 
 
 class Reader(NamedTuple):
@@ -27,7 +27,7 @@ class Reader(NamedTuple):
     """
 
     tool: str
-    read: Callable[[Source], list[Log] | None]
+    read: Callable[[Source], list[Scores] | None]
     remedy: str = ""
 
 
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """
 
     path: Path
-    logs: list[Log]
+    logs: list[Scores]
     unknown: dict[Path, str | None]
 
 

@@ -7,8 +7,8 @@ from typing import cast, get_args
 from instruct.base.errors import InputError, one_line
 from instruct.data.formats import word_field
 from instruct.data.sources import RawRow
-from instruct.logs.log import Better, Log, Row
 from instruct.logs.source import Source, read_number
+from instruct.scores.scores import Better, Row, Scores
 
 # `against`: the opponent of a judge's verdicts. `reason`: why there is no value.
 COLUMNS = (
@@ -16,7 +16,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def read_scores(source: Source) -> list[Log] | None:
+def read_scores(source: Source) -> list[Scores] | None:
     """A log for each system, seed and task, with a metric for each measure; None if the header is another one.
 
     Raises:
@@ -24,7 +24,7 @@ def read_scores(source: Source) -> list[Log] | None:
     """
     if source.suffix != ".csv" or tuple(source.first) != COLUMNS:
         return None
-    logs: dict[tuple[str, str, str], Log] = {}
+    logs: dict[tuple[str, str, str], Scores] = {}
     for row in source.rows():
         system, task, measure, unit = (_name(row, field) for field in ("system", "task", "measure", "unit"))
         seed, against, cluster, reason, better = (
@@ -35,7 +35,7 @@ def read_scores(source: Source) -> list[Log] | None:
         if read_number(row, "weight") not in (None, 1):
             raise InputError(f"{row.place}: weight: is not 1; give rows that all count alike")
         task = f"{task} against {against}" if against else task
-        log = logs.setdefault((system, seed, task), Log("instruct", source.path, system, task, seed=seed or None))
+        log = logs.setdefault((system, seed, task), Scores("instruct", source.path, system, task, seed=seed or None))
         if log.better.setdefault(measure, cast(Better, better)) != better:
             raise InputError(f"{row.place}: better: is another one than in an earlier row of this measure; correct it")
         value = read_number(row, "value")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from instruct.base.errors import InputError, one_line
 from instruct.data.formats import text_field, word_field
 from instruct.data.sources import RawRow
-from instruct.logs.log import Log, Row
 from instruct.logs.source import Columns, Source, read_number
+from instruct.scores.scores import Row, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ _QUESTIONS = ("question", "instruction", "input")
 _RESPONSES = ("response", "output", "completion", "answer")
 
 
-def read_table(source: Source) -> list[Log] | None:
+def read_table(source: Source) -> list[Scores] | None:
     """A log for each system and task; None if the table lacks the column with the units.
 
     Raises:
@@ -32,13 +32,13 @@ def read_table(source: Source) -> list[Log] | None:
     return _logs(source.path, list(source.first), source.rows(), columns)
 
 
-def read_frame(frame: pd.DataFrame, columns: Columns, name: str) -> list[Log]:
+def read_frame(frame: pd.DataFrame, columns: Columns, name: str) -> list[Scores]:
     """The same of a data frame; `name` stands for the file."""
     rows = (RawRow(name, number, row) for number, row in enumerate(frame.to_dict("records"), start=1))
     return _logs(Path(name), list(map(str, frame.columns)), rows, columns)
 
 
-def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Columns) -> list[Log]:
+def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Columns) -> list[Scores]:
     named = (columns.unit, *columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
     if lacking := [name for name in named if name is not None and name not in header]:
         raise InputError(
@@ -48,11 +48,11 @@ def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Co
     question, prompt, response = (
         next((name for name in names if name in header), None) for names in (_QUESTIONS, ("prompt",), _RESPONSES)
     )
-    logs: dict[tuple[str, str], Log] = {}
+    logs: dict[tuple[str, str], Scores] = {}
     for row in rows:
         system, task = _word(row, columns.system), _word(row, columns.task) or "table"
         if (log := logs.get((system, task))) is None:
-            log = logs[system, task] = Log("table", path, system or None, task)
+            log = logs[system, task] = Scores("table", path, system, task)
         if not (unit := _word(row, columns.unit)):
             raise InputError(f"{row.place}: {one_line(columns.unit or '', 60)}: is empty; name the unit of each row")
         values = {name: read_number(row, name) for name in columns.metric}

@@ -25,11 +25,9 @@ from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement, clusters_of
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
-from instruct.scores.samples import LEAST_SEEDS
+from instruct.scores.samples import LEAST_SEEDS, Values
 from instruct.training.options import control_name, without_seed
 
-# Score by prompt.
-Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
 MLE = "mle"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
@@ -42,11 +40,11 @@ class Measured:
     of rows; the names of trainings `elsewhere`."""
 
     names: Mapping[str, Sequence[str]]
-    scores: Mapping[str, Mapping[str, Scores]]
+    scores: Mapping[str, Mapping[str, Values]]
     clusters: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
 
-    def of(self, measure: str, names: Sequence[str]) -> list[Scores]:
+    def of(self, measure: str, names: Sequence[str]) -> list[Values]:
         """The scores of some systems; [] if one has none."""
         known = self.scores[measure]
         return [known[name] for name in names] if all(name in known for name in names) else []
@@ -115,8 +113,8 @@ def _at_entropy(key: str) -> str:
     return f"MLE at the entropy of {key}"
 
 
-def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dict[str, dict[Any, str]]]:
-    """Scores and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
+def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Values]], dict[str, dict[Any, str]]]:
+    """Values and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
     values, clusters = contents.values, {}
     likelihoods = {
         name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
@@ -124,7 +122,7 @@ def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Scores]], dic
     }
     sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
     greedy = _answers(contents, lambda reference, answer: rouge(reference, answer)["rougeL"])
-    scores: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
+    scores: dict[str, Mapping[str, Values]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
     for part, systems in values.items():
         if part.startswith(("tasks/", "lm_eval/")):
             metric, scored = scored_rows(part, systems)
@@ -137,7 +135,7 @@ def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
     return zip(*(columns[name] for name in ("id", *names)), strict=True)
 
 
-def _answers(contents: RunContents, score: Callable[[str, str], float]) -> dict[str, Scores]:
+def _answers(contents: RunContents, score: Callable[[str, str], float]) -> dict[str, Values]:
     """The score of each greedy answer beside its reference; None of one that failed."""
     known = {name: answers.rows for name, answers in contents.answers.items()}
     references = {identity(row): row["output"] for row in known.pop("baseline", [])}
@@ -215,7 +213,7 @@ def objective_claims(measured: Measured) -> list[Claim]:
 
 
 def claim_between(
-    measure: str, ours: Sequence[Scores], theirs: Sequence[Scores], clusters: Mapping[Any, str] | None, **about: Any
+    measure: str, ours: Sequence[Values], theirs: Sequence[Values], clusters: Mapping[Any, str] | None, **about: Any
 ) -> Claim:
     """The claim that the trainings of two systems make by a measure; `about`: its further fields."""
     units, sides = samples.sides_of(ours, theirs)

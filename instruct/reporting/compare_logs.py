@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
-from instruct.logs.align import Evaluation, by_task, differing_settings, evaluations
+from instruct.logs.align import by_task, differing_settings, evaluations
 from instruct.logs.inspect import logs_of
-from instruct.logs.log import Log
 from instruct.logs.read import Found, read_logs
 from instruct.logs.source import Columns
 from instruct.logs.tables import read_frame
@@ -41,6 +40,7 @@ from instruct.reporting.tables import (
 )
 from instruct.reporting.text import difference, difference_headline, name
 from instruct.scores.claims import of_family, settle
+from instruct.scores.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ class LogComparison:
     baseline: str
     systems: list[str]
     claims: list[Claim]
-    found: list[Evaluation]
+    found: list[Scores]
     settings: list[DifferingSetting]
     standings: list[Standing]
     changed: list[Changed]
@@ -143,13 +143,13 @@ class LogComparison:
             title = f"Row minus column: {one_line(task, 60)}"
             yield Table(title, ["system", *systems], rows, note="* p (Holm) is at most 0.05.")
 
-    def _figures(self, title: str, note: str, of: Callable[[Log], Mapping[str, float | None]]) -> Table:
+    def _figures(self, title: str, note: str, of: Callable[[Scores], Mapping[str, float | None]]) -> Table:
         """Figures of the logs, a row for each task and metric."""
         figures: dict[tuple[str, str], dict[str, list[float]]] = {}
         for each in self.found:
-            for metric, value in of(each.log).items():
+            for metric, value in of(each).items():
                 if value is not None:
-                    row = figures.setdefault((each.log.task, metric), {})
+                    row = figures.setdefault((each.task, metric), {})
                     row.setdefault(each.system, []).append(value)
         rows: list[list[Value]] = []
         for (task, metric), by_system in figures.items():
@@ -159,14 +159,14 @@ class LogComparison:
 
     def _logs(self) -> Table:
         columns = [
-            Column("file", "log.path.name", text=True),
-            Column("tool", lambda each: f"{each.log.tool} {each.log.version or ''}".strip(), text=True),
+            Column("file", "path.name", text=True),
+            Column("tool", lambda each: f"{each.tool} {each.version or ''}".strip(), text=True),
             *text_columns("system"),
             Column("seed", text=True),
-            Column("task", "log.task", text=True),
-            Column("rows", lambda each: len(each.log.units)),
+            Column("task", "task", text=True),
+            Column("rows", lambda each: len(each.units)),
             Column("units", lambda each: len(each.places)),
-            Column("without a value", lambda each: sum(each.log.reasons.values()), when="known"),
+            Column("without a value", lambda each: sum(each.reasons.values()), when="known"),
         ]
         return columns_table("Logs", self.found, columns)
 
@@ -200,14 +200,14 @@ class LogComparison:
             "settings": [asdict(row) | {"systems": self.systems} for row in self.settings],
             "logs": [
                 {
-                    "path": str(each.log.path),
-                    **{key: getattr(each.log, key) for key in ("tool", "version", "task")},
+                    "path": str(each.path),
+                    **{key: getattr(each, key) for key in ("tool", "version", "task")},
                     **{key: getattr(each, key) for key in ("system", "seed")},
-                    "rows": len(each.log.units),
+                    "rows": len(each.units),
                     "units": len(each.places),
-                    "missing": dict(each.log.reasons),
-                    "means": {metric: each.log.mean(metric) for metric in each.log.values},
-                    "not_paired": _unpaired(each.log),
+                    "missing": dict(each.reasons),
+                    "means": {metric: each.mean(metric) for metric in each.values},
+                    "not_paired": _unpaired(each),
                 }
                 for each in self.found
             ],
@@ -280,10 +280,10 @@ def compare_logs(
     """
     by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
     read: list[Found] = []
-    found: list[tuple[str | None, Log]] = []
+    found: list[tuple[str | None, Scores]] = []
     for key, sources in by_name.items():
         for source in sources if isinstance(sources, list | tuple) else [sources]:
-            if isinstance(source, Log):
+            if isinstance(source, Scores):
                 logs_found = [source]
             elif hasattr(source, "eval") and hasattr(source, "samples"):
                 logs_found = logs_of([source])
@@ -307,7 +307,7 @@ def compare_logs(
     claims = joined.claims(simultaneous=len(pairs) if all_pairs else 1)
     if not claims:
         raise InputError(
-            f"{one_line(evaluated[0].log.path, 300)}: no task has a metric of two systems; the systems are "
+            f"{one_line(evaluated[0].path, 300)}: no task has a metric of two systems; the systems are "
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
@@ -321,7 +321,7 @@ def compare_logs(
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
 
 
-def _settings(tasks: Mapping[str, Mapping[str, list[Evaluation]]], systems: Sequence[str]) -> list[DifferingSetting]:
+def _settings(tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence[str]) -> list[DifferingSetting]:
     """The settings that differ, once for all tasks in which they differ alike."""
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, of_systems in tasks.items():
@@ -331,7 +331,7 @@ def _settings(tasks: Mapping[str, Mapping[str, list[Evaluation]]], systems: Sequ
     return [DifferingSetting(of, setting, list(values)) for (setting, values), of in alike.items()]
 
 
-def _standings(claims: Sequence[Claim], found: Sequence[Evaluation]) -> list[Standing]:
+def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standing]:
     """The systems of each task by their mean, with the ranks that the claims leave open."""
     ranked = []
     for task, metric in dict.fromkeys((claim.task or "", claim.measure) for claim in claims):
@@ -346,8 +346,8 @@ def _standings(claims: Sequence[Claim], found: Sequence[Evaluation]) -> list[Sta
                 worse[winner] += 1
         means: dict[str, list[float]] = {}
         for each in found:
-            if task in (each.log.task, *each.log.groups) and (mean := each.log.mean(metric)) is not None:
-                times = len(each.places) if each.log.groups.get(task) else 1
+            if task in (each.task, *each.groups) and (mean := each.mean(metric)) is not None:
+                times = len(each.places) if each.groups.get(task) else 1
                 means.setdefault(each.system, []).extend([mean] * times)
         rows = [
             Standing(
@@ -373,7 +373,7 @@ def _of_pair(made: Mapping[tuple[str, str], Claim], ours: str, theirs: str) -> V
     return None
 
 
-def _unpaired(log: Log) -> dict[str, float]:
+def _unpaired(log: Scores) -> dict[str, float]:
     return {metric: log.figures[metric] for metric in log.unpaired if metric in log.figures}
 
 

@@ -16,12 +16,12 @@ from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import Claim, Kind
 from instruct.base.errors import InputError, counted, one_line
-from instruct.logs.align import Evaluation, Shared, align
-from instruct.logs.log import PARTS
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.text import name
 from instruct.scores import samples
 from instruct.scores.claims import claim_of
+from instruct.scores.join import Joined, join
+from instruct.scores.scores import PARTS, Scores
 
 # Families of claims: the main metric of each task or group, that of the tasks in a group, and all other metrics.
 MAIN, PARTS_OF_GROUPS, OTHERS = "tasks", "tasks of groups", "other metrics"
@@ -54,7 +54,7 @@ class JoinedLogs:
     Args:
         tasks: by task and system, the evaluations of its trainings.
         pairs: candidates and baselines.
-        allow: see `align`.
+        allow: see `join`.
         metrics: to compare, the main one first; (): all, the main one being a log's first.
 
     Raises:
@@ -63,24 +63,24 @@ class JoinedLogs:
 
     def __init__(
         self,
-        tasks: Mapping[str, Mapping[str, list[Evaluation]]],
+        tasks: Mapping[str, Mapping[str, list[Scores]]],
         pairs: Sequence[tuple[str, str]],
         allow: Sequence[str],
         metrics: Sequence[str],
     ) -> None:
         self._metrics = metrics
         self._alone = [task for task, systems in tasks.items() if len(systems) == 1]
-        self._shared: dict[tuple[str, str, str], Shared] = {}
+        self._shared: dict[tuple[str, str, str], Joined] = {}
         known: dict[str, None] = {}
         for task, systems in tasks.items():
             for candidate, baseline in pairs:
                 every = [*systems.get(candidate, ()), *systems.get(baseline, ())]
-                if candidate not in systems or baseline not in systems or not all(each.log.units for each in every):
+                if candidate not in systems or baseline not in systems or not all(each.units for each in every):
                     continue  # a log may have figures alone
                 both = dict.fromkeys(_in_all(every))
                 known |= both
                 if not metrics or any(metric in both for metric in metrics):
-                    self._shared[task, candidate, baseline] = align(systems[candidate], systems[baseline], allow)
+                    self._shared[task, candidate, baseline] = join(systems[candidate], systems[baseline], allow)
         if lacking := [metric for metric in metrics if metric not in known]:
             raise InputError(
                 f"metric: {one_line(lacking[0], 60)!r} is in no task of two systems; their metrics are {listed(known)}"
@@ -111,7 +111,7 @@ class JoinedLogs:
                     claims.append(_group_claim(group, of_tasks, metric, by_size, family, simultaneous))
         return claims
 
-    def _metrics_of(self, shared: Shared) -> list[str]:
+    def _metrics_of(self, shared: Joined) -> list[str]:
         both = _in_all(shared.every)
         return [metric for metric in self._metrics if metric in both] if self._metrics else both
 
@@ -119,7 +119,7 @@ class JoinedLogs:
         """By group and pair of systems, the tasks in it, and whether they count by their number of units."""
         groups: dict[tuple[str, str, str], dict[str, bool]] = {}
         for (task, *pair), shared in self._shared.items():
-            for group, by_size in shared.baseline[0].log.groups.items():
+            for group, by_size in shared.baseline[0].groups.items():
                 groups.setdefault((group, pair[0], pair[1]), {})[task] = by_size
         return groups
 
@@ -138,7 +138,7 @@ class JoinedLogs:
                     units = counted(lacking, "unit")
                     compared = counted(len(shared.units), "shared unit")
                     lines.append((f"{name(system)} lacks {units} that the other has; compared on {compared}", False))
-            missing = sum((each.log.reasons for each in shared.every), Counter())
+            missing = sum((each.reasons for each in shared.every), Counter())
             if missing:
                 reasons = ", ".join(f"{one_line(reason, 60)}: {count}" for reason, count in missing.most_common(3))
                 lines.append((f"rows without a value ({reasons})", False))
@@ -180,21 +180,21 @@ class JoinedLogs:
         return shown[:MOST_SHOWN], count
 
 
-def _in_all(every: Sequence[Evaluation]) -> list[str]:
+def _in_all(every: Sequence[Scores]) -> list[str]:
     """The metrics that all of these have, in the order of the last one."""
-    return [metric for metric in every[-1].log.values if all(metric in each.log.values for each in every)]
+    return [metric for metric in every[-1].values if all(metric in each.values for each in every)]
 
 
-def _task_claim(shared: Shared, metric: str, family: str, simultaneous: int) -> Claim:
+def _task_claim(shared: Joined, metric: str, family: str, simultaneous: int) -> Claim:
     share = samples.is_share(shared.matrix(metric))
     clusters = numbered(range(len(shared.units)), shared.clusters)
     kind: Kind = "points" if share else "metric"
     sample = samples.difference(shared.sides(metric), clusters, kind=kind, share=share)
-    return _claim(shared, metric, sample, simultaneous, task=shared.baseline[0].log.task, family=family)
+    return _claim(shared, metric, sample, simultaneous, task=shared.baseline[0].task, family=family)
 
 
 def _group_claim(
-    group: str, of_tasks: Sequence[Shared], metric: str, by_size: bool, family: str, simultaneous: int
+    group: str, of_tasks: Sequence[Joined], metric: str, by_size: bool, family: str, simultaneous: int
 ) -> Claim:
     """The mean over a group's tasks, each counting by its number of units or all alike."""
     clusters = [numbered(range(len(shared.units)), shared.clusters) for shared in of_tasks]
@@ -202,10 +202,10 @@ def _group_claim(
     return _claim(of_tasks[0], metric, sample, simultaneous, task=group, family=family)
 
 
-def _claim(shared: Shared, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:
+def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:
     """A claim; `about`: its other fields."""
     first = shared.baseline[0]
-    better = first.log.better.get(metric, "higher")
+    better = first.better.get(metric, "higher")
     names = {"candidate": shared.candidate[0].system, "baseline": first.system}
     return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
 

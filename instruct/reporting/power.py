@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import unit_values
 from instruct.base.errors import InputError, one_line
-from instruct.logs.align import Evaluation, align, by_task, evaluations
+from instruct.logs.align import by_task, evaluations
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
 from instruct.reporting.document import Document, Paragraph
 from instruct.reporting.log_claims import listed
 from instruct.reporting.tables import Column, columns_table, text_columns
+from instruct.scores.join import join
 from instruct.scores.samples import is_share
+from instruct.scores.scores import Scores
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
 _LEVEL, _POWER = 0.05, 0.8
@@ -122,7 +124,7 @@ def plan_units(
         raise InputError(f"logs: are of {len(systems)} systems ({listed(systems)}); give those of one, or of two")
     rows: list[PlanRow] = []
     for task, of_systems in by_task(found).items():
-        first = next(iter(of_systems.values()))[0].log
+        first = next(iter(of_systems.values()))[0]
         name = metric or next(iter(first.values), "")
         if name not in first.values:
             raise InputError(f"metric: the task {one_line(task, 60)} has no {one_line(name, 60)!r}; it has "
@@ -132,10 +134,10 @@ def plan_units(
 
 
 def _of_task(
-    task: str, metric: str, systems: Sequence[list[Evaluation]], difference: float, claims: int, allow: Sequence[str]
+    task: str, metric: str, systems: Sequence[list[Scores]], difference: float, claims: int, allow: Sequence[str]
 ) -> Iterator[PlanRow]:
     if len(systems) == 2:
-        shared = align(systems[1], systems[0], allow)
+        shared = join(systems[1], systems[0], allow)
         values = shared.matrix(metric)
         gains = np.array([values[one] - values[other] for one, other in shared.seeds])
         sides, of_clusters = (shared.candidate, shared.baseline), shared.clusters
@@ -144,9 +146,9 @@ def _of_task(
         each = systems[0][0]
         gains = each.means(metric)[None]
         sides, assumptions = ([each], []), dict(_ALIKE)
-        of_clusters = each.clusters(np.arange(len(each.places)))
+        of_clusters = each.clusters_of(np.arange(len(each.places)))
     every = [each for side in sides for each in side]
-    scale = 100 if all(is_share(np.frombuffer(each.log.values[metric])) for each in every) else 1
+    scale = 100 if all(is_share(np.frombuffer(each.values[metric])) for each in every) else 1
     if difference >= scale == 100:
         raise InputError(f"difference {difference:g}: must be less than 100 points")
     kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
@@ -155,13 +157,13 @@ def _of_task(
     n, clusters = len(kept), len(set(places.tolist()))
     if clusters < 2:
         raise InputError(
-            f"{one_line(every[0].log.path, 300)}: the task {one_line(task, 60)} has {clusters} independent units with "
+            f"{one_line(every[0].path, 300)}: the task {one_line(task, 60)} has {clusters} independent units with "
             "a value; a plan needs 2 or more"
         )
     per_unit = np.array([unit_values(training, places) for training in gains])
     if not np.ptp(per_unit):
         raise InputError(
-            f"{one_line(every[0].log.path, 300)}: the task {one_line(task, 60)} has the same value on every unit; a "
+            f"{one_line(every[0].path, 300)}: the task {one_line(task, 60)} has the same value on every unit; a "
             "plan needs a pilot whose units differ"
         )
     of_samples = [np.mean([_within(each, metric) for each in side]) for side in sides if side]
@@ -192,9 +194,9 @@ def _designs(seeds: int, within: float) -> Iterator[tuple[int, int]]:
             yield number, samples
 
 
-def _within(each: Evaluation, metric: str) -> float:
+def _within(each: Scores, metric: str) -> float:
     """The variance of a unit's samples, over the units with several; 0 without any."""
-    values, counts = np.frombuffer(each.log.values[metric]), np.bincount(each.of_row)
+    values, counts = np.frombuffer(each.values[metric]), np.bincount(each.of_row)
     deviations = (values - each.means(metric)[each.of_row]) ** 2
     sums = np.bincount(each.of_row, np.nan_to_num(deviations))
     several = counts > 1

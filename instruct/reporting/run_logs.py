@@ -9,16 +9,16 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.prompts import identity
-from instruct.logs.log import Log, Row
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
 from instruct.reporting.tasks import scored_rows
 from instruct.run.measurements import clusters_of, metric_step
+from instruct.scores.scores import Row, Scores
 from instruct.training.options import without_seed
 
 WIN_RATE = "win rate"
 
 
-def logs_of_run(folder: str | Path) -> list[Log]:
+def logs_of_run(folder: str | Path) -> list[Scores]:
     """The verdicts of a run's judges on each system and opponent, and its tasks, row by row.
 
     A verdict counts 1, ½ or 0, or what a weighted judge gave. Opponents are the baselines of comparisons; their own
@@ -34,19 +34,19 @@ def logs_of_run(folder: str | Path) -> list[Log]:
     return logs
 
 
-def _log(contents: RunContents, system: str, task: str, settings: Mapping[str, Any]) -> Log:
+def _log(contents: RunContents, system: str, task: str, settings: Mapping[str, Any]) -> Scores:
     seed = seeds_of(contents.config).get(system)
-    return Log(
+    return Scores(
         tool="instruct",
         path=contents.run.folder / system,
-        model=system if seed is None else without_seed(system, seed),
+        system=system if seed is None else without_seed(system, seed),
         task=task,
         seed=None if seed is None else str(seed),
         settings={name: value for name, value in settings.items() if value is not None},
     )
 
 
-def _verdicts(contents: RunContents) -> Iterator[Log]:
+def _verdicts(contents: RunContents) -> Iterator[Scores]:
     opponents = {judged.key.baseline for judged in contents.judged}
     for judged in contents.judged:
         if judged.key.candidate == judged.key.baseline:
@@ -56,7 +56,7 @@ def _verdicts(contents: RunContents) -> Iterator[Log]:
                 yield _of_opponent(contents, judged, system, opponent, mirrored=side == 1)
 
 
-def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: str, mirrored: bool) -> Log:
+def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: str, mirrored: bool) -> Scores:
     asked = judged.step.get("inputs", {})
     settings = {
         "judge model": asked.get("judge", {}).get("model") or (judged.card.model if judged.card else None),
@@ -96,7 +96,7 @@ def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: s
     return log
 
 
-def _tasks(contents: RunContents) -> Iterator[Log]:
+def _tasks(contents: RunContents) -> Iterator[Scores]:
     for part, systems in contents.values.items():
         if not part.startswith(("tasks/", "lm_eval/")):
             continue

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from instruct.logs.scores import COLUMNS
-from instruct.reporting.bench import GREEDY, MLE, SAMPLED, Scores, better_values, measured_in
+from instruct.reporting.bench import GREEDY, MLE, SAMPLED, better_values, measured_in
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.run_logs import WIN_RATE
+from instruct.scores.samples import Values
 from instruct.training.options import control_name, without_seed
 
 # The task of what is measured on answers, samples and likelihoods.
@@ -46,7 +47,7 @@ def score_rows(contents: RunContents) -> Iterator[dict[str, Any]]:
 
 
 def _rows(
-    trainings: Sequence[Scores], measure: str, clusters: Mapping[Any, str], about: Mapping[str, str]
+    trainings: Sequence[Values], measure: str, clusters: Mapping[Any, str], about: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     for seed, scores in enumerate(trainings, 1):
         yield from _scored(scores, clusters, seed=seed, better=better_values(measure), **about)
@@ -56,7 +57,7 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
     seeds = seeds_of(contents.config)
     itself: dict[tuple[str, int, str], dict[str, float | None]] = {}
 
-    def rows(system: str, judge: str, seed: int, against: str, scores: Scores) -> Iterator[dict[str, Any]]:
+    def rows(system: str, judge: str, seed: int, against: str, scores: Values) -> Iterator[dict[str, Any]]:
         about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
         return _scored(scores, {}, system=system, seed=seed, **about)
 
@@ -73,7 +74,7 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
         yield from rows(beside[2], *beside, ties)
 
 
-def _scored(scores: Scores, clusters: Mapping[Any, str], **about: Any) -> Iterator[dict[str, Any]]:
+def _scored(scores: Values, clusters: Mapping[Any, str], **about: Any) -> Iterator[dict[str, Any]]:
     for unit, score in scores.items():
         missing = score is None or not math.isfinite(score)
         row = {

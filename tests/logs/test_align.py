@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.logs.align import align, by_task, differing_settings, evaluations
-from instruct.logs.log import MOST_TEXTS, Log, Row
+from instruct.logs.align import by_task, differing_settings, evaluations
+from instruct.scores.join import join
+from instruct.scores.scores import MOST_TEXTS, Row, Scores
 
 
 def make_log(path, rows, model="m", task="t", **about):
-    log = Log("made", Path(path), model, task, **about)
+    log = Scores("made", Path(path), model, task, **about)
     for number, row in enumerate(rows, start=1):
         log.add(row, f"{path}, row {number}")
     return log
@@ -118,7 +119,7 @@ def test_other_rows_under_the_same_ids_are_refused(part):
     with pytest.raises(
         InputError, match=f"a: 1 of 2 units of the task t have another {words} than in b, the first 'y'"
     ):
-        align(*pair(ours, theirs), allow=["prompt"])
+        join(*pair(ours, theirs), allow=["prompt"])
 
 
 def test_other_prompts_are_refused_by_name_and_can_be_allowed():
@@ -129,47 +130,47 @@ def test_other_prompts_are_refused_by_name_and_can_be_allowed():
     )
     for allow in ([], ["shots"]):
         with pytest.raises(InputError, match=problem):
-            align(*pair(ours, theirs), allow)
+            join(*pair(ours, theirs), allow)
     for allow in (["template"], ["prompt"]):
-        assert align(*pair(ours, theirs), allow).differing == ["template: chat, not none"]
+        assert join(*pair(ours, theirs), allow).differing == ["template: chat, not none"]
 
 
 def test_other_prompts_without_a_reason_need_any_prompt_to_be_allowed():
     ours, theirs = (make_log(name, rows("x", doc="d", prompt=name)) for name in "ab")
     with pytest.raises(InputError, match="the logs do not say why"):
-        align(*pair(ours, theirs), ["template"])
-    assert align(*pair(ours, theirs), ["prompt"]).differing == ["prompts"]
+        join(*pair(ours, theirs), ["template"])
+    assert join(*pair(ours, theirs), ["prompt"]).differing == ["prompts"]
 
 
 def test_settings_count_where_prompts_are_unknown():
     ours, theirs = (make_log(name, rows("x"), settings={"shots": shots}) for name, shots in (("a", 0), ("b", 5)))
     with pytest.raises(InputError, match=r"other prompts .* \(shots: 0, not 5\)"):
-        align(*pair(ours, theirs))
+        join(*pair(ours, theirs))
     same = make_log("c", rows("x", prompt="p"), settings={"shots": 0})
     other = make_log("d", rows("x", prompt="p"), settings={"shots": 5})
-    shared = align(*pair(same, other))  # what was shown is known to be the same
+    shared = join(*pair(same, other))  # what was shown is known to be the same
     assert (shared.differing, shared.unchecked) == ([], ["doc", "target"])
 
 
 def test_units_of_one_side_are_counted():
-    shared = align(*pair(make_log("a", rows("xyz")), make_log("b", rows("zyvw"))))
+    shared = join(*pair(make_log("a", rows("xyz")), make_log("b", rows("zyvw"))))
     assert (shared.units, shared.lacking) == (["z", "y"], {"first": 2, "second": 1})
     with pytest.raises(InputError, match="b: no unit of the task t is also in a"):
-        align(*pair(make_log("b", rows("q")), make_log("a", rows("x"))))
+        join(*pair(make_log("b", rows("q")), make_log("a", rows("x"))))
 
 
 def test_clusters_are_those_of_either_log():
-    shared = align(*pair(make_log("a", rows("xy")), make_log("b", rows("yx", cluster="passage"))))
+    shared = join(*pair(make_log("a", rows("xy")), make_log("b", rows("yx", cluster="passage"))))
     assert shared.clusters == {0: "passage", 1: "passage"}
 
 
 def test_seeds_pair_or_stand_beside_one_baseline():
     logs = [make_log(f"{seed}/{name}/s", rows("x")) for seed in "12" for name in ("base", "emo")]
     systems = by_task(evaluations([(None, log) for log in logs], r"^(?P<seed>\d)/"))["t"]
-    assert align(systems["emo"], systems["base"]).seeds == [(0, 2), (1, 3)]
-    assert align(systems["emo"], systems["base"][:1]).seeds == [(0, 2), (1, 2)]
+    assert join(systems["emo"], systems["base"]).seeds == [(0, 2), (1, 3)]
+    assert join(systems["emo"], systems["base"][:1]).seeds == [(0, 2), (1, 2)]
     with pytest.raises(InputError, match="has the seeds 1 of emo and 1, 2 of base"):
-        align(systems["emo"][:1], systems["base"])
+        join(systems["emo"][:1], systems["base"])
 
 
 def test_settings_that_differ_are_listed_once():

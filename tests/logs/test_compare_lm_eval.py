@@ -51,7 +51,7 @@ def logs(tmp_path_factory, tiny_model_folder):
 
 
 def values(compared, system, task, metric="acc"):
-    (log,) = [each.log for each in compared.found if (each.system, each.log.task) == (system, task)]
+    (log,) = [each for each in compared.found if (each.system, each.task) == (system, task)]
     return np.array(log.values[metric])
 
 

@@ -18,14 +18,14 @@ from inspect_runs import WRONG, mock, tasks
 
 from instruct.base.errors import InputError
 from instruct.logs.inspect import logs_of
-from instruct.logs.log import Log
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
+from instruct.scores.scores import Scores
 
 RECORDED = Path(__file__).parent / "recorded.eval"
 
 
-def the_log(path: Path, columns: Columns | None = None) -> Log:
+def the_log(path: Path, columns: Columns | None = None) -> Scores:
     (found,) = read_logs([path], columns)
     (log,) = found.logs
     return log
@@ -33,7 +33,7 @@ def the_log(path: Path, columns: Columns | None = None) -> Log:
 
 def test_a_recorded_log_has_its_units_settings_and_figures():
     log = the_log(RECORDED)
-    assert (log.tool, log.model, log.task, log.version) == ("Inspect", "mockllm/m1", "sums", "0.3.285")
+    assert (log.tool, log.system, log.task, log.version) == ("Inspect", "mockllm/m1", "sums", "0.3.285")
     assert sorted(log.units) == sorted(["1", "2", "3", "4", "5"] * 2)
     assert set(log.values) == {"match", "graded", "parts/length", "parts/right", "unscored"}
     assert log.reasons == {"error: ValueError": 1, "grader_failed": 2}
@@ -216,7 +216,7 @@ def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path):
     assert all(error.startswith(str(path)) and error.isprintable() for error in refusals)
 
 
-def rows(log: Log) -> list[tuple[Any, ...]]:
+def rows(log: Scores) -> list[tuple[Any, ...]]:
     """A log's rows, in an order that does not depend on which sample ended first."""
     names = sorted(log.values)
     values = [list(map(str, log.values[name])) for name in names]  # what is not a number is not equal to itself

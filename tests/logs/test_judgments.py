@@ -39,7 +39,7 @@ def annotations(count: int) -> list[dict]:
 def test_published_annotations_have_their_published_win_rate(judge, rate) -> None:
     [found] = read_logs([SHARED / f"alpaca-7b.{judge}.annotations.json"])
     [log] = found.logs
-    assert (log.model, log.settings["judge"], len(log.units)) == ("alpaca-7b", judge, 805)
+    assert (log.system, log.settings["judge"], len(log.units)) == ("alpaca-7b", judge, 805)
     assert 100 * log.mean("win rate") == pytest.approx(rate, abs=5e-7)
 
 
@@ -66,7 +66,7 @@ def test_annotations_of_several_systems_and_repeated_instructions_are_told_apart
     rows = [row | {"id": n, "instruction": "Q?"} for n, row in enumerate(annotations(4))]
     rows += [row | {"generator_2": "later"} for row in rows]
     first, second = read_rows(rows, tmp_path / "annotations.json")
-    assert (first.model, second.model, first.task) == ("tuned", "later", "win against base by judge")
+    assert (first.system, second.system, first.task) == ("tuned", "later", "win against base by judge")
     assert first.units == ["0", "1", "2", "3"]
     assert first.clusters == ["Q?"] * 4
     with pytest.raises(InputError, match=r"row 2: .* is already in row 1"):
@@ -103,7 +103,7 @@ def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(row
     games = [[game["score"] for game in row["games"]] for row in rows]
     official = [[*BATTLES[b], *(1 - s for s in BATTLES[a])] if a and b else [] for a, b in games]
     flat = [share for shares in official for share in shares]
-    assert (log.model, log.task, log.settings["judge"]) == ("tuned", task, rows[0]["judge"])
+    assert (log.system, log.task, log.settings["judge"]) == ("tuned", task, rows[0]["judge"])
     assert [*log.values["win rate"]] == pytest.approx(
         [sum(shares) / len(shares) if shares else float("nan") for shares in official], nan_ok=True
     )
@@ -128,7 +128,7 @@ def test_ratings_have_the_means_of_show_result(tmp_path) -> None:
     logs = read_rows(rows, tmp_path / "model_judgment" / "gpt-4_single.jsonl")
     assert logs[0].texts[:3] == [("One?", ""), ("Two?", ""), ("", "")]
     for log in logs:
-        scores = [row["score"] for row in rows if row["model"] == log.model]
+        scores = [row["score"] for row in rows if row["model"] == log.system]
         kept = [score for score in scores if score != -1]
         assert log.mean("rating") == pytest.approx(sum(kept) / len(kept), abs=1e-12)
         assert log.reasons == {"no rating in the judge's reply": scores.count(-1)}
@@ -150,6 +150,6 @@ def test_pairs_have_the_adjusted_win_rate_of_show_result_for_both_models(tmp_pat
     won, lost = (kept.count((name, name)) for name in ("model_1", "model_2"))
     adjusted = (won + (len(kept) - won - lost) / 2) / len(kept)
     assert tuned.task == base.task == "MT-Bench, tuned against base by gpt-4"
-    assert (tuned.model, base.model, tuned.clusters[:3]) == ("tuned", "base", ["81", "81", "82"])
+    assert (tuned.system, base.system, tuned.clusters[:3]) == ("tuned", "base", ["81", "81", "82"])
     assert (tuned.mean("win rate"), base.mean("win rate")) == pytest.approx((adjusted, 1 - adjusted))
     assert tuned.reasons == {"unparsed": len(games) - len(kept)}

@@ -15,14 +15,14 @@ import pytest
 from lm_eval_runs import SUBJECTS, evaluate, write_tasks
 
 from instruct.base.errors import InputError
-from instruct.logs.log import Log
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
+from instruct.scores.scores import Scores
 
 DATA = os.environ.get("INSTRUCT_SHARED_DATA")
 
 
-def logs_by_task(path: Path) -> dict[str, Log]:
+def logs_by_task(path: Path) -> dict[str, Scores]:
     (found,) = read_logs([path])
     assert not found.unknown
     return {log.task: log for log in found.logs}
@@ -40,8 +40,8 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     for model in (tiny_model_folder, other):
         results = evaluate(tasks, tmp_path, str(model), tmp_path / "out")
     first, second = sorted((tmp_path / "out").iterdir())
-    assert {log.model for log in logs_by_task(first).values()} == {str(other), str(tiny_model_folder)} - {
-        log.model for log in logs_by_task(second).values()
+    assert {log.system for log in logs_by_task(first).values()} == {str(other), str(tiny_model_folder)} - {
+        log.system for log in logs_by_task(second).values()
     }
     logs = logs_by_task(second if second.name.endswith("other") else first)
     assert logs.keys() == {*(f"mmlu_{subject}" for subject in SUBJECTS), "gsm8k_some", "last_word", "text_of_sums"}
@@ -79,7 +79,7 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     check_changed(logs["gsm8k_some"])
 
 
-def check_changed(whole: Log) -> None:
+def check_changed(whole: Scores) -> None:
     """200 changes of a file of samples: all of its units are read, with their figures, or one line refuses it."""
     content, chance = whole.path.read_bytes(), random.Random(0)
     refusals = []
@@ -135,7 +135,7 @@ RIGHT = results("sums", 4, exact_match__none=0.25)
 def test_a_log_has_its_units_settings_and_figures(tmp_path):
     write(tmp_path, ROWS, RIGHT)
     log = logs_by_task(tmp_path)["sums"]
-    assert (log.tool, log.model, log.version) == ("lm-eval", "a/b", "0.4.13")
+    assert (log.tool, log.system, log.version) == ("lm-eval", "a/b", "0.4.13")
     assert log.units == ["0", "1", "2", "3"]
     assert list(log.values["exact_match"]) == [0, 1, 0, 0]
     assert log.figures == {"exact_match": 0.25}

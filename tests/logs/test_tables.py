@@ -43,7 +43,7 @@ def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path
     write_table(path, ROWS)
     [found] = read_logs([path], ALL)
     ours, theirs = found.logs
-    assert (ours.tool, ours.model, ours.task, theirs.model) == ("table", "a", "x", "b")
+    assert (ours.tool, ours.system, ours.task, theirs.system) == ("table", "a", "x", "b")
     assert ours.units == ["1", "1", "2"]
     assert ours.clusters == ["p", "p", "q"]
     assert ours.mean("score") == 0.625
@@ -58,7 +58,7 @@ def test_a_table_without_the_optional_columns_is_one_log(tmp_path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id;score\na;1\nb;0\n")
     [[log]] = [found.logs for found in read_logs([path], Columns("id", ("score",)))]
-    assert (log.model, log.task, log.units, [*log.values["score"]]) == (None, "table", ["a", "b"], [1, 0])
+    assert (log.system, log.task, log.units, [*log.values["score"]]) == ("", "table", ["a", "b"], [1, 0])
 
 
 @pytest.mark.parametrize(

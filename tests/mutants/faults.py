@@ -407,14 +407,14 @@ FAULTS = [
     ),
     Fault(
         "a missing value in a log is 0",
-        "instruct/logs/align.py",
+        "instruct/scores/scores.py",
         "np.bincount(self.of_row, values) / np.bincount(self.of_row)",
         "np.bincount(self.of_row, np.nan_to_num(values)) / np.bincount(self.of_row)",
         "tests/reporting/test_compare_logs.py::test_missing_values_are_bounded",
     ),
     Fault(
         "logs of other questions are compared",
-        "instruct/logs/align.py",
+        "instruct/scores/join.py",
         "if len(different.get(part, ())):",
         "if False:",
         "tests/logs/test_align.py::test_other_rows_under_the_same_ids_are_refused",

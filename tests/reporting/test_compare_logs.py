@@ -13,10 +13,10 @@ from statsmodels.stats.multitest import multipletests
 
 from instruct import compare_logs
 from instruct.base.errors import GateError, InputError
-from instruct.logs.log import Log, Row
 from instruct.logs.source import Columns
 from instruct.reporting.compare_logs import check_difference_gate
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
+from instruct.scores.scores import Row, Scores
 
 RNG = np.random.default_rng(7)
 
@@ -32,7 +32,7 @@ def make_log(system, values, task="t", folder="", **about):
     """A log of one metric or several; NaN: missing."""
     by_metric = values if isinstance(values, dict) else {"acc": values}
     clusters = about.pop("clusters", None)
-    log = Log("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
+    log = Scores("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
     for place in range(len(next(iter(by_metric.values())))):
         scores = {metric: None if math.isnan(of[place]) else float(of[place]) for metric, of in by_metric.items()}
         cluster = None if clusters is None else str(clusters[place])

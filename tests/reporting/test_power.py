@@ -10,8 +10,8 @@ from statsmodels.stats.power import zt_ind_solve_power
 from instruct import compare_logs
 from instruct.base.errors import InputError
 from instruct.logs import read
-from instruct.logs.log import Log, Row
 from instruct.reporting.power import plan_units
+from instruct.scores.scores import Row, Scores
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def pilot(monkeypatch):
 
 def make_log(system, values, path="", clusters=None):
     """`values`: of each unit, or of each unit's samples."""
-    log = Log("made", read.Path(f"{path}{system}/t.jsonl"), system, "t")
+    log = Scores("made", read.Path(f"{path}{system}/t.jsonl"), system, "t")
     for place, row in enumerate(np.atleast_2d(np.asarray(values, dtype=float).T).T):
         for epoch, value in enumerate(row):
             cluster = None if clusters is None else str(clusters[place])

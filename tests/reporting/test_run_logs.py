@@ -114,7 +114,7 @@ def test_systems_of_one_run_are_seen_from_every_baseline(run, card, write_answer
         write_answers(name, 12)
     for candidate, baseline, wins in (("a", "mle", 9), ("b", "mle", 4), ("a", "b", 8)):
         judge_pairs([WIN] * wins + [LOSS] * (12 - wins), candidate=candidate, baseline=baseline)
-    means = {(log.task, log.model): log.mean("win rate") for log in logs_of_run(run.folder)}
+    means = {(log.task, log.system): log.mean("win rate") for log in logs_of_run(run.folder)}
     assert means == {
         ("j against mle", "a"): 0.75,
         ("j against mle", "b"): pytest.approx(1 / 3),

@@ -1,4 +1,4 @@
-"""What every reader of a tool's logs returns: what one system scored in one task, unit by unit."""
+"""What one training of a system scored in one task, unit by unit: what every reader of a tool's logs returns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instruct.base.errors import InputError, one_line
 
@@ -71,12 +73,12 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Log:
-    """What one system scored in one task.
+class Scores:
+    """What one training of a system scored in one task.
 
     Args:
         tool: that wrote the log. version: of the tool.
-        path: the file. model: the log's own name of the system; None: it has none. seed: of its training, if known.
+        path: the file. system: its name; empty: the log has none. seed: of its training, if known.
         settings: what the evaluation ran with: `shots`, `template`, `limit`, `max tokens`, `temperature`, `model
             arguments`, `task version`, `tool version`, `date`, and others.
         figures: by metric, the tool's own figure, where the log has one.
@@ -88,7 +90,7 @@ class Log:
 
     tool: str
     path: Path
-    model: str | None
+    system: str
     task: str
     version: str | None = None
     seed: str | None = None
@@ -111,6 +113,41 @@ class Log:
     _repeated: bool = field(default=False, repr=False)
     _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
     _parts: dict[str, set[int]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The number of each unit, in the order in which they appear."""
+        return {unit: place for place, unit in enumerate(dict.fromkeys(self.units))}
+
+    @cached_property
+    def of_row(self) -> NDArray[np.intp]:
+        """The number of each row's unit."""
+        rows = len(self.units)
+        if len(self.places) == rows:
+            return np.arange(rows)
+        return np.fromiter((self.places[unit] for unit in self.units), np.intp, rows)
+
+    @cached_property
+    def first_rows(self) -> NDArray[np.intp]:
+        """The first row of each unit."""
+        return np.unique(self.of_row, return_index=True)[1]
+
+    def clusters_of(self, places: NDArray[np.intp]) -> dict[int, str]:
+        """The clusters of some units, which have these numbers, by their place among them; a unit may have none."""
+        rows = enumerate(self.first_rows[places].tolist())
+        return {place: cluster for place, row in rows if (cluster := self.clusters[row]) is not None}
+
+    def means(self, metric: str, missing: float = math.nan) -> NDArray[np.float64]:
+        """The mean of each unit over its repeats.
+
+        Args:
+            missing: what a missing value counts; NaN: a unit with one has no mean.
+        """
+        column = self.values.get(metric)
+        values = np.full(len(self.units), math.nan) if column is None else np.frombuffer(column)
+        values = np.where(np.isnan(values), missing, values)
+        means: NDArray[np.float64] = np.bincount(self.of_row, values) / np.bincount(self.of_row)
+        return means
 
     def add(self, row: Row, place: str) -> None:
         """Add a row, or the metrics of another part of a row.
