@@ -38,7 +38,7 @@ from instruct.reporting.tables import (
     columns_table,
     text_columns,
 )
-from instruct.reporting.text import difference, difference_headline, name
+from instruct.reporting.text import claim_headline, difference, name
 from instruct.scores.claims import of_family, settle
 from instruct.scores.scores import Scores
 
@@ -108,7 +108,7 @@ class LogComparison:
 
     def headlines(self) -> list[str]:
         """Who is better, by how much and how certainly: a sentence for each claim about a main metric."""
-        return [difference_headline(claim) for claim in self.main]
+        return [claim_headline(claim) for claim in self.main]
 
     def document(self) -> Document:
         """Sentences, what changes them, tables, and the logs."""

@@ -192,10 +192,11 @@ def document(report: ReportData) -> Document:
         *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
     ]
     if report.bench:
-        differences = [(line, ()) for line in sentences.bench_headlines(of_family(report.claims, OBJECTIVES))]
+        made = [claim for claim in of_family(report.claims, OBJECTIVES) if claim.value is not None]
+        differences = [(sentences.claim_headline(claim), ()) for claim in made]
         opening.append(Listing("Objectives side by side", differences, leads=True))
     if report.seeds:
-        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
+        seeds = [(sentences.claim_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
         many = judge.name in dict(matrices) and len(judge.comparisons) > _MOST_DETAILED
@@ -226,7 +227,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         leads=comparison.leads,
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
-        seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.over_seeds(spread)}."
+        seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.stated_figure(spread)}."
         if spread
         else None,
         facts=_facts(judge, comparison, figures),
@@ -345,7 +346,7 @@ def _together(report: ReportData) -> Iterator[Block]:
             for panel in report.panels
         ]
         yield Listing("Agreement between judges", agreements)
-    if differences := [sentences.paired_difference(claim) for claim in report.paired if claim.value is not None]:
+    if differences := [sentences.claim_headline(claim) for claim in report.paired if claim.value is not None]:
         yield Brief(differences)
     yield from map(Caution, report.cautions)
     for tables in (text_tables(report.measurements, report.claims), task_tables(report.measurements)):

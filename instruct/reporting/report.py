@@ -22,7 +22,7 @@ from instruct.reporting.read import RunContents, read_run
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.render.page import packed_pairs, render_page, write_page
 from instruct.reporting.scores import score_rows
-from instruct.reporting.text import bench_headlines, headline, seeds_headline
+from instruct.reporting.text import claim_headline, headline
 from instruct.run.directory import RunDirectory
 from instruct.scores.claims import of_family
 
@@ -107,8 +107,8 @@ class Report(ReportData):
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
         said = [
-            *bench_headlines(of_family(self.claims, OBJECTIVES)),
-            *map(seeds_headline, self.seeds),
+            *(claim_headline(each) for each in of_family(self.claims, OBJECTIVES) if each.value is not None),
+            *map(claim_headline, self.seeds),
             *(headline(*pair) for pair in compared_by(self.judges) if not pair[1].spread),
         ]
         return list(dict.fromkeys(said))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from instruct.analysis import results
-from instruct.analysis.results import ELSEWHERE, Claim
+from instruct.analysis.results import ELSEWHERE, Claim, Interval
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
@@ -36,17 +35,59 @@ def name(text: object) -> str:
 
 
 def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
-    """Which system is better under the leading policy, with win rate, interval and number of pairs."""
+    """What a judge says about two systems under its leading policy."""
+    figures = comparison.leading_figures
     people = "People's labels contradict this" if contradicted(comparison) else None
-    return _headline(name(judge.name), comparison, comparison.leads, people, largest_tie(comparison.leading_figures))
+    further = (comparison.leads, people, largest_tie(figures))
+    return _sentence(name(judge.name), figures.claim, "".join(claim(comparison)), claim_figures(figures), *further)
 
 
-def _headline(by: str, claimed: ComparisonReport, *further: str | None) -> str:
-    """A claim with its figures, further sentences, and its p-value if it is one of several."""
-    made = claimed.leading_figures.claim
-    said = ": ".join(filter(None, [by, "".join(claim(claimed)), claim_figures(claimed.leading_figures)]))
-    correction = adjusted(made) if made.claims > 1 and made.adjusted_p is not None else None
-    return ". ".join(filter(None, [said, *further, correction]))
+def claim_headline(made: Claim) -> str:
+    """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure."""
+    about = name(made.judge) if made.judge else one_line(made.task or made.measure, 60)
+    if made.value is None:
+        over = f" for every one of {made.trainings} trainings" if made.trainings > 1 else ""
+        return f"{about}: nothing has a value of both {name(made.candidate)} and {name(made.baseline)}{over}"
+    said = "".join(finding_pieces(made))
+    if made.finding == "too few" and made.params.get(ELSEWHERE):
+        said += f" ({few_trainings(made)})"
+    return _sentence(about, made, said, stated_figure(made))
+
+
+def _sentence(about: str, made: Claim, said: str, figure: str, *further: str | None) -> str:
+    correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
+    return ". ".join(filter(None, [": ".join(filter(None, [about, said, figure])), *further, correction]))
+
+
+def stated_figure(made: Claim) -> str:
+    """The win rate of the system that a claim names first, or what it has more than the other, with interval and n."""
+    if made.kind == "rate":
+        rate = 100 - (made.value or 0.0) if baseline_first(made) else made.value
+        figure = f"win rate {number(rate, made.interval)} %"
+    else:
+        sign = -1 if baseline_first(made) else 1
+        tasks = f", mean of {made.params['tasks']} tasks" if "tasks" in made.params else ""
+        side = "" if made.finding in (None, "candidate", "baseline") else f" for {name(made.candidate)}"
+        amount = number(sign * (made.value or 0.0), made.interval, sign=True)
+        measure = one_line(made.measure, 60) + tasks + " " if made.judge or made.task else ""
+        figure = f"{measure}{amount}{' points' * made.in_points}{side}"
+    sample = [f"n = {made.n}"] * bool(made.n)
+    sample += [f"{made.params['clusters']} clusters"] if "clusters" in made.params else []
+    sample += [f"both against {name(made.through)}"] if made.through else []
+    details = ", ".join([*_interval(made, made.interval), *sample])
+    return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
+
+
+def _interval(made: Claim, error: Interval | float | None) -> list[str]:
+    """The interval of a figure, as the system that is named first sees it, with the missing values lost or won."""
+    if not made.interval:
+        return []
+    first, ends = baseline_first(made), made.interval
+    seen = sorted(2 * made.null - end for end in ends) if first else ends
+    alone = made.kind != "rate" and made.finding == "no difference" and not ends[0] <= 0 <= ends[1]
+    missing = f" with {made.missing} missing lost or won" if made.missing else ""
+    corrected = "(not corrected) " * alone
+    return [f"95 % CI {corrected}{span(seen, error, sign=made.kind != 'rate')}{missing}"]
 
 
 def excluded(made: Claim) -> str:
@@ -97,76 +138,28 @@ def largest_tie(figures: TallyFigures) -> str | None:
     return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
 
 
-def seeds_headline(claim: Claim) -> str:
-    """A comparison over all its training seeds: the mean win rate, and how certain that is."""
-    candidate, baseline, seeds = name(claim.candidate), name(claim.baseline), claim.trainings
-    if claim.value is None:
-        said = f"no prompt has a verdict on {candidate} against {baseline} for every one of {seeds} training seeds"
-        return f"{name(claim.judge)}: {said}"
-    said = _verdict(claim, "training seeds", f" over {seeds} training seeds")
-    if claim.finding == "too few":
-        said += f" ({few_trainings(claim)})" if claim.params.get(ELSEWHERE) else f" ({seeds}, not {LEAST_SEEDS})"
-    text = f"{name(claim.judge)}: {said}; for {candidate}: {over_seeds(claim)}{excluded(claim)}"
-    corrected = None if claim.adjusted_p is None else capital(adjusted(claim))
-    return ". ".join(filter(None, [text, corrected]))
-
-
-def _verdict(made: Claim, few: str, over: str = "", beats: str = "beats") -> str:
-    """What a claim finds: who beats whom `over` something, or that there are too `few` of something to say."""
-    return "".join(_pieces(made, few, over, beats))
-
-
-def _pieces(made: Claim, few: str, over: str = "", beats: str = "beats") -> list[str]:
-    """The same in pieces, every other one a name."""
+def finding_pieces(made: Claim) -> list[str]:
+    """What a claim finds in pieces, every other one a name: who beats whom, or that there is too little to say."""
     ours, theirs = name(made.candidate), name(made.baseline)
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
-    return {
+    several = made.trainings > 1 or "seeds" in made.params
+    over = f" over {counted(made.trainings, 'training seed')}" * several
+    few = "training seeds" if several and made.trainings < LEAST_SEEDS else "pairs" if made.kind == "rate" else "units"
+    pieces = {
         "no difference": ["no difference shown between ", ours, " and ", theirs, over],
         "too few": [f"too few {few} to compare ", ours, " with ", theirs],
-    }.get(str(made.finding), ["", first, f" {beats} ", second, over])
+        "None": ["", ours, " minus ", theirs, ""],
+    }
+    return pieces.get(str(made.finding), ["", first, " beats " if made.better else " is higher than ", second, over])
 
 
-def bench_headlines(claims: Sequence[Claim]) -> list[str]:
-    """Each objective beside MLE, by each measure."""
-    lines = []
-    for claim in claims:
-        if claim.value is None:
-            continue
-        if claim.kind == "rate":
-            lines.append(seeds_headline(claim))
-            continue
-        counts = f"n = {claim.n}, {counted(claim.trainings, 'seed')}"
-        said = (
-            f"{name(claim.candidate)} against {name(claim.baseline)}, "
-            f"{one_line(claim.task or claim.measure, 60)}: {finding(claim)}"
-        )
-        lines.append(f"{said} ({difference(claim)}; {counts}){excluded(claim)}")
-    return lines
-
-
-def difference(claim: Claim, sign: int = 1) -> str:
-    """A difference with its interval; `sign` -1: as the baseline sees it."""
+def difference(claim: Claim) -> str:
+    """A difference with its interval."""
     if claim.value is None:
         return "no unit has a value of both"
-    interval = sorted(sign * end for end in claim.interval or ()) or None
-    alone = claim.finding == "no difference" and interval and not interval[0] <= 0 <= interval[1]
-    said = f", 95 % CI {'(not corrected) ' * bool(alone)}{span(interval, sign=True)}" if interval else ""
-    return f"{number(sign * claim.value, interval, sign=True)}{' points' * claim.in_points}{said}"
-
-
-def difference_headline(claim: Claim) -> str:
-    """Which of two systems is better in a task of others' logs, as the better one sees it."""
-    lost, few = baseline_first(claim), "units" if claim.trainings == 1 else "units or seeds"
-    beats = "beats" if claim.better else "is not the same as"
-    said = _verdict(claim, few, beats=beats)
-    tasks = f", mean of {claim.params['tasks']} tasks" if "tasks" in claim.params else ""
-    about = [f"n = {claim.n}"]
-    about += [f"{claim.params['clusters']} clusters"] if "clusters" in claim.params else []
-    about += [f"{claim.trainings} seeds"] if claim.trainings > 1 else []
-    about += [adjusted(claim)] if claim.adjusted_p is not None else []
-    side = "" if lost or claim.finding == "candidate" else f" for {name(claim.candidate)}"
-    figures = f"{one_line(claim.measure, 60)}{tasks} {difference(claim, -1 if lost else 1)}{side}; {'; '.join(about)}"
-    return f"{one_line(claim.task or '', 60)}: {said} ({figures}){excluded(claim)}"
+    interval = ", ".join(_interval(claim, claim.interval))
+    amount = number(claim.value, claim.interval, sign=True)
+    return f"{amount}{' points' * claim.in_points}{', ' * bool(interval)}{interval}"
 
 
 def finding(claim: Claim) -> str:
@@ -194,44 +187,13 @@ def seeds_cost(claim: Claim) -> list[str]:
     return [f"what the seeds cost: {said}"]
 
 
-def over_seeds(claim: Claim) -> str:
-    """The mean win rate of several training seeds, their standard deviation, the intervals, and what is missing."""
-    if claim.value is None:
-        return "no prompt has a verdict for every seed"
-    error = claim.interval
-    parts = [f"standard deviation {number(claim.params['standard_deviation'], error)}"]
-    if claim.params["interval_seeds"]:
-        parts.append(f"95 % CI over seeds {span(claim.params['interval_seeds'], error)}")
-    if error:
-        parts.append(f"95 % CI over seeds and prompts {span(error)}{lost_or_won(claim)}")
-    if claim.params["left_out"]:
-        left_out = counted(claim.params["left_out"], "prompt")
-        parts.append(f"n = {claim.n}; left out: {left_out} without a verdict for every seed")
-    return f"mean win rate {number(claim.value, error)} % ({'; '.join(parts)})"
-
-
-def paired_difference(claim: Claim) -> str:
-    """Two systems with the same baseline."""
-    judge, first, second, through = map(name, (claim.judge, claim.candidate, claim.baseline, claim.through))
-    corrected = f"; {adjusted(claim)}" if claim.claims > 1 else ""
-    return (
-        f"{judge}: {first} minus {second}: {difference(claim)} (p {_equals(claim.p)}{corrected}) over "
-        f"{counted(claim.n, 'prompt')}, both against {through}{excluded(claim)}"
-    )
-
-
 def claim(claimed: ComparisonReport) -> list[str]:
     """The first half of a headline in pieces, every other one a name; no claim rests on one of several seeds alone."""
     figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
-    first, *rest = _pieces(figures.claim, "pairs")
+    first, *rest = finding_pieces(figures.claim)
     return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
-
-
-def lost_or_won(claim: Claim) -> str:
-    """What an interval allows for, to stand behind it; empty if nothing is missing."""
-    return f" with {claim.missing} missing lost or won" if claim.missing else ""
 
 
 def claim_figures(figures: TallyFigures) -> str:
@@ -258,12 +220,8 @@ def claimed_rate(figures: TallyFigures) -> float | None:
 
 
 def rate_details(figures: TallyFigures) -> list[str]:
-    """What follows the claimed rate: its interval, with the missing verdicts lost or won."""
-    made = figures.claim
-    if not made.interval:
-        return []
-    ends = sorted(100 - end if baseline_first(made) else end for end in made.interval)
-    return [f"95 % CI {span(ends, figures.error)}{lost_or_won(made)}"]
+    """What follows the claimed rate."""
+    return _interval(figures.claim, figures.error)
 
 
 def evidence(comparison: ComparisonReport) -> str | None:

@@ -169,12 +169,12 @@ def test_a_metric_that_is_better_lower_is_told_so():
         log.better["ppl"] = "lower"
     compared = compare_logs(logs)
     assert compared.claims[0].finding == "candidate"
-    assert compared.headlines()[0].startswith("t: tuned beats base (ppl -")
+    assert compared.headlines()[0].startswith("t: tuned beats base: ppl -")
 
 
 def test_the_winner_is_named_first_with_its_gain():
     (headline,) = compare_logs([make_log("base", np.ones(50)), make_log("tuned", np.zeros(50))]).headlines()
-    assert headline.startswith("t: base beats tuned (acc +100 points")
+    assert headline.startswith("t: base beats tuned: acc +100 points")
 
 
 def test_few_units_claim_nothing():

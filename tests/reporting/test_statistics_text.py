@@ -30,8 +30,8 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     assert (paired.value, paired.n) == (45, 40)
     summary = str(report)
     assert f"\n  {line}\n" in summary
-    assert "j: emo minus mix: +45 points, 95 % CI " in summary
-    assert "over 40 prompts, both against mle" in summary
+    assert "j: emo minus mix: difference of win rates +45 points (95 % CI " in summary
+    assert "n = 40, both against mle)" in summary
     markdown = write_report(run.folder).path.read_text(encoding="utf-8")
     assert f"  - {line}" in markdown
     wilson = comparison.policies["strict"].claim.interval
