@@ -1,1 +1,1 @@
-"""Logs of evaluations that other tools ran: read into one form, and aligned unit by unit. Never loads torch."""
+"""Logs of evaluations that other tools ran, read as scores. Never loads torch."""
