@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from study import by_system, markdown, mean_and_spread, recipe_arguments, run_recipe, write_table
 
 from instruct.analysis.seeds import score_difference
@@ -114,10 +115,9 @@ def cut(text: str, words: int | None) -> str:
 
 def compared(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The mean difference of two systems' scores, (seeds, prompts) each, with its interval over seeds and prompts."""
-    ours, theirs = ([dict(enumerate(row)) for row in rows] for rows in (first, second))
-    result = score_difference(ours, theirs)
+    result = score_difference(np.array(first), np.array(second))
     low, high = result.interval or (None, None)
-    return {"difference": result.difference, "low": low, "high": high, "p": result.p}
+    return {"difference": result.value, "low": low, "high": high, "p": result.p}
 
 
 def conclusion(difference: Mapping[str, Any]) -> str:

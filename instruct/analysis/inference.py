@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -66,22 +66,6 @@ class Estimate(NamedTuple):
                 self.value - sign * float(brentq(beyond, 0.0, high, xtol=1e-7)) if beyond(0.0) > 0 else self.value
             )
         return ends
-
-
-class Difference(NamedTuple):
-    """The first system's mean minus the second's over the `n` prompts with a score of both, its 95 % interval, and the
-    two-sided p-value of the hypothesis that it is 0; None where they are not defined."""
-
-    n: int = 0
-    difference: float | None = None
-    interval: list[float] | None = None
-    p: float | None = None
-    one_sided: OneSided | None = None
-
-    @property
-    def estimate(self) -> Estimate:
-        """The difference without the number of prompts."""
-        return Estimate(math.nan if self.difference is None else self.difference, *self[2:])
 
 
 def student(value: float, error: float, freedom: float, null: float = 0.0) -> Estimate:
@@ -149,7 +133,7 @@ def crossed(scores: NDArray[np.float64], null: float = 0.0, value: float | None 
     return Estimate(value, [value - high, value + high], p_at(abs(value - null)), tests)
 
 
-def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:
+def score_interval(scores: NDArray[np.float64], level: float = 0.95) -> list[float] | None:
     """The interval of 100 * mean(scores), in percent; None without scores.
 
     Wilson's score interval with as many pairs as would vary as little: ties and grades vary less than wins and losses
@@ -160,7 +144,6 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
     Args:
         scores: one per prompt: a win 1, a tie 1/2, a loss 0, or a grade. They are beyond 0 and 1 where prompts count
             unequally, and then stand for fewer pairs.
-        exact: unite in any case, as simultaneous intervals need.
 
     Source: Wilson, JASA 22 (1927); Clopper and Pearson, Biometrika 26 (1934); coverage: benchmarks/claims.py.
     """
@@ -176,7 +159,7 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
     else:
         points, n = points * min(1.0, pairs / n), min(n, pairs)
     low, high = wilson_interval(points * pairs / n, pairs, NormalDist().inv_cdf((1 + level) / 2)) or [0.0, 100.0]
-    if exact or n < FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
+    if n < FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
         limits = _exact_limits(points, n, level)
         low, high = min(low, limits[0]), max(high, limits[1])
     return [low, high]
@@ -467,39 +450,36 @@ def clustered_error(scores: NDArray[np.float64], clusters: NDArray[np.intp]) -> 
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def paired_difference(
-    first: Mapping[Any, float | None], second: Mapping[Any, float | None], clusters: Mapping[Any, str] | None = None
-) -> Difference:
-    """The difference of two systems in points, 100 times that of their scores, prompt by prompt.
+def paired_difference(differences: NDArray[np.float64], clusters: NDArray[np.intp] | None = None) -> Estimate:
+    """The mean of what a system's scores have more than another's, row by row, in points: 100 times that of the scores.
 
     A prompt that is easy for one system is easy for the other too, so the difference of paired scores is more certain
     than two separate intervals suggest. p is that of `paired_test`. The interval agrees with it. It is Student's, or
     None if all differences are the same. Where rows are right or wrong, or won, tied or lost, it is that of a win rate
     (`score_interval`), with each difference as the first system's win, tie or loss: Student's covers too little where
-    few rows differ (benchmarks/claims.py). Rows of a cluster are not independent: its sum is tested, and
-    intervals are of clusters (`clustered_interval`).
+    few rows differ (benchmarks/claims.py). Rows of a cluster are not independent: its sum is tested, and intervals are
+    of clusters (`clustered_interval`).
 
     Args:
-        first, second: score by prompt, None without one.
-        clusters: by prompt; None: each is a cluster of its own.
+        differences: shape (rows,).
+        clusters: the cluster of each row; None: each is one of its own.
     """
-    pairs = [(prompt, ours, second.get(prompt)) for prompt, ours in first.items()]
-    rows = {prompt: ours - theirs for prompt, ours, theirs in pairs if ours is not None and theirs is not None}
-    if not rows:
-        return Difference()
-    differences, places = np.array(list(rows.values())), numbered(rows, clusters)
+    if not len(differences):
+        return Estimate(math.nan, None, None)
+    places = numbered((np.arange(len(differences)) if clusters is None else clusters).tolist())
     mean, values, sizes = float(differences.mean()), unit_values(differences, places), np.bincount(places)
     p = paired_test(differences, places)
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(values) else 0.0
     estimate = student(100 * mean, 100 * error, _freedom(sizes))
     if error and np.isin(differences, _COUNTED).all():
         if sizes.max() > 1:
-            interval = clustered_interval(share, np.stack([differences, np.ones(len(rows))], axis=1), places, -1.0)
+            counts = np.stack([differences, np.ones(len(differences))], axis=1)
+            interval = clustered_interval(share, counts, places, -1.0)
         else:
             interval = [2 * end - 100 for end in score_interval((1 + differences) / 2) or [0.0, 100.0]]
         rate = mean_tests((1 + np.bincount(places, differences) / sizes) / 2, sizes.astype(np.float64))
         estimate = Estimate(100 * mean, interval, p, lambda null, sign: rate((null + 100) / 2, sign))
-    return Difference(len(rows), *agree(estimate._replace(p=p)))
+    return agree(estimate._replace(p=p))
 
 
 def mean_of_groups(

@@ -8,7 +8,6 @@ error 2.5 times too large). Leaving groups out adds neither.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -55,15 +54,6 @@ def kept(clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Which texts are left when each group is left out: shape (groups, texts)."""
     group = groups(clusters)
     return np.arange(group.max() + 1)[:, None] != group
-
-
-def text_variance(without: NDArray[np.float64]) -> float:
-    """The variance of a figure over other samples of texts, from its values without each group; NaN for one group.
-
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 11.5, with groups as the unit.
-    """
-    count = len(without)
-    return (count - 1) ** 2 / count * float(np.var(without, ddof=1)) if count > 1 else math.nan
 
 
 def estimate(measured: Sequence[Sample]) -> Estimate:

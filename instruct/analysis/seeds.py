@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import Difference, Estimate, OneSided, crossed, student, unit_values
+from instruct.analysis.inference import Estimate, OneSided, crossed, student, unit_values
 
 
 @dataclass(frozen=True)
@@ -71,32 +71,25 @@ def seed_spread(scores: Sequence[Mapping[str, float | None]]) -> Spread:
 
 
 def score_difference(
-    first: Sequence[Mapping[Any, float | None]],
-    second: Sequence[Mapping[Any, float | None]],
-    clusters: Mapping[Any, str] | None = None,
-) -> Difference:
+    first: NDArray[np.float64], second: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
+) -> Estimate:
     """Compare two systems, seed with seed and prompt with prompt, by the two-way analysis of `seed_spread`.
 
-    The difference is in the scores' unit, of the means over the prompts with a score in all trainings of both. Its
-    interval and p are over seeds and prompts: None with fewer than two of either, or without any variation.
+    The difference is in the scores' unit. Its interval and p are over seeds and prompts: None with fewer than two of
+    either, or without any variation.
 
     Args:
-        first, second: of each seed in the same order: score by prompt, None without one. Of different numbers, all
-            count in the difference, and the smaller number in its interval (`_as_many`).
-        clusters: of prompts that are not clusters of their own.
+        first, second: scores of the same prompts, shape (seeds, prompts), the seeds in the same order. Of different
+            numbers, all count in the difference, and the smaller number in its interval (`_as_many`).
+        clusters: the cluster of each prompt; None: each is one of its own.
     """
-    trainings = [*first, *second]
-    shared = [key for key in trainings[0] if all(one.get(key) is not None for one in trainings)]
-    if not shared:
-        return Difference()
+    if not first.shape[1]:
+        return Estimate(math.nan, None, None)
     number = min(len(first), len(second))
-    ours, theirs = (
-        _as_many(np.array([[one[key] for key in shared] for one in side], dtype=float), number)
-        for side in (first, second)
-    )
-    places = numbered(shared, clusters)
+    ours, theirs = (_as_many(side, number) for side in (first, second))
+    places = numbered((np.arange(first.shape[1]) if clusters is None else clusters).tolist())
     scores = np.array([unit_values(training, places) for training in ours - theirs])
-    return Difference(len(shared), *(crossed(scores) if min(scores.shape) > 1 else (float(scores.mean()), None, None)))
+    return crossed(scores) if min(scores.shape) > 1 else Estimate(float(scores.mean()), None, None)
 
 
 def _as_many(trainings: np.ndarray, number: int) -> np.ndarray:

@@ -161,14 +161,11 @@ def difference(
     def at(missing: float) -> Estimate:
         first, second = sides(missing)
         kept = np.flatnonzero(np.isfinite(np.concatenate([first, second])).all(axis=0))
-        scored = [
-            [dict(zip(kept.tolist(), one[kept].tolist(), strict=True)) for one in side] for side in (first, second)
-        ]
-        names = None if clusters is None else dict(enumerate(clusters.tolist()))
+        first, second, places = first[:, kept], second[:, kept], kept if clusters is None else clusters[kept]
         if several:
-            found = score_difference(scored[0], scored[1], names).estimate.scaled(100)
+            found = score_difference(first, second, places).scaled(100)
         else:
-            found = paired_difference(scored[0][0], scored[1][0], names).estimate
+            found = paired_difference((first - second)[0], places)
         return found if kind == "points" else found.scaled(0.01)
 
     named = "two-way" if several else test or paired_test_name(gains[known], places)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.jackknife import GROUPS, Sample, difference, estimate, groups, kept, text_variance
+from instruct.analysis.jackknife import GROUPS, Sample, difference, estimate, groups, kept
 
 
 def measured_mean(values: np.ndarray, other: float = 0.0) -> Sample:
@@ -36,7 +34,6 @@ def test_clusters_are_left_out_whole():
 
 def test_with_a_text_a_group_it_is_the_formula_of_a_mean():
     values = np.random.default_rng(0).normal(size=GROUPS)
-    assert text_variance(measured_mean(values).without) == pytest.approx(values.var(ddof=1) / GROUPS)
     expected = stats.ttest_1samp(values, 0)
     found = estimate([measured_mean(values)])
     assert found.p == pytest.approx(expected.pvalue)
@@ -71,7 +68,6 @@ def test_what_does_not_vary_has_no_interval():
     assert estimate([same]).interval is None
     assert difference([same], [same]).p is None
     assert estimate([Sample(1.0)]).p is None
-    assert math.isnan(text_variance(np.zeros(1)))
 
 
 def test_trainings_without_groups_are_compared_by_their_spread_alone():

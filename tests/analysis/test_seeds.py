@@ -131,18 +131,15 @@ def test_a_difference_of_scores_has_the_two_way_interval_in_their_unit():
     generator = np.random.default_rng(1)
     rates = generator.uniform(0.2, 0.8, (4, 30))
     columns = [{str(place): float(score) for place, score in enumerate(row)} for row in rates]
-    halves = [dict.fromkeys(column, 0.5) for column in columns]
+    halves = np.full(rates.shape, 0.5)
     spread = seed_spread(columns)
-    found = score_difference(columns, halves)
-    assert (found.n, found.difference) == (30, pytest.approx(spread.mean / 100 - 0.5))
+    found = score_difference(rates, halves)
+    assert found.value == pytest.approx(spread.mean / 100 - 0.5)
     assert found.interval == pytest.approx([end / 100 - 0.5 for end in spread.interval_both])
     assert found.p == pytest.approx(spread.p)
-    large = score_difference(
-        [{key: 7 * score for key, score in column.items()} for column in columns], [dict.fromkeys(columns[0], 9.0)] * 4
-    )
-    assert large.interval[0] < large.difference < large.interval[1] < 0  # in nats, say, which no percentage limits
-    assert score_difference(columns[:1], halves[:1]).interval is None
-    assert score_difference([{"a": None}], [{"a": 1.0}]).difference is None
+    large = score_difference(7 * rates, np.full(rates.shape, 9.0))
+    assert large.interval[0] < large.value < large.interval[1] < 0  # in nats, say, which no percentage limits
+    assert score_difference(rates[:1], halves[:1]).interval is None
 
 
 def test_all_trainings_count_where_one_system_has_more_of_them():
@@ -154,10 +151,9 @@ def test_all_trainings_count_where_one_system_has_more_of_them():
             rows + generator.normal(0, between, (number, 1)) + generator.normal(0, 0.5, (number, 25))
             for number, between in ((8, 1.0), (4, 0.2))
         )
-        sides = [[dict(enumerate(scores.tolist())) for scores in side] for side in (ours, theirs)]
-        found = score_difference(*sides)
-        assert found.difference == pytest.approx(ours.mean() - theirs.mean())
-        backwards = score_difference(*sides[::-1])
+        found = score_difference(ours, theirs)
+        assert found.value == pytest.approx(ours.mean() - theirs.mean())
+        backwards = score_difference(theirs, ours)
         assert backwards.interval == pytest.approx([-end for end in reversed(found.interval)])
         inside += found.interval[0] <= 0 <= found.interval[1]
     assert 0.925 <= inside / simulations <= 1
