@@ -25,7 +25,8 @@ SEPARATED = "separates wins from losses"
 _MOST_STEPS = 100
 _CODE = re.compile(r"```([^`]*)```")
 _HEADERS = (re.compile(r"^#{1,6}\s", re.MULTILINE),)
-_LISTS = (re.compile(r"^\s*\d+\.\s", re.MULTILINE), re.compile(r"^\s*[-*+]\s", re.MULTILINE))
+# Arena-Hard's `^\s*` also takes the empty lines before: the same items, but time that grows as their square.
+_LISTS = (re.compile(r"^[^\S\n]*\d+\.\s", re.MULTILINE), re.compile(r"^[^\S\n]*[-*+]\s", re.MULTILINE))
 _BOLD = (re.compile(r"\*\*[^*\n]+\*\*"), re.compile(r"__[^_\n]+__"))
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
@@ -112,6 +116,22 @@ def test_features_in_which_no_pair_differs_are_left_out():
 
 def test_markdown_in_code_blocks_is_not_counted():
     assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```")[1:] == (1, 2, 2)
+
+
+@given(st.text(alphabet="1.-*+ \t\n\r\x0b\x85\u2028#_`a", max_size=40))
+def test_list_items_are_those_that_arena_hards_patterns_find(answer):
+    counted = answer
+    for block in re.findall(r"```([^`]*)```", answer):
+        counted = counted.replace(block, "")
+    found = sum(len(re.findall(pattern, counted, re.MULTILINE)) for pattern in (r"^\s*\d+\.\s", r"^\s*[-*+]\s"))
+    assert style_counts(answer)[2] == found
+
+
+@pytest.mark.parametrize("repeated", ["\n", "\n ", " ", "**"])
+def test_a_long_answer_is_counted_at_once(repeated):
+    began = time.process_time()
+    style_counts(200_000 * repeated)
+    assert time.process_time() - began < 2
 
 
 def test_graded_pairs_count_as_the_battles_that_arena_hard_makes_of_them():
