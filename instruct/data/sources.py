@@ -44,8 +44,9 @@ _ARCHIVES = {
 }
 
 
-# Bytes that any compressed file may hold, and how many times its size a larger one.
-_MOST_UNPACKED = 256 * 2**20
+# Bytes that any compressed file may hold, and how many times its size a larger one. As JSON they may take 25 times as
+# much memory.
+_MOST_UNPACKED = 32 * 2**20
 _MOST_RATIO = 100
 
 
@@ -245,7 +246,7 @@ def _open_bytes(path: Path, origin: str) -> IO[bytes]:
         file = open_to_read(path)
         if path.suffix.lower() != ".gz":
             return file
-        return io.BufferedReader(_Unpacked(file, _most_bytes(path), origin))
+        return io.BufferedReader(_Unpacked(file, most_bytes(path), origin))
 
     with opened() as file:
         beginning = file.read(512)
@@ -255,13 +256,14 @@ def _open_bytes(path: Path, origin: str) -> IO[bytes]:
     return opened()
 
 
-def _most_bytes(path: Path) -> int:
+def most_bytes(path: Path) -> int:
     """The most bytes that a compressed file may hold: text is a tenth of its size, a file to fill the memory less."""
     return max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
 
 
-def _too_large(origin: str) -> InputError:
-    return InputError(f"{origin}: holds over {_MOST_RATIO} times its size once it is unpacked; give the rows unpacked")
+def too_large(origin: str, remedy: str = "give the rows unpacked") -> InputError:
+    """The error that a file holds more than `most_bytes`."""
+    return InputError(f"{origin}: holds over {_MOST_RATIO} times its size once it is unpacked; {remedy}")
 
 
 class _Unpacked(io.RawIOBase):
@@ -278,7 +280,7 @@ class _Unpacked(io.RawIOBase):
         data = self._file.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
-            raise _too_large(self._origin)
+            raise too_large(self._origin)
         buffer[: len(data)] = data
         return len(data)
 
@@ -375,11 +377,11 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
     import pyarrow
     import pyarrow.parquet
 
-    number, left = 0, _most_bytes(path)
+    number, left = 0, most_bytes(path)
     try:
         metadata, schema = pyarrow.parquet.read_metadata(path), pyarrow.parquet.read_schema(path)
         if sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) > left:
-            raise _too_large(origin)
+            raise too_large(origin)
         _check_fields(list(schema), origin)
         arrow = ArrowRows(schema, json_texts=True)
         columns = map(metadata.schema.column, range(len(metadata.schema)))
@@ -389,7 +391,7 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
             for batch in file.iter_batches(batch_size=10_000):
                 left -= sum(map(_unpacked_bytes, batch.columns))
                 if left < 0:
-                    raise _too_large(origin)
+                    raise too_large(origin)
                 for first in range(0, len(batch), 1000):
                     for fields in batch.slice(first, 1000).cast(schema).to_pylist():
                         number += 1

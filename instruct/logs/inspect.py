@@ -20,13 +20,12 @@ from typing import Any
 from instruct.analysis.clusters import repeats, row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
-from instruct.logs.source import Source
+from instruct.data.sources import most_bytes, too_large
+from instruct.logs.source import LARGEST, Source
 from instruct.scores.scores import Row, Scores, listed
 
 _SCHEMA = 2
 _ZSTANDARD = 93
-# Bytes of one member of a log, and of all.
-_LARGEST, _MOST = 1 << 29, 1 << 35
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 # The tool's means over samples, of their means over epochs.
 _MEANS = ("accuracy", "mean")
@@ -88,16 +87,13 @@ class _Archive:
         for name, member in self._members.items():
             if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
                 raise InputError(f"{path}: has the name {one_line(name, 60)!r} outside of it; download the log again")
-            if member.file_size > _LARGEST:
+            if member.file_size > LARGEST:
                 raise InputError(
                     f"{path}, {one_line(name, 60)}: unpacks to {member.file_size >> 20:,} MiB, more than "
-                    f"{_LARGEST >> 20:,}; evaluate again without what the samples store"
+                    f"{LARGEST >> 20:,}; evaluate again without what the samples store"
                 )
-        if (total := sum(member.file_size for member in self._members.values())) > _MOST:
-            raise InputError(
-                f"{path}: unpacks to {total >> 30:,} GiB, more than {_MOST >> 30:,}; evaluate again without what the "
-                "samples store"
-            )
+        if sum(member.file_size for member in self._members.values()) > most_bytes(path):
+            raise too_large(str(path), "rewrite it as JSON with `inspect log convert`")
 
     def __enter__(self) -> _Archive:
         return self

@@ -16,8 +16,9 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.data.sources import SUFFIXES, RawRow, read_file
 
-# Larger files of one JSON value are not read, which would take several times their size of memory.
-_LARGEST = 1 << 30
+# Larger files, and members of archives, of one JSON value are not read, which would take several times their size of
+# memory.
+LARGEST = 1 << 30
 # So many bytes at most come out of one compressed by gzip.
 _MOST_PACKED = 1032
 
@@ -91,14 +92,14 @@ class Source:
 
     def _check_size(self) -> None:
         size = self.path.stat().st_size
-        if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > _LARGEST:
+        if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > LARGEST:
             with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(self.path) as file:
                 size = sum(
-                    map(len, itertools.takewhile(bool, map(file.read, itertools.repeat(1 << 20, _LARGEST >> 20))))
+                    map(len, itertools.takewhile(bool, map(file.read, itertools.repeat(1 << 20, LARGEST >> 20))))
                 )
-        if size >= _LARGEST:
+        if size >= LARGEST:
             raise InputError(
-                f"{self.path}: has {size >> 20:,} MiB of JSON or more, {_LARGEST >> 20:,} is too much; split it, or "
+                f"{self.path}: has {size >> 20:,} MiB of JSON or more, {LARGEST >> 20:,} is too much; split it, or "
                 "write JSON lines"
             )
 

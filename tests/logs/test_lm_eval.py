@@ -230,7 +230,7 @@ def test_files_that_do_not_fit_are_refused_in_one_line(rows, found, error, tmp_p
 def test_a_line_without_end_and_a_compressed_file_of_zeros_are_refused(tmp_path, monkeypatch):
     """Neither is read whole; the limits are lowered, so that the test is fast."""
     monkeypatch.setattr("instruct.data.sources._LONGEST_LINE", 1 << 20)
-    monkeypatch.setattr("instruct.logs.source._LARGEST", 1 << 23)
+    monkeypatch.setattr("instruct.logs.source.LARGEST", 1 << 23)
     path = tmp_path / "samples_sums.jsonl"
     with path.open("wb") as file:
         file.truncate(2 << 30)
@@ -240,4 +240,8 @@ def test_a_line_without_end_and_a_compressed_file_of_zeros_are_refused(tmp_path,
     packed = tmp_path / "results.json.gz"
     packed.write_bytes(gzip.compress(bytes(1 << 24)))
     with pytest.raises(InputError, match=r"results.json.gz: has 8 MiB of JSON or more, 8 is too much; split it"):
+        read_logs([packed])
+    monkeypatch.undo()
+    packed.write_bytes(gzip.compress(b"[" + (b"{}," * (12 << 20)) + b"{}]"))  # read, it would take 0.9 GB
+    with pytest.raises(InputError, match=r"results.json.gz: holds over 100 times its size once it is unpacked; give"):
         read_logs([packed])
