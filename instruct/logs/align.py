@@ -17,11 +17,12 @@ def evaluations(
     named: Sequence[tuple[str | None, Scores]], seeds: str | None = None, alone: bool = False
 ) -> list[Scores]:
     """Whose each log is: the name that it was given, else its own name of the model, else, where several logs of a task
-    share that, what their paths differ in.
+    share that, what their paths or the runs of the tool differ in.
 
     Args:
         named: logs, each with the name of its system, if one was given.
-        seeds: a regular expression with the group `seed`, searched in the paths: such logs are of one system.
+        seeds: a regular expression with the group `seed`, searched in the paths: such logs are of one system, also
+            where each training has a model name of its own.
         alone: one system is enough.
 
     Raises:
@@ -52,9 +53,19 @@ def evaluations(
         seen.add(key)
     folders, files = _differing([path.parent for path in paths]), _differing([path.with_suffix("") for path in paths])
     models = [log.system or log.path.stem for log in logs]
+    places = [path.parent if log.run else path for path, log in zip(paths, logs, strict=True)]  # a name may have a date
+    trainings: dict[Path, set[tuple[str | None, str]]] = {}
+    for place, number, model, match in zip(places, numbers, models, found, strict=True):
+        if match:
+            trainings.setdefault(place, set()).add((number, model))
+    for at, place in enumerate(places):
+        of_place = trainings.get(place, set())
+        if len({model for _, model in of_place}) > 1 and len({number for number, _ in of_place}) == len(of_place):
+            models[at] = folders[at] or min(model for _, model in of_place)
+    runs = [f"{model} ({log.run})" if log.run else file for model, log, file in zip(models, logs, files, strict=True)]
     both = [f"{model} ({folder})" if folder else model for model, folder in zip(models, folders, strict=True)]
     first: tuple[Scores, Scores] | None = None
-    for scheme in (models, [folder or model for folder, model in zip(folders, models, strict=True)], both, files):
+    for scheme in (models, [folder or model for folder, model in zip(folders, models, strict=True)], both, runs, files):
         systems = [given or name for given, name in zip(chosen, scheme, strict=True)]
         taken: dict[tuple[str, str, str | None], Scores] = {}
         twice = next(

@@ -163,6 +163,7 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str
         model if isinstance(model, str) else "",
         task if isinstance(task, str) else path.stem,
         version if isinstance(version, str) else None,
+        run=run if isinstance(run := about.get("run_id"), str) else None,
     )
     reader = _Samples(log, cluster)
     for sample, place in samples:

@@ -59,7 +59,7 @@ def read_lm_eval(source: Source) -> list[Scores] | None:
     named = _NAME.fullmatch(source.name)
     task = named["task"] if named else source.path.name.partition(".")[0]
     results = _results_of(source.path, task, named and named["date"])
-    log = Scores(TOOL, source.path, "", task)
+    log = Scores(TOOL, source.path, "", task, run=named and named["date"])
     config: Mapping[str, Any] = {}
     if results:
         config = _mapping(results.content, "configs", task)

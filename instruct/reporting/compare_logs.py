@@ -311,7 +311,7 @@ def compare_logs(
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
-    cautions = [*joined.cautions()]
+    cautions = [*joined.cautions(), *_not_compared(tasks, claims)]
     if unknown:
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
@@ -319,6 +319,20 @@ def compare_logs(
     changed, count = joined.changed(of_family(claims, MAIN))
     ranked = _standings(of_family(claims, MAIN), evaluated) if all_pairs and len(systems) > 2 else []
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
+
+
+def _not_compared(
+    tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Sequence[Claim]
+) -> Iterator[ReportWarning]:
+    """Systems that have logs of tasks, beside others, and no claim about these."""
+    made = {(claim.task, system) for claim in claims for system in (claim.candidate, claim.baseline)}
+    left: dict[str, list[str]] = {}
+    for task, systems in tasks.items():
+        for system in systems if len(systems) > 1 else ():
+            if (task, system) not in made:
+                left.setdefault(system, []).append(task)
+    for system, of in left.items():
+        yield note_warning(f"{listed(of)}: {name(system)} is not compared")
 
 
 def _settings(tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence[str]) -> list[DifferingSetting]:

@@ -79,6 +79,7 @@ class Scores:
     Args:
         tool: that wrote the log. version: of the tool.
         path: the file. system: its name; empty: the log has none. seed: of its training, if known.
+        run: what the logs share that the tool wrote in one evaluation of several tasks; None: unknown.
         settings: what the evaluation ran with: `shots`, `template`, `limit`, `max tokens`, `temperature`, `model
             arguments`, `task version`, `tool version`, `date`, and others.
         figures: by metric, the tool's own figure, where the log has one.
@@ -94,6 +95,7 @@ class Scores:
     task: str
     version: str | None = None
     seed: str | None = None
+    run: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)

@@ -60,6 +60,31 @@ def test_seeds_are_trainings_of_one_system():
     ]
 
 
+def test_logs_of_one_run_of_the_tool_are_of_one_system():
+    logs = [make_log(f"m/samples_{task}_{run}.jsonl", [], task=task, run=run) for run in ("d1", "d2") for task in "abc"]
+    assert names(*logs) == [("m (d1)", None)] * 3 + [("m (d2)", None)] * 3
+
+
+def test_seeds_are_trainings_of_one_system_also_where_each_has_a_model_of_its_own():
+    logs = [
+        make_log(f"out/org__{name}/samples_{task}_d{run}.jsonl", [], f"org/{name}", task=task, run=f"d{run}")
+        for run, name in enumerate(["base", "emo-s1", "emo-s2", "mle-s1", "mle-s2"])
+        for task in "ab"
+    ]
+    systems = [("org/base", None), ("org__emo", "1"), ("org__emo", "2"), ("org__mle", "1"), ("org__mle", "2")]
+    assert names(*logs, seeds=r"-s(?P<seed>\d)") == [each for each in systems for _ in "ab"]
+    given = [(log.model.partition("-")[0], log) for log in logs]
+    found = evaluations(given, r"-s(?P<seed>\d)")
+    assert {(each.system, each.seed) for each in found} == {
+        ("org/base", None), ("org/emo", "1"), ("org/emo", "2"), ("org/mle", "1"), ("org/mle", "2"),
+    }  # fmt: skip
+
+
+def test_two_models_of_one_folder_are_two_systems_also_with_seeds():
+    logs = [make_log(f"{seed}/{name}.eval", [], name, run=name + seed) for seed in "12" for name in ("base", "emo")]
+    assert names(*logs, seeds=r"^(?P<seed>\d)/") == [("base", "1"), ("emo", "1"), ("base", "2"), ("emo", "2")]
+
+
 @pytest.mark.parametrize(
     ("seeds", "problem"), [("(", "is no regular expression"), (r"seeds/(\d+)", "has no group named seed")]
 )

@@ -34,6 +34,7 @@ def the_log(path: Path, columns: Columns | None = None) -> Scores:
 def test_a_recorded_log_has_its_units_settings_and_figures():
     log = the_log(RECORDED)
     assert (log.tool, log.system, log.task, log.version) == ("Inspect", "mockllm/m1", "sums", "0.3.285")
+    assert log.run
     assert sorted(log.units) == sorted(["1", "2", "3", "4", "5"] * 2)
     assert set(log.values) == {"match", "graded", "parts/length", "parts/right", "unscored"}
     assert log.reasons == {"error: ValueError": 1, "grader_failed": 2}

@@ -135,7 +135,7 @@ RIGHT = results("sums", 4, exact_match__none=0.25)
 def test_a_log_has_its_units_settings_and_figures(tmp_path):
     write(tmp_path, ROWS, RIGHT)
     log = logs_by_task(tmp_path)["sums"]
-    assert (log.tool, log.system, log.version) == ("lm-eval", "a/b", "0.4.13")
+    assert (log.tool, log.system, log.version, log.run) == ("lm-eval", "a/b", "0.4.13", "2026-11-26T10-00-00.5")
     assert log.units == ["0", "1", "2", "3"]
     assert list(log.values["exact_match"]) == [0, 1, 0, 0]
     assert log.figures == {"exact_match": 0.25}

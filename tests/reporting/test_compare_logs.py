@@ -197,6 +197,15 @@ def test_every_pair_of_systems_has_ranks_and_simultaneous_intervals():
     assert len(compare_logs(logs, baseline="base").claims) == 3
 
 
+def test_what_is_not_compared_is_named():
+    tasks = {"a": ("base", "emo", "gem"), "b": ("emo", "gem"), "c": ("gem",)}
+    logs = [make_log(system, right(40, 0.5), task) for task, systems in tasks.items() for system in systems]
+    compared = compare_logs(logs)
+    assert [caution.text for caution in compared.cautions] == [
+        "c: only one system has logs", "b: emo is not compared", "b: gem is not compared",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
