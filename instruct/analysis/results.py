@@ -163,7 +163,8 @@ class PairAgreement(Record):
 
 
 class PredictionPowered(Record):
-    """The win rate as people would see it: their `labels` on some of the `pairs`, and the judge's verdicts on all.
+    """The win rate as people would see it: their `labels` on some of the `pairs`, and the judge's verdicts on all;
+    where they labeled all, by their labels alone.
 
     `weight`: how much the judge counts (0: not at all); `effective_labels`: how many labels without a judge would give
     the same interval; `labels_needed`: labels for an interval of +-`precision` points, None if all pairs are too few.

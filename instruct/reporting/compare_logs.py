@@ -321,9 +321,7 @@ def compare_logs(
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
 
 
-def _not_compared(
-    tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Sequence[Claim]
-) -> Iterator[ReportWarning]:
+def _not_compared(tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Sequence[Claim]) -> Iterator[ReportWarning]:
     """Systems that have logs of tasks, beside others, and no claim about these."""
     made = {(claim.task, system) for claim in claims for system in (claim.candidate, claim.baseline)}
     left: dict[str, list[str]] = {}

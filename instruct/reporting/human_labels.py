@@ -34,7 +34,7 @@ from instruct.reporting.exports import harmless
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
-from instruct.scores.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
+from instruct.scores.prediction_powered import LEAST_ON_A_SIDE, prediction_powered, rate_by_people
 
 # The name of the set under `human_agreement`, next to those of the judge's card.
 THIS_RUN = "this run's labels"
@@ -140,7 +140,8 @@ def _labels_of_sample(run: RunDirectory, rows: Iterable[RawRow]) -> list[RawRow]
 
 
 def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionPowered | None, list[str]]:
-    """The win rate as people would see it, under the leading policy, and warnings about the labels.
+    """The win rate as people would see it, by labels on some pairs or on all, under the leading policy, and warnings
+    about the labels.
 
     A pair whose reply could not be read counts as a tie of the judge's: any guess is valid, a good one is precise.
     """
@@ -156,9 +157,10 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
     warnings = []
     if unknown := len(labels_by_pair) - len(labeled):
         warnings.append(f"not counted: {counted(unknown, 'label')} on pairs without a verdict")
-    if len(labeled) < 2 or not len(rest):
-        why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"
-        return None, [*warnings, f"the labels cannot be combined with the verdicts: {why}"]
+    if len(labeled) < 2:
+        return None, [*warnings, "the labels cannot be combined with the verdicts: fewer than two are on judged pairs"]
+    if not len(rest):
+        return rate_by_people(people, by_judge, **judged.key._asdict(), policy=judged.leading), warnings
     points = people.sum()
     if (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
         warnings.append(

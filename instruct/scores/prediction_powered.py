@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from instruct.analysis.inference import Estimate, score_interval
 from instruct.analysis.results import PredictionPowered, rounded
+from instruct.analysis.statistics import Tally
 from instruct.scores.claims import claim_of
-from instruct.scores.samples import Sample, enough_decided, fixed
+from instruct.scores.samples import Sample, enough_decided, fixed, match
 
+MEASURE = "win rate with labels"
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
 LEAST_ON_A_SIDE = 10
 # The half-width, in points, that `labels_needed` plans for.
@@ -55,7 +57,7 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
     enough = enough_decided(int((labels > 0.5).sum()), int((labels < 0.5).sum()), n)
     estimate = Estimate(100 * rate, interval, p)
     sample = Sample("rate", fixed(estimate), "prediction-powered", n + m, enough=enough)
-    claim = claim_of(sample, measure="win rate with labels", **{"candidate": "", "baseline": ""} | names)
+    claim = claim_of(sample, measure=MEASURE, **{"candidate": "", "baseline": ""} | names)
     return PredictionPowered(
         claim=claim,
         labels=n,
@@ -67,6 +69,25 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
         effective_labels=round(seen.labels / error**2, 1) if error else None,
         precision=PRECISION,
         labels_needed=_labels_needed(seen, n + m),
+    )
+
+
+def rate_by_people(labels: Array, judged: Array, **names: Any) -> PredictionPowered:
+    """The same where people labeled all pairs: their own win rate, which needs no judge."""
+    n, win, loss = len(labels), int((labels > 0.5).sum()), int((labels < 0.5).sum())
+    graded = not np.isin(labels, [0, 0.5, 1]).all()
+    counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
+    return PredictionPowered(
+        claim=claim_of(match(counts), measure=MEASURE, **names),
+        labels=n,
+        pairs=n,
+        weight=0.0,
+        labels_only=round(100 * float(labels.mean()), 6),
+        labels_only_interval=rounded(score_interval(labels)) or [0.0, 100.0],
+        judge_only=round(100 * float(judged.mean()), 6),
+        effective_labels=float(n),
+        precision=PRECISION,
+        labels_needed=_labels_needed(_moments(labels, judged, judged), n),
     )
 
 

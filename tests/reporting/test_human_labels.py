@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from pages import HOSTILE
 
 from instruct.analysis.inference import score_interval
@@ -78,6 +79,41 @@ def test_report_combines_labels_with_verdicts_and_keeps_them(folder, instruct, t
     labels.unlink()
     assert instruct("report", folder)[0] == 0
     assert figures(folder)["with_labels"] == found
+
+
+def test_labels_in_a_csv_file_are_kept_and_read_again(folder, instruct, tmp_path) -> None:
+    path = tmp_path / "labels.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["instruction", "candidate", "baseline", "label"])
+        writer.writerows([question(n), "emo", "mle", ("candidate", "baseline", "tie")[n % 3]] for n in range(40))
+    assert instruct("report", folder, "--human", path)[0] == 0
+    found = figures(folder)["with_labels"]
+    assert found["labels_only"] == pytest.approx(100 * (14 + 13 / 2) / 40, abs=1e-4)
+    assert instruct("report", folder)[0] == 0
+    assert figures(folder)["with_labels"] == found
+
+
+@pytest.mark.parametrize("annotators", [1, 2])
+def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path, annotators) -> None:
+    """Of two annotators, the second calls all pairs for the candidate."""
+    path = tmp_path / "labels.jsonl"
+    labels = ["candidate"] * 50 + ["tie"] * 10 + ["baseline"] * 60
+    lines = [label_line(number, label, annotator="a") for number, label in enumerate(labels)]
+    lines += [label_line(number, "candidate", annotator="b") for number in range(PAIRS * (annotators - 1))]
+    path.write_text("\n".join(lines))
+    code, out, err = instruct("report", folder, "--human", path)
+    assert code == 0, err
+    points = np.repeat([1.0, 0.5, 0.0], [50, 10, 60])
+    points = points if annotators == 1 else (points + 1) / 2
+    found = figures(folder)["with_labels"]
+    assert (found["labels"], found["pairs"], found["weight"]) == (PAIRS, PAIRS, 0)
+    assert found["claim"]["value"] == found["labels_only"] == pytest.approx(100 * points.mean(), abs=1e-4)
+    assert found["labels_only_interval"] == pytest.approx(score_interval(points), abs=1e-4)
+    expected = scipy.stats.binomtest(50, 110).pvalue if annotators == 1 else scipy.stats.ttest_1samp(points, 0.5).pvalue
+    assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
+    assert f"With people's labels on 120 of 120 pairs: win rate of emo {100 * points.mean():.1f} %" in out
+    assert "cannot be combined" not in out
 
 
 def test_labels_count_for_either_side_as_the_candidate(folder, instruct, tmp_path) -> None:
