@@ -31,7 +31,12 @@ from instruct.training.options import control_name, without_seed
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
 MLE = "mle"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
-_OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
+_OTHER_FIGURES = {
+    "entropy": "entropy",
+    "matched_temperature": "temperature",
+    "distinct_2": "distinct-2 of samples",
+    "words": "words of samples",
+}
 
 
 @dataclass(frozen=True)
@@ -164,9 +169,8 @@ def _figures(
     finished = contents.manifest["steps"].get("answers", {}).get("results", {})
     for name in names:
         if name in finished and name in contents.answers:
-            answers = [row["output"] for row in contents.answers[name].rows]
-            figures.setdefault("words", []).append(statistics.fmean(len(answer.split()) for answer in answers))
-            figures.setdefault("without end", []).append(finished[name]["truncated"] / len(answers))
+            share = finished[name]["truncated"] / len(contents.answers[name].rows)
+            figures.setdefault("without end", []).append(share)
     records = [contents.manifest["steps"].get(f"train/{name}", {}) for name in names]
     minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
     peaks = [peak for record in records if (peak := (record.get("results") or {}).get("peak_gib")) is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench_runs import bench_run
 
 from instruct.analysis.results import Claim
 from instruct.reporting import bench
@@ -12,7 +13,7 @@ from instruct.reporting.model import Bench
 from instruct.reporting.render.lines import render_markdown
 from instruct.reporting.report import build_report
 from instruct.reporting.text import finding
-from instruct.run.measurements import Details, Measurement
+from instruct.run.measurements import Details, Measurement, Number, write_numbers
 from instruct.scores.claims import settle
 
 
@@ -88,6 +89,21 @@ def test_a_measure_that_a_training_lacks_is_not_compared():
     measured = measured_of(3, 0.1)
     del measured.scores[bench.GREEDY]["dft-seed2"]
     assert bench.GREEDY not in {claim.measure for claim in bench.objective_claims(measured)}
+
+
+def test_words_are_counted_where_texts_are_measured(tmp_path):
+    """Greedy answers have other words than samples, and a report had both as `words`."""
+    run = bench_run(tmp_path / "run", {"mle": 1, "dft": 1})
+    for name, words in (("mle-seed1", 7.0), ("dft-seed1", 9.0)):
+        write_numbers(run, "diversity", name, [Number(metric="words", value=words, n=30)])
+    results = {name: {"truncated": 3} for name in run.config()["systems"]}
+    run.record("answers", {"status": "done", "inputs": {}, "results": results})
+    rows = [row for row in build_report(run.folder).measurements if row.part == bench.OBJECTIVES]
+    figures = {(row.system, row.metric): row.value for row in rows}
+    assert {key: value for key, value in figures.items() if "words" in key[1]} == {
+        ("mle", "words of samples"): 7, ("dft", "words of samples"): 9,
+    }  # fmt: skip
+    assert figures["mle", "without end"] == 0.1
 
 
 def about(metric: str, value: float | None, **details: object) -> Measurement:
