@@ -23,6 +23,7 @@ from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
 from instruct.generation.answers import evaluation_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
+from instruct.generation.written import ReplyStats
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.steps import Step
 from instruct.phases.systems import check_elsewhere, system_folders, warn_of_changed_files, weights_identity
@@ -321,11 +322,12 @@ def continue_prefixes(
         "cut": prefixes.cut.model_dump(mode="json"),
         "model": config.model.model_dump(mode="json"),
     }
-    with contextlib.ExitStack() as stack:
-        results = {name: stack.enter_context(run.step(_step(name), inputs[name], config=ran_with)) for name in pending}
-        stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
-        for name, result in results.items():
-            result |= {**stats[name].record(), "temperature": pending[name][1], "sha256": sha256_of(paths[name])}
+    stats: dict[str, ReplyStats] = {}
+    for name, system in pending.items():
+        with run.step(_step(name), inputs[name], config=ran_with) as result:
+            if not stats:  # all are asked together, which takes the time of the first step
+                stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
+            result |= {**stats[name].record(), "temperature": system[1], "sha256": sha256_of(paths[name])}
     for name, counts in stats.items():
         if counts.empty:
             say(f"note      {name}: {counts.empty:,} of {counts.n:,} continuations are empty")

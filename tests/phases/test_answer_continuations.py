@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.server import ATTEMPTS
+from instruct.generation import continuations
 from instruct.generation.continuations import read_continuations
 
 LINES = [
@@ -68,6 +70,26 @@ def test_generate_continues_prefixes_instead_of_answering_and_resumes(experiment
     assert (step["started"], path.stat().st_mtime_ns) == started
     assert instruct("generate", "runs/mine", "--continuations.samples", "2")[0] == 0
     assert len(read_continuations(path)) == 4
+
+
+def test_minutes_of_systems_that_are_continued_together_count_once(experiment, instruct, monkeypatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: now[0])
+    now = [0.0]
+    monkeypatch.setattr("instruct.run.directory.time", clock)
+    asked = continuations.continue_texts
+
+    def slowly(*arguments: Any) -> Any:
+        now[0] += 120
+        return asked(*arguments)
+
+    monkeypatch.setattr(continuations, "continue_texts", slowly)
+    experiment["systems"]["again"] = {"objective": "none"}
+    assert instruct("generate", write(experiment))[0] == 0
+    steps = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]
+    assert [(name, step["minutes"], step["cpu_minutes"]) for name, step in steps.items()] == [
+        ("continuations/again", 2, 2), ("continuations/base", 0, 0),
+    ]  # fmt: skip
+    assert [step["results"]["n"] for step in steps.values()] == [2, 2]
 
 
 def test_a_run_may_answer_and_continue(experiment, instruct) -> None:
