@@ -316,6 +316,10 @@ def compare_logs(
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
     add_detectable(claims)
+    for claim in claims:
+        pair = (claim.candidate, claim.baseline)
+        means = [_mean(evaluated, system, claim.task or "", claim.measure) for system in pair]
+        claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))
     ranked = _standings(of_family(claims, MAIN), evaluated) if all_pairs and len(systems) > 2 else []
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
@@ -343,6 +347,16 @@ def _settings(tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence
     return [DifferingSetting(of, setting, list(values)) for (setting, values), of in alike.items()]
 
 
+def _mean(found: Sequence[Scores], system: str, task: str, metric: str) -> float | None:
+    """A system's mean in a task or a group over all its rows, of several seeds their mean; None without a value."""
+    means: list[float] = []
+    for each in found:
+        if each.system == system and task in (each.task, *each.groups):
+            mean, times = each.mean(metric), len(each.places) if each.groups.get(task) else 1
+            means += [] if mean is None else [mean] * times
+    return statistics.fmean(means) if means else None
+
+
 def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standing]:
     """The systems of each task by their mean, with the ranks that the claims leave open."""
     ranked = []
@@ -356,17 +370,12 @@ def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standin
                 winner, loser = ends_of if claim.finding == "candidate" else ends_of[::-1]
                 better[loser] += 1
                 worse[winner] += 1
-        means: dict[str, list[float]] = {}
-        for each in found:
-            if task in (each.task, *each.groups) and (mean := each.mean(metric)) is not None:
-                times = len(each.places) if each.groups.get(task) else 1
-                means.setdefault(each.system, []).extend([mean] * times)
         rows = [
             Standing(
                 task,
                 metric,
                 system,
-                statistics.fmean(means[system]) if system in means else None,
+                _mean(found, system, task, metric),
                 [1 + better[system], len(systems) - worse[system]],
             )
             for system in systems
@@ -398,6 +407,8 @@ def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
         CLUSTERS,
         Column("seeds", "trainings", when=any(claim.trainings > 1 for claim in claims)),
         Column("without a value", "missing", when="known"),
+        Column("candidate's mean", lambda claim: claim.params["means"][0], error="interval"),
+        Column("other's mean", lambda claim: claim.params["means"][1], error="interval"),
         *DIFFERENCE,
         Column("better on", "params.candidate_above"),
         Column("worse on", "params.baseline_above"),

@@ -1,5 +1,6 @@
 """Differences on others' logs, beside those of scipy, statsmodels and formulas written here."""
 
+import html
 import json
 import math
 from pathlib import Path
@@ -16,6 +17,7 @@ from instruct.base.errors import GateError, InputError
 from instruct.logs.source import Columns
 from instruct.reporting.compare_logs import check_difference_gate
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
+from instruct.reporting.render.lines import render_terminal
 from instruct.scores.scores import Row, Scores
 
 RNG = np.random.default_rng(7)
@@ -236,6 +238,30 @@ def test_the_gate_is_about_main_metrics():
     )
     with pytest.raises(GateError, match=r"below `fail_under` -1: t, tuned against base: -100 points"):
         check_difference_gate(compared, -1)
+
+
+def test_both_means_stand_beside_their_difference_in_every_form(tmp_path):
+    """Of a task in points, of one in the metric's unit, and of a group by its number of rows."""
+    logs = [
+        make_log(system, values, task, groups={"group": True} if task in "ab" else {})
+        for system, gain in (("base", 0), ("tuned", 1))
+        for task, values in (("a", [gain] * 30), ("b", [0] * 40 + [gain] * 50), ("c", np.arange(40) + 3 * gain))
+    ]
+    compared = compare_logs(logs)
+    means = {claim.task: claim.params["means"] for claim in compared.claims}
+    assert means == {
+        "a": [100, 0], "b": [pytest.approx(100 * 50 / 90), 0], "c": [22.5, 19.5],
+        "group": [pytest.approx(100 * 80 / 120), 0],
+    }  # fmt: skip
+    table = next(block for block in compared.document().opening if getattr(block, "title", "") == "Differences")
+    at = table.header.index("candidate's mean")
+    assert table.header[at : at + 4] == ["candidate's mean", "other's mean", "difference", "95 % CI"]
+    (row,) = [row for row in table.rows if row[0] == "c"]
+    assert row[at : at + 3] == ["22.5", "19.5", "+3.00"]
+    compared.write(tmp_path / "it.md")
+    compared.write(tmp_path / "it.html")
+    for text in (render_terminal(compared.document()), *map(Path.read_text, tmp_path.iterdir())):
+        assert "other's mean" in html.unescape(text)
 
 
 def test_a_comparison_is_written_in_every_form_and_escaped(tmp_path):
