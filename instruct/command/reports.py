@@ -71,7 +71,8 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
         compare,
         "compare systems on logs of evaluations, of other tools or of runs: paired, unit by unit",
         "Logs are those of lm-eval, Inspect, AlpacaEval and others (docs/compare_logs.md): files, or folders that are "
-        "searched. Of run directories, their judges' verdicts and their tasks are compared.",
+        "searched. Of run directories, their judges' verdicts and their tasks are compared; of a bench alone, all "
+        "that it measured.",
     )
     text = "logs or run directories, NAME=PATH to name the system; the first is the baseline"
     sub.add_argument("paths", nargs="+", metavar="PATH", help=text)
@@ -93,7 +94,7 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
     shown.add_argument("--fail-under", type=float, metavar="X", help=text)
 
     sub = verb(power, "plan a comparison: how many units, samples or seeds detect a difference, from a pilot's logs")
-    text = "the logs of one system or two, files or folders"
+    text = "logs or run directories as for compare, of one system, or of several: each is planned for beside the first"
     sub.add_argument("--from", dest="paths", nargs="+", required=True, metavar="PATH", help=text)
     text = "the true difference to detect, in points where the metric is from 0 to 1"
     sub.add_argument("--difference", type=float, required=True, metavar="X", help=text)
@@ -231,7 +232,7 @@ def power(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.render.lines import render_terminal
 
     plan = plan_units(
-        arguments.paths,
+        call.named_paths(arguments.paths),
         arguments.difference,
         metric=arguments.metric,
         seeds=arguments.seeds,

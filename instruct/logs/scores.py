@@ -10,6 +10,7 @@ from instruct.data.sources import RawRow
 from instruct.logs.source import Source, read_number
 from instruct.scores.scores import Better, Row, Scores
 
+SCORES = "scores.csv"
 # `against`: the opponent of a judge's verdicts. `reason`: why there is no value.
 COLUMNS = (
     "system", "seed", "task", "against", "measure", "unit", "cluster", "value", "reason", "weight", "better"

@@ -17,6 +17,7 @@ from instruct.base.files import ending_of, write_atomically
 from instruct.logs.align import by_task, differing_settings, evaluations
 from instruct.logs.inspect import logs_of
 from instruct.logs.read import Found, read_logs
+from instruct.logs.scores import SCORES
 from instruct.logs.source import Columns
 from instruct.logs.tables import read_frame
 from instruct.reporting.digits import number
@@ -39,6 +40,7 @@ from instruct.reporting.tables import (
     text_columns,
 )
 from instruct.reporting.text import claim_headline, difference, name
+from instruct.run.directory import RunDirectory
 from instruct.scores.claims import of_family, settle
 from instruct.scores.scores import Scores
 
@@ -249,6 +251,38 @@ def write_compared(compared: LogComparison, path: str | Path) -> None:
 Source = Any
 
 
+def read_sources(
+    logs: Sequence[Source] | Mapping[str, Source], columns: Columns | None = None
+) -> tuple[list[tuple[str | None, Scores]], list[Found]]:
+    """The logs of a comparison, see `compare_logs`, each with the name of its system, if one was given; and what was
+    found in files and folders."""
+    by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
+    sources = [
+        (key, each)
+        for key, given in by_name.items()
+        for each in (given if isinstance(given, list | tuple) else [given])
+    ]
+    read: list[Found] = []
+    found: list[tuple[str | None, Scores]] = []
+    for key, source in sources:
+        if isinstance(source, Scores):
+            logs_found = [source]
+        elif hasattr(source, "eval") and hasattr(source, "samples"):
+            logs_found = logs_of([source])
+        elif hasattr(source, "to_dict"):
+            logs_found = read_frame(source, columns or Columns(), key or f"data frame {len(found) + 1}")
+        elif (Path(source) / "manifest.json").is_file():
+            # Of a bench alone all unit scores; beside other runs, what tells whether these asked the same.
+            scores = RunDirectory(Path(source)).report / SCORES
+            whole = len(sources) == 1 and scores.is_file()
+            logs_found = read_logs([scores])[0].logs if whole else logs_of_run(source)
+        else:
+            read += read_logs([source], columns)
+            logs_found = read[-1].logs
+        found += [(key or None, log) for log in logs_found]
+    return found, read
+
+
 def compare_logs(
     logs: Sequence[Source] | Mapping[str, Source],
     *,
@@ -278,23 +312,7 @@ def compare_logs(
         InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
             differ in what is not allowed; an unknown baseline or metric.
     """
-    by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
-    read: list[Found] = []
-    found: list[tuple[str | None, Scores]] = []
-    for key, sources in by_name.items():
-        for source in sources if isinstance(sources, list | tuple) else [sources]:
-            if isinstance(source, Scores):
-                logs_found = [source]
-            elif hasattr(source, "eval") and hasattr(source, "samples"):
-                logs_found = logs_of([source])
-            elif hasattr(source, "to_dict"):
-                logs_found = read_frame(source, columns or Columns(), key or f"data frame {len(found) + 1}")
-            elif (Path(source) / "manifest.json").is_file():
-                logs_found = logs_of_run(source)
-            else:
-                read += read_logs([source], columns)
-                logs_found = read[-1].logs
-            found += [(key or None, log) for log in logs_found]
+    found, read = read_sources(logs, columns)
     evaluated = evaluations(found, seeds)
     systems = list(dict.fromkeys(each.system for each in evaluated))
     if baseline is not None and baseline not in systems:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -16,8 +15,8 @@ from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import unit_values
 from instruct.base.errors import InputError, one_line
 from instruct.logs.align import by_task, evaluations
-from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
+from instruct.reporting.compare_logs import Source, read_sources
 from instruct.reporting.document import Document, Paragraph
 from instruct.reporting.log_claims import listed
 from instruct.reporting.tables import Column, columns_table, text_columns
@@ -87,7 +86,7 @@ class Plan:
 
 
 def plan_units(
-    logs: Sequence[str | Path],
+    logs: Sequence[Source] | Mapping[str, Source],
     difference: float,
     *,
     metric: str | None = None,
@@ -96,10 +95,10 @@ def plan_units(
     allow: Sequence[str] = (),
     columns: Columns | None = None,
 ) -> Plan:
-    """How many units, samples of each and seeds detect a difference, from the logs of one system or two.
+    """How many units, samples of each and seeds detect a difference, from the logs of one system or several.
 
-    Two systems tell how much their difference varies. One tells that of its own values alone, so that the plan assumes
-    how alike the other system is.
+    Two systems tell how much their difference varies; of more, each is planned for beside the first. One tells that of
+    its own values alone, so that the plan assumes how alike the other system is.
 
     Args:
         logs, seeds, allow, columns: see `compare_logs`.
@@ -108,7 +107,7 @@ def plan_units(
         claims: so many are to be made together.
 
     Raises:
-        InputError: as `compare_logs`; more than two systems; a difference that is not above 0, or not possible.
+        InputError: as `compare_logs`; a difference that is not above 0, or not possible.
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2; Miller, arXiv 2411.00640,
     for samples of each unit.
@@ -117,31 +116,41 @@ def plan_units(
         raise InputError(f"difference {difference:g}: must be more than 0")
     if claims < 1:
         raise InputError(f"claims {claims}: must be at least 1")
-    every = [log for found in read_logs(logs, columns) for log in found.logs]
-    found = evaluations([(None, log) for log in every], seeds, alone=True)
-    systems = list(dict.fromkeys(each.system for each in found))
-    if len(systems) > 2:
-        raise InputError(f"logs: are of {len(systems)} systems ({listed(systems)}); give those of one, or of two")
+    found = evaluations(read_sources(logs, columns)[0], seeds, alone=True)
+    order = list(dict.fromkeys(each.system for each in found))
+    tasks = by_task(found)
+    known = dict.fromkeys(name for each in found for name in each.values)
+    if metric is not None and metric not in known:
+        raise InputError(f"metric: no task has {one_line(metric, 60)!r}; they have {listed(known)}")
     rows: list[PlanRow] = []
-    for task, of_systems in by_task(found).items():
-        first = next(iter(of_systems.values()))[0]
-        name = metric or next(iter(first.values), "")
-        if name not in first.values:
-            raise InputError(f"metric: the task {one_line(task, 60)} has no {one_line(name, 60)!r}; it has "
-                             f"{listed(first.values)}")  # fmt: skip
-        rows += _of_task(task, name, list(of_systems.values()), difference, claims, allow)
+    for task, of_systems in tasks.items():
+        first, *others = sorted(of_systems, key=order.index)
+        name = metric or next(iter(of_systems[first][0].values), "")
+        for names in [[first, other] for other in others] or [[first]]:
+            pilot = [of_systems[each] for each in names]
+            if all(name in each.values for trainings in pilot for each in trainings):
+                about = f" of {' and '.join(one_line(each, 40) for each in names)}" if len(others) > 1 else ""
+                rows += _of_task(task, name, pilot, difference, claims, allow, about)
+    if not rows:
+        raise InputError(f"{one_line(found[0].path, 300)}: has no values to plan with; give logs with some")
     return Plan(difference, claims, rows)
 
 
 def _of_task(
-    task: str, metric: str, systems: Sequence[list[Scores]], difference: float, claims: int, allow: Sequence[str]
+    task: str,
+    metric: str,
+    systems: Sequence[list[Scores]],
+    difference: float,
+    claims: int,
+    allow: Sequence[str],
+    about: str,
 ) -> Iterator[PlanRow]:
     if len(systems) == 2:
         shared = join(systems[1], systems[0], allow)
         values = shared.matrix(metric)
         gains = np.array([values[one] - values[other] for one, other in shared.seeds])
         sides, of_clusters = (shared.candidate, shared.baseline), shared.clusters
-        assumptions = {"the pilot's difference": 1.0}
+        assumptions = {f"the pilot's difference{about}": 1.0}
     else:
         each = systems[0][0]
         gains = each.means(metric)[None]

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, open_to_read, write_atomically
 from instruct.base.output import say
+from instruct.logs.scores import SCORES
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
 from instruct.reporting.document import document, summary
@@ -159,7 +160,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     write_atomically(path, report.to_markdown())
     write_exports(run, report)
     if report.bench:
-        write_atomically(run.report / "scores.csv", csv_text([*score_rows(contents)]))
+        write_atomically(run.report / SCORES, csv_text([*score_rows(contents)]))
     if difficulty and any(pair.length_control for _, pair in compared_by(report.judges)):
         difficulty.keep(run)
     return WrittenReport(report, path)

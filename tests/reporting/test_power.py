@@ -1,34 +1,24 @@
 """Plans from a pilot's logs, beside statsmodels and simulated comparisons."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from bench_runs import bench_run, judge_seeds
 from scipy.stats import binomtest
 from statsmodels.stats.power import zt_ind_solve_power
 
 from instruct import compare_logs
 from instruct.base.errors import InputError
-from instruct.logs import read
 from instruct.reporting.power import plan_units
+from instruct.reporting.report import write_report
 from instruct.scores.scores import Row, Scores
-
-
-@pytest.fixture
-def pilot(monkeypatch):
-    """Plans from logs that a test made, in place of files."""
-
-    def plan(logs, difference, **arguments):
-        found = read.Found(logs[0].path, logs, [])
-        monkeypatch.setattr("instruct.reporting.power.read_logs", lambda paths, columns: [found])
-        return plan_units(["logs"], difference, **arguments)
-
-    return plan
 
 
 def make_log(system, values, path="", clusters=None):
     """`values`: of each unit, or of each unit's samples."""
-    log = Scores("made", read.Path(f"{path}{system}/t.jsonl"), system, "t")
+    log = Scores("made", Path(f"{path}{system}/t.jsonl"), system, "t")
     for place, row in enumerate(np.atleast_2d(np.asarray(values, dtype=float).T).T):
         for epoch, value in enumerate(row):
             cluster = None if clusters is None else str(clusters[place])
@@ -41,35 +31,35 @@ def right(rng, n, chance):
 
 
 @pytest.mark.parametrize("claims", [1, 4])
-def test_units_are_statsmodels(pilot, claims):
+def test_units_are_statsmodels(claims):
     rng = np.random.default_rng(0)
     ours, theirs = right(rng, 500, 0.6), right(rng, 500, 0.5)
-    (row,) = pilot([make_log("base", theirs), make_log("tuned", ours)], 3, claims=claims).rows
+    (row,) = plan_units([make_log("base", theirs), make_log("tuned", ours)], 3, claims=claims).rows
     effect = 3 / (100 * (ours - theirs).std(ddof=1))
     expected = zt_ind_solve_power(effect_size=effect, alpha=0.05 / claims, power=0.8, ratio=0)
     assert row.units == math.ceil(expected)
 
 
-def test_one_system_is_planned_for_systems_more_or_less_alike(pilot):
+def test_one_system_is_planned_for_systems_more_or_less_alike():
     values = right(np.random.default_rng(0), 500, 0.3)
-    independent, alike = pilot([make_log("base", values)], 3).rows
+    independent, alike = plan_units([make_log("base", values)], 3).rows
     expected = ((1.959964 + 0.841621) / 3) ** 2 * 2 * 100**2 * values.var(ddof=1)
     assert independent.units == pytest.approx(expected, abs=2)
     assert alike.units == pytest.approx(expected / 2, abs=2)
 
 
-def test_units_in_clusters_need_more(pilot):
+def test_units_in_clusters_need_more():
     rng = np.random.default_rng(0)
     clusters = np.repeat(np.arange(100), 4)
     values = np.repeat(right(rng, 100, 0.5), 4), np.repeat(right(rng, 100, 0.5), 4)
     logs = [make_log(name, of, clusters=clusters) for name, of in zip(("base", "tuned"), values, strict=True)]
-    (row,) = pilot(logs, 5).rows
-    (alone,) = pilot([make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=True)], 5).rows
+    (row,) = plan_units(logs, 5).rows
+    (alone,) = plan_units([make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=True)], 5).rows
     assert row.units == pytest.approx(4 * alone.units, rel=0.02)
     assert row.clusters == pytest.approx(row.units / 4, abs=1)
 
 
-def test_the_plan_finds_the_difference_in_four_of_five_cases(pilot):
+def test_the_plan_finds_the_difference_in_four_of_five_cases():
     rng = np.random.default_rng(0)
 
     def draw(n, gain):
@@ -77,7 +67,7 @@ def test_the_plan_finds_the_difference_in_four_of_five_cases(pilot):
         return right(rng, n, 0.9 * chance), right(rng, n, 0.9 * chance + gain)
 
     base, tuned = draw(4000, 0.0)
-    (row,) = pilot([make_log("base", base), make_log("tuned", tuned)], 8).rows
+    (row,) = plan_units([make_log("base", base), make_log("tuned", tuned)], 8).rows
     found = 0
     for _ in range(100):
         base, tuned = draw(row.units, 0.08)
@@ -85,14 +75,14 @@ def test_the_plan_finds_the_difference_in_four_of_five_cases(pilot):
     assert 68 <= found <= 92
 
 
-def test_samples_of_each_unit_save_units_down_to_a_floor(pilot):
+def test_samples_of_each_unit_save_units_down_to_a_floor():
     rng = np.random.default_rng(0)
     chances = rng.random(2000)
     logs = [
         make_log(name, (rng.random((2000, 4)) < (chances + shift)[:, None]).astype(float))
         for name, shift in (("base", 0.0), ("tuned", rng.normal(0, 0.2, 2000)))
     ]
-    rows = {row.samples: row.units for row in pilot(logs, 2).rows}
+    rows = {row.samples: row.units for row in plan_units(logs, 2).rows}
     assert list(rows) == [1, 2, 4, 8]
     assert rows[1] > 1.4 * rows[4] > rows[8]
     means = [[np.mean(log.values["acc"][4 * unit : 4 * unit + 4]) for unit in range(2000)] for log in logs]
@@ -100,7 +90,7 @@ def test_samples_of_each_unit_save_units_down_to_a_floor(pilot):
     assert rows[4] == math.ceil(zt_ind_solve_power(effect_size=effect, alpha=0.05, power=0.8, ratio=0))
 
 
-def test_seeds_that_vary_more_than_the_difference_need_more_seeds(pilot):
+def test_seeds_that_vary_more_than_the_difference_need_more_seeds():
     rng = np.random.default_rng(0)
     logs = [make_log("base", right(rng, 400, 0.5), "s0/")]
     logs = [
@@ -108,7 +98,7 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds(pilot):
         for seed, shift in enumerate((0.0, 0.1, 0.2))
         for name in ("base", "emo")
     ]
-    rows = {row.seeds: row.units for row in pilot(logs, 10, seeds=r"s(?P<seed>\d)/").rows}
+    rows = {row.seeds: row.units for row in plan_units(logs, 10, seeds=r"s(?P<seed>\d)/").rows}
     assert rows[3] is None
     assert rows[10] is not None
 
@@ -118,21 +108,21 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds(pilot):
     [
         ({"difference": 0}, "difference 0: must be more than 0"),
         ({"difference": 1, "claims": 0}, "claims 0: must be at least 1"),
-        ({"difference": 1, "metric": "f1"}, "metric: the task t has no 'f1'; it has acc"),
+        ({"difference": 1, "metric": "f1"}, "metric: no task has 'f1'; they have acc"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(pilot, arguments, problem):
+def test_what_cannot_be_planned_is_refused(arguments, problem):
     with pytest.raises(InputError, match=problem):
-        pilot([make_log("base", [1, 0])], **arguments)
+        plan_units([make_log("base", [1, 0])], **arguments)
 
 
 @pytest.mark.parametrize("points", [5, 20, 50])
-def test_so_few_units_that_no_result_is_significant_are_no_plan(pilot, points):
+def test_so_few_units_that_no_result_is_significant_are_no_plan(points):
     """In the best of worlds the tuned model loses no unit."""
     theirs = np.zeros(200)
     ours = np.zeros(200)
     ours[:14], theirs[14:19] = 1, 1
-    (row,) = pilot([make_log("base", theirs), make_log("tuned", ours)], points).rows
+    (row,) = plan_units([make_log("base", theirs), make_log("tuned", ours)], points).rows
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(300):
@@ -145,12 +135,37 @@ def test_so_few_units_that_no_result_is_significant_are_no_plan(pilot, points):
     ("values", "points", "message"),
     [([[0.0] * 30], 2, "has the same value on every unit"), ([[0.0] * 30, [1.0] * 30], 2, "the same value on every")],
 )
-def test_a_pilot_whose_units_do_not_differ_is_refused(pilot, values, points, message):
+def test_a_pilot_whose_units_do_not_differ_is_refused(values, points, message):
     logs = [make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=False)]
     with pytest.raises(InputError, match=message):
-        pilot(logs, points)
+        plan_units(logs, points)
 
 
-def test_an_impossible_difference_is_refused(pilot):
+def test_an_impossible_difference_is_refused():
     with pytest.raises(InputError, match="difference 100: must be less than 100 points"):
-        pilot([make_log("base", right(np.random.default_rng(0), 50, 0.5))], 100)
+        plan_units([make_log("base", right(np.random.default_rng(0), 50, 0.5))], 100)
+
+
+def test_a_bench_and_named_logs_are_read_as_for_a_comparison(tmp_path, instruct):
+    run = bench_run(tmp_path / "bench", {"mle": 3, "dft": 3, "gem": 3})
+    judge_seeds(run, 3)
+    write_report(run.folder)
+    compared = compare_logs([run.folder])
+    assert (compared.baseline, {claim.task for claim in compared.claims}) == ("mle", {"test", "j against mle"})
+    plan = plan_units([run.folder], 0.1, metric="cross-entropy")
+    assert {(row.task, row.assuming) for row in plan.rows} == {
+        ("test", "the pilot's difference of mle and dft"), ("test", "the pilot's difference of mle and gem"),
+    }  # fmt: skip
+    assert {row.task for row in plan_units([run.folder], 5).rows} == {"test", "j against mle"}
+    scores = run.report / "scores.csv"
+    code, out, err = instruct("power", "--from", f"one={run.folder}/none", "--difference", "5")
+    assert (code, "no such file or folder" in err) == (2, True)
+    paths = {}
+    for system in ("mle", "dft"):
+        paths[system] = tmp_path / f"{system}.csv"
+        lines = scores.read_text().splitlines(keepends=True)
+        paths[system].write_text("".join([lines[0], *(line for line in lines[1:] if line.startswith(system))]))
+    named = [f"{name}={path}" for name, path in zip(("first", "second"), paths.values(), strict=True)]
+    code, out, err = instruct("power", "--from", *named, "--difference", "5")
+    assert (code, err) == (0, "")
+    assert "ROUGE-L" in out
