@@ -272,9 +272,14 @@ def _notes(
     return [*notes, f"minutes and {peaks}"]
 
 
+def difference_of(claim: Claim) -> str:
+    """What a difference of two systems is of."""
+    return f"win rate − ½ ({claim.judge})" if claim.judge else claim.measure
+
+
 CLAIM_COLUMNS = [
     Column("difference", lambda claim: f"{claim.candidate} − {claim.baseline}", text=True),
-    Column("of", lambda claim: f"win rate − ½ ({claim.judge})" if claim.judge else claim.measure, text=True),
+    Column("of", difference_of, text=True),
     Column("seeds", "trainings"),
     Column("n"),
     Column("mean", "value", error="interval", sign=True),
@@ -282,6 +287,11 @@ CLAIM_COLUMNS = [
     Column("p (Holm)", "adjusted_p", form=".3g"),
     Column("finding", finding),
 ]
+
+
+def bench_differences(report: ReportData) -> list[Claim]:
+    """The differences of a bench's objectives, those of judges among them; of other runs none."""
+    return list(map(as_difference, of_family(report.claims, OBJECTIVES) + report.seeds)) if report.bench else []
 
 
 def bench_tables(report: ReportData) -> list[Table]:
@@ -299,12 +309,11 @@ def bench_tables(report: ReportData) -> list[Table]:
         Column("trainings", "details.trainings").within(rates.get),
         *(Column(metric, _figure).within(rows.get) for metric, rows in (*by_metric.items(), *took)),
     ]
-    claims = list(map(as_difference, of_family(report.claims, OBJECTIVES) + report.seeds))
     parts = ", ".join(f"{count:,} rows to {part}" for part, count in report.bench.rows.items())
     notes = " ".join(f"{capital(note)}." for note in report.bench.notes)
     return [
         columns_table("Objectives", list(rates), columns, f"{parts}, with different prompts. {_scale(report)}."),
-        columns_table("Objectives beside MLE", claims, CLAIM_COLUMNS, notes),
+        columns_table("Objectives beside MLE", bench_differences(report), CLAIM_COLUMNS, notes),
     ]
 
 

@@ -365,7 +365,7 @@ def _numbers(report: ReportData) -> list[Block]:
         return [figures[name] for name in names if name in figures]
 
     names = outcome_names(report.judges)
-    blocks = [*bench_tables(report)[1:], *shown("win_rates")]
+    blocks = [*bench_tables(report)[1:], *shown("differences", "win_rates")]
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))

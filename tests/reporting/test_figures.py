@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib as mpl
 import pytest
+from bench_runs import bench_run, judge_seeds
 from pypdf import PdfReader
 
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
+from instruct.reporting.digits import number
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.model import (
     ComparisonReport,
@@ -67,7 +70,8 @@ def training_of(name, steps, **curves):
 
 
 def report_of(*judges, trainings=()):
-    return ReportData.model_construct(judges=list(judges), trainings=list(trainings), measurements=[])
+    about = {"judges": list(judges), "trainings": list(trainings)}
+    return ReportData.model_construct(**about, measurements=[], bench=None)
 
 
 def texts_of(path):
@@ -256,6 +260,24 @@ def test_the_report_lists_draws_and_embeds_the_figures(run, card, judge_pairs, w
         assert markdown.count(f"]({figure['svg']})") == 1
         assert (run.report / figure["svg"]).is_file()
         assert (run.report / figure["pdf"]).is_file()
+
+
+def test_a_bench_has_a_forest_plot_and_a_table_of_its_differences(tmp_path):
+    run = bench_run(tmp_path / "bench", {"mle": 3, "dft": 3})
+    judge_seeds(run, 3)
+    report = write_report(run.folder).report
+    assert "differences" in [figure.name for figure in report.figures]
+    assert "(figures/differences.svg)" in (run.report / "report.md").read_text()
+    texts = texts_of(run.report / "figures" / "differences.svg")
+    about = ["ROUGE-L of greedy answers", "cross-entropy", "win rate − ½ (j)"]
+    assert sorted(text for text in texts if text in about) == about
+    made = {claim.measure: claim for claim in report.claims if claim.family == "objectives"}
+    assert [text for text in texts if text == "dft − mle"] == ["dft − mle"] * 3
+    greedy = made["ROUGE-L of greedy answers"]
+    assert f"{number(greedy.value, greedy.interval, sign=True)}, no difference shown" in texts
+    with (run.report / "exports" / "claims.csv").open() as file:
+        rows = {(row["family"], row["measure"]): row for row in csv.DictReader(file)}
+    assert {float(rows["objectives", measure]["value"]) for measure in made} == {claim.value for claim in made.values()}
 
 
 def test_a_report_in_python_draws_its_figures(run, card, write_answers, judge_pairs, tmp_path):

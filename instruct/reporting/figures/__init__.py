@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.files import write_atomically
+from instruct.reporting.bench import bench_differences
 from instruct.reporting.figures import judges as of_judges
 from instruct.reporting.figures import systems as of_systems
 from instruct.reporting.figures.canvas import KINDS, Drawing
 from instruct.reporting.model import Figure, JudgeReport, ReportData
 
 _FOLDER = "figures"
-_OWN = ("win_rates", "training", "precision_recall")
+_OWN = ("win_rates", "differences", "training", "precision_recall")
 
 
 def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
@@ -36,6 +37,7 @@ def drawings(report: ReportData) -> list[Drawing]:
     every = [
         *(of_judges.outcomes(judge, names[judge.name]) for judge in judges),
         of_judges.win_rates(judges),
+        of_systems.differences(bench_differences(report)),
         of_systems.training_curves(report.trainings),
         of_systems.precision_recall(report.measurements),
     ]

@@ -134,23 +134,23 @@ def panels(
     ]
 
 
-def as_forest(axes: Axes, rows: int, limits: tuple[float, float]) -> None:
-    """Make axes those of a forest plot, with a row for each rate in percent, and a dashed line at 50 %."""
+def as_forest(axes: Axes, rows: int, limits: tuple[float, float], middle: float) -> None:
+    """Make axes those of a forest plot, with a row for each figure, and a dashed line where systems are equal."""
     axes.set_xlim(*limits)
     axes.set_ylim(rows - 0.5, -0.5)
-    axes.axvline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+    axes.axvline(middle, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
-    axes.xaxis.set_major_formatter(percent)
+    axes.locator_params(axis="x", nbins=5)
 
 
-def mark_rate(axes: Axes, row: float, rate: float, interval: list[float] | None, leads: bool = True) -> None:
-    """A rate and its interval in a row of a forest plot."""
+def mark(axes: Axes, row: float, figure: float, interval: list[float] | None, leads: bool = True) -> None:
+    """A figure and its interval in a row of a forest plot."""
     color = BLUE if leads else FAINT
     if interval:
         axes.plot(interval, [row, row], color=color, linewidth=2 if leads else 1.2)
     face = color if leads else "white"
-    axes.plot(rate, row, "o", color=color, markerfacecolor=face, markersize=5, clip_on=False, zorder=3)
+    axes.plot(figure, row, "o", color=color, markerfacecolor=face, markersize=5, clip_on=False, zorder=3)
 
 
 def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> None:

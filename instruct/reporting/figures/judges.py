@@ -142,8 +142,8 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
     left, right = 3.65, 2.0
     titles = "Win rates", "With 95 % intervals; a tie is half a win"
     figure, (axes,) = canvas.panels(titles, 1, (ROW * len(lines), 0.75), (left, right, 0.8))
-    canvas.as_forest(axes, len(lines), _limits(rows))
-    axes.locator_params(axis="x", nbins=5)
+    canvas.as_forest(axes, len(lines), _limits(rows), 50)
+    axes.xaxis.set_major_formatter(canvas.percent)
     for place, (text, row) in enumerate(lines):
         if row is None:
             color = ALERT if text.endswith(_WARNING) else INK
@@ -154,7 +154,7 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
         canvas.beside(axes, -0.15, place, row.policy, size=8, color=color, ha="right")
         canvas.beside(axes, WIDTH - left - right + 0.15, place, _said(row), size=8, color=color)
         if figures.win_rate is not None:
-            canvas.mark_rate(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
+            canvas.mark(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
     if not all(row.leads for row in rows):
         styles = (BLUE, BLUE, "the judge's leading policy"), (FAINT, "white", f"another policy ({EXPLORATORY})")
         handles = [

@@ -1,4 +1,4 @@
-"""Figures of systems: their training, and the texts that they write."""
+"""Figures of systems: their training, what a bench finds of them, and the texts that they write."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
+from instruct.reporting.bench import difference_of
+from instruct.reporting.digits import number
 from instruct.reporting.figures import canvas
-from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, WIDTH, Drawing
+from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, ROW, WIDTH, Drawing
 from instruct.reporting.model import Training
+from instruct.reporting.text import finding
 from instruct.reporting.texts import control_of, text_systems
 from instruct.run.measurements import Measurement
 from instruct.training.options import without_seed
@@ -80,17 +84,46 @@ def _style(number: int) -> dict[str, Any]:
 
 def _plot(axes: canvas.Axes, systems: list[Curves], key: str) -> None:
     """A line per training that has any value; a logarithmic axis if a few positive values would flatten the rest."""
-    for number, (_, logs) in enumerate(systems):
+    for place, (_, logs) in enumerate(systems):
         for steps, logged in (log[key] for log in logs if key in log):
             values = [math.nan if value is None else value for value in logged]
             few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
-            axes.plot(steps, values, linewidth=1.4, **_style(number), **few)
+            axes.plot(steps, values, linewidth=1.4, **_style(place), **few)
     axes.set_xlabel("step", labelpad=1)
     shown = _values(systems, key)
     if min(shown) > 0 and max(shown) > _SPIKE * statistics.median(shown):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter("")
+
+
+def differences(claims: list[Claim]) -> Drawing | None:
+    """A forest plot of a bench's differences, a panel for each measure; None without any."""
+    made = [claim for claim in claims if claim.value is not None]
+    title = "Objectives: their differences with 95 % intervals, by measure"
+    return Drawing("differences", title, made, _draw_differences) if made else None
+
+
+def _draw_differences(claims: list[Claim]) -> canvas.Figure:
+    by_measure: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_measure.setdefault(difference_of(claim), []).append(claim)
+    rows = max(map(len, by_measure.values()))
+    left, right = 3.1, 2.5
+    titles = "Differences", "The first minus the second, with 95 % intervals"
+    figure, every = canvas.panels(titles, len(by_measure), (ROW * rows, 0.75), (left, right, 1.05))
+    for axes, (measure, about) in zip(every, by_measure.items(), strict=True):
+        axes.set_title(one_line(measure, 60))
+        ends = [0.0, *(end for claim in about for end in (claim.value or 0.0, *(claim.interval or ())))]
+        room = 0.05 * (max(ends) - min(ends)) or 1.0
+        canvas.as_forest(axes, rows, (min(ends) - room, max(ends) + room), 0)
+        for place, claim in enumerate(about):
+            names = f"{one_line(claim.candidate, 20)} − {one_line(claim.baseline, 28)}"
+            canvas.beside(axes, 0.15 - left, place, names, size=9, color=INK)
+            said = f"{number(claim.value, claim.interval, sign=True)}, {finding(claim)}"
+            canvas.beside(axes, WIDTH - left - right + 0.15, place, said, size=8, color=INK)
+            canvas.mark(axes, place, claim.value or 0.0, claim.interval)
+    return figure
 
 
 def precision_recall(measurements: Iterable[Measurement]) -> Drawing | None:
