@@ -7,6 +7,7 @@ import os
 import random
 from pathlib import Path
 
+import pandas
 import pytest
 
 from instruct.base.errors import InputError
@@ -59,6 +60,23 @@ def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) 
     assert [found.unknown for found in read_logs([tmp_path])] == [{}]
     leaderboard.write_text(f"{header}\ntuned,50.0,0.1,49,,\n")
     with pytest.raises(InputError, match=r"leaderboard.csv, row 1: win rate of .* is 0.5, but the rows of annotations"):
+        read_logs([tmp_path])
+
+
+def test_preferences_that_pandas_rounded_have_the_win_rate_of_the_leaderboard(tmp_path) -> None:
+    for seed in range(20):
+        rows = annotations(805)
+        draw = random.Random(seed)
+        shares = [draw.random() for _ in rows]
+        rate = 100 * pandas.Series(shares).mean()
+        for row, share in zip(rows, shares, strict=True):
+            row["preference"] = 1 + share
+        (tmp_path / "leaderboard.csv").write_text(f",win_rate,standard_error,n_total\ntuned,{rate},0.1,805\n")
+        pandas.DataFrame(rows).to_json(tmp_path / "annotations.json", orient="records")
+        [found] = read_logs([tmp_path])
+        assert found.logs[0].figures["win rate"] == rate / 100
+    (tmp_path / "leaderboard.csv").write_text(f",win_rate,standard_error,n_total\ntuned,{rate + 2e-7},0.1,805\n")
+    with pytest.raises(InputError, match="give the files of one evaluation"):
         read_logs([tmp_path])
 
 
