@@ -33,8 +33,10 @@ from instruct.engines.score_heads import HeadReading, StatesEngine
 from instruct.engines.weights import unreadable
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import LEAST_PAIRS
+from instruct.judging.interchange.record import FileVerdict
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import AnswerChats
+from instruct.judging.store import Judgment
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import FILE, card_figures, write_human_agreement, write_training_pairs
 from instruct.validation.human_sets import FILE_TYPES, HumanPair, HumanSet, load_human_card, load_human_set
@@ -196,8 +198,19 @@ def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]
     card = load_judge_card(str(folder))
     agreement = measure_agreement(train, verdicts, positions_known=False)
     about = "cross-validated on the training set"
-    rows = [{"pair": place, "order": "first", "verdict": verdict} for place, verdict in enumerate(verdicts)]
-    made = Verdicts(rows, card.name, "", model=card.model, card=card.sha256(), made_for=train.sha256, about=about)
+    judgments = [
+        Judgment(card.name, "first", "second", place, str(place), "", "first", "", verdict)
+        for place, verdict in enumerate(verdicts)
+    ]
+    made = Verdicts(
+        [FileVerdict(judged, "") for judged in judgments],
+        card.name,
+        "",
+        model=card.model,
+        card=card.sha256(),
+        made_for=train.sha256,
+        about=about,
+    )
     write_verdicts(folder / "agreement" / f"{train.name}.jsonl", made)
     write_human_agreement(folder / "judge.yaml", train.name, card_figures(agreement, card, about))
 

@@ -40,8 +40,7 @@ class ComparisonKey(NamedTuple):
     def record(self, manifest: dict[str, Any], verb: Literal["judge", "import"] = "judge") -> dict[str, Any]:
         """What the manifest says of the step that judged or imported this comparison; {} if there was none."""
         for step, record in manifest["steps"].items():
-            named = [record.get("comparison"), *record.get("comparisons", [])]
-            if step.startswith(f"{verb}/") and self._asdict() in named:
+            if step.startswith(f"{verb}/") and record.get("comparison") == self._asdict():
                 return dict(record)
         return {}
 

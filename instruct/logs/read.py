@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instruct.base.errors import InputError, one_line
-from instruct.logs.alpaca_eval import read_alpaca_eval
-from instruct.logs.arena_hard import read_arena_hard
 from instruct.logs.inspect import read_inspect
+from instruct.logs.judgments import read_alpaca_eval, read_games
 from instruct.logs.lm_eval import read_lm_eval
-from instruct.logs.mt_bench import read_mt_bench
 from instruct.logs.scores import read_scores
 from instruct.logs.source import Columns, Source
 from instruct.logs.tables import read_table
@@ -36,8 +34,7 @@ READERS: tuple[Reader, ...] = (
     Reader("lm-eval", read_lm_eval, "evaluate with `lm_eval run --log_samples`, and give the samples_*.jsonl"),
     Reader("Inspect", read_inspect),
     Reader("alpaca_eval", read_alpaca_eval, "give the annotations.json beside it"),
-    Reader("Arena-Hard", read_arena_hard),
-    Reader("FastChat", read_mt_bench),
+    Reader("Arena-Hard, FastChat", read_games),
     Reader("instruct", read_scores),
     Reader("table", read_table),
 )

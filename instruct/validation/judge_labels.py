@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from instruct.analysis.outcomes import outcome_of_score
+from instruct.analysis.outcomes import outcome_of_score, pair_results
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.prompts import identity, read_prompt
@@ -82,37 +82,37 @@ def _label(score: float) -> str:
 def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
     """The pairs of all files that have a preference; each model, a `generator_2`, is a group."""
     files = [read_annotations(path, reference=reference) for path in paths]
-    first = files[0].comparison
-    for file in files:
-        if file.comparison[::2] != first[::2]:  # judge and baseline
-            ours, theirs = (
-                f"{one_line(pair.judge, 60)} against {one_line(pair.baseline, 60)}" for pair in (first, file.comparison)
-            )
+    first, *others = (verdicts[0].judgment for verdicts in files)
+    for path, other in zip(paths[1:], others, strict=True):
+        if (other.judge, other.baseline) != (first.judge, first.baseline):
+            one, two = (f"{one_line(each.judge, 60)} against {one_line(each.baseline, 60)}" for each in (first, other))
             raise InputError(
-                f"{file.path}: has verdicts of {theirs}, but {files[0].path} has those of {ours}; give files of one "
+                f"{path}: has verdicts of {two}, but {paths[0]} has those of {one}; give files of one "
                 "judge and one baseline"
             )
-    models = [file.comparison.candidate for file in files]
-    if repeated := next((file for file in files if models.count(file.comparison.candidate) > 1), None):
-        raise InputError(
-            f"{repeated.path}: {one_line(repeated.comparison.candidate, 60)} is in several of the files; give one for "
-            "each model"
-        )
+    models = [verdicts[0].judgment.candidate for verdicts in files]
+    for path, model in zip(paths, models, strict=True):
+        if models.count(model) > 1:
+            raise InputError(f"{path}: {one_line(model, 60)} is in several of the files; give one for each model")
     pairs: list[HumanPair] = []
-    for file in files:
-        for number, row in enumerate(file.rows, start=1):
-            if row.output_1 is None or row.output_2 is None:
-                missing = "output_1" if row.output_1 is None else "output_2"
+    for verdicts in files:
+        results = pair_results([verdict.judgment for verdict in verdicts], "single")
+        for verdict, result in zip(verdicts, results, strict=True):
+            ours, theirs = verdict.answers
+            if verdict.prompt is None or ours is None or theirs is None:
+                missing = "output_1" if theirs is None else "output_2"
                 advice = "give the baseline's answers as `reference`" if missing == "output_1" else "add it"
-                raise InputError(f"{file.path}, row {number}: has no {missing}; {advice}")
-            if row.preference is not None:
-                label, group = (_label(2 - row.preference),), file.comparison.candidate
+                raise InputError(f"{verdict.place}: has no {missing}; {advice}")
+            if result.score is not None:
+                label = (_label(1 - result.score),)
                 pairs.append(
-                    HumanPair(len(pairs), row.prompt, row.output_1, row.output_2, label, group, row.preference)
+                    HumanPair(
+                        len(pairs), verdict.prompt, theirs, ours, label, verdict.judgment.candidate, 1 + result.score
+                    )
                 )
-    unlabeled = sum(len(file.rows) for file in files) - len(pairs)
+    unlabeled = sum(map(len, files)) - len(pairs)
     if not pairs:
-        raise InputError(f"{files[0].path}: has no preferences; give annotations with verdicts")
+        raise InputError(f"{paths[0]}: has no preferences; give annotations with verdicts")
     used = [*paths, *([Path(reference).expanduser()] if reference else [])]
     return HumanSet(
         f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models",

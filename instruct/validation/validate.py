@@ -19,10 +19,12 @@ from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warning
+from instruct.judging.interchange.numbered import POSITIONS
+from instruct.judging.interchange.record import FileVerdict
 from instruct.judging.judge import JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import margins
 from instruct.judging.work import JudgingMode
 from instruct.run.directory import RunDirectory
@@ -38,7 +40,10 @@ from instruct.validation.card_figures import (
 )
 from instruct.validation.human_sets import HumanSet, Label
 from instruct.validation.judge_labels import load_labels
-from instruct.validation.published import MOST_MARGIN, Verdicts, read_published, write_verdicts
+from instruct.validation.published import Verdicts, read_published, write_verdicts
+
+# A margin beyond any that a judge's log-probabilities give: certainty.
+MOST_MARGIN = 1e9
 
 
 class Validated(NamedTuple):
@@ -199,7 +204,10 @@ def _replayed(
         notes.append(f"the file does not state that the card {judge.name} made these verdicts")
     return replace(
         files[0],
-        rows=sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"])),
+        verdicts=sorted(
+            (each for file in files for each in file.verdicts),
+            key=lambda each: (each.judgment.pair, each.judgment.position),
+        ),
         source="replayed from " + " and ".join(file.source for file in files),
         notes=notes,
         positions_known=known and not (card and card.rates_alone),
@@ -222,13 +230,13 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
     with JudgmentStore(run.store) as store:
-        rows, reasons = _stored(store, card, len(human.pairs))
+        verdicts, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
     if results.get("trimmed"):
         notes.append(f"trimmed to fit the judge's context: {counted(results['trimmed'], 'prompt')}")
     return Verdicts(
-        rows,
+        verdicts,
         card.name,
         f"asked in {folder}",
         notes,
@@ -254,34 +262,24 @@ def _take_replies(human: HumanSet, judge: str, run: RunDirectory) -> None:
             ours.add_replies(judge, [(key, reply, 0.0) for key, reply in replies.items() if key not in there])
 
 
-def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The rows of verdicts.jsonl, and why verdicts are missing."""
-    judgments = {(j.pair, j.position): j for j in store.judgments(ComparisonKey(card.name, "first", "second"))}
+def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[FileVerdict], Counter[str]]:
+    """The verdicts of each pair and order, and why verdicts are missing."""
+    comparison = ComparisonKey(card.name, "first", "second")
+    judgments = {(j.pair, j.position): j for j in store.judgments(comparison)}
     completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
-    orders = {"first": "first"}
-    if not card.rates_alone:
-        orders["swapped"] = "second"
     known = margins(card, list(judgments.values()), completions)
-    rows: list[dict[str, Any]] = []
+    verdicts: list[FileVerdict] = []
     reasons: Counter[str] = Counter()
-    for index, (order, position) in itertools.product(range(pairs), orders.items()):
-        row: dict[str, Any] = {"pair": index, "order": order, "verdict": "failed"}
-        rows.append(row)
-        judgment = judgments.get((index, position))
-        if judgment is None:
-            reasons["failed: not asked"] += 1
-            continue
-        row["verdict"] = judgment.verdict
+    for pair, position in itertools.product(range(pairs), ["first"] if card.rates_alone else POSITIONS.values()):
+        not_asked = Judgment(*comparison, pair, str(pair), "", position, "", "failed", "not asked")
+        judgment, margin = judgments.get((pair, position), not_asked), None
         if judgment.verdict in ("unparsed", "failed"):
             reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
-        if judgment.preference is not None:
-            row["preference"] = judgment.preference
-        if judgment.verdict not in ("unparsed", "failed") and (margin := known.of(judgment)) is not None:
-            row["margin"] = max(-MOST_MARGIN, min(MOST_MARGIN, round(margin, 6)))  # JSON has no infinity
-        done = completions.get(judgment.key)
-        if done is not None and done.label_logprobs:
-            row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
-    return rows, reasons
+        elif (margin := known.of(judgment)) is not None:
+            margin = max(-MOST_MARGIN, min(MOST_MARGIN, round(margin, 6)))  # JSON has no infinity
+        replies = {key: reply for key, reply in completions.items() if key == judgment.key}
+        verdicts.append(FileVerdict(judgment, str(store.path), replies=replies, margin=margin))
+    return verdicts, reasons
 
 
 def _answers(human: HumanSet, side: str) -> Answers:

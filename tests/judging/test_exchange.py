@@ -6,7 +6,9 @@ import csv
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from alpaca_eval.metrics import get_winrate
@@ -18,8 +20,7 @@ from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
-from instruct.judging.interchange.contents import Contents
-from instruct.judging.interchange.exchange import import_into_run, read_contents
+from instruct.judging.interchange.exchange import answers_of, import_into_run, read_verdicts
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.validation.judge_labels import load_labels
@@ -49,12 +50,19 @@ def write(path, rows):
     return path
 
 
-def import_file(path: Path, store: JudgmentStore, **given: object) -> Contents:
+class Imported(NamedTuple):
+    judgments: list[Judgment]
+    answers: dict[str, list[dict]]
+
+
+def import_file(path: Path, store: JudgmentStore, **given: object) -> Imported:
     """Read a file of verdicts into a store."""
-    contents = read_contents(path, **given)
-    contents.check_same(path, store)
-    contents.store_in(store)
-    return contents
+    verdicts = read_verdicts(path, **given)
+    for verdict in verdicts:
+        store.add_replies(verdict.judgment.judge, [(key, reply, 0.0) for key, reply in verdict.replies.items()])
+    judgments = [verdict.judgment for verdict in verdicts]
+    store.add_judgments(judgments)
+    return Imported(judgments, answers_of(verdicts))
 
 
 def favoured(judgment: Judgment) -> float:
@@ -121,7 +129,7 @@ def test_annotations_are_read_from_json_lines_too(tmp_path, store):
     path = tmp_path / "annotations.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = import_file(path, store)
-    assert found == read_contents(write(tmp_path / "annotations.json", rows))
+    assert found == import_file(write(tmp_path / "annotations.json", rows), store)
     assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "ours", "theirs")
 
 
@@ -214,13 +222,14 @@ def test_reference_answers_must_match_the_file(tmp_path, store):
         import_file(write(path, [annotation(0, 1), annotation(1, 1)]), store, reference=tmp_path / "reference.json")
 
 
-def test_different_verdicts_are_not_overwritten(tmp_path, store):
+def test_different_verdicts_are_not_overwritten(tmp_path):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
-    import_file(path, store)
-    import_file(path, store)
-    assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))) == 2
+    for _ in range(2):
+        run = import_into_run(path, tmp_path / "run")
+    with JudgmentStore(run.store) as store:
+        assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))) == 2
     with pytest.raises(InputError, match="has different verdicts of alpaca_eval_gpt4 on ours vs\\. theirs"):
-        import_file(write(path, [annotation(0, 2), annotation(1, 2)]), store)
+        import_into_run(write(path, [annotation(0, 2), annotation(1, 2)]), tmp_path / "run")
 
 
 def test_an_import_creates_a_run(tmp_path):
@@ -283,10 +292,10 @@ def test_annotations_in_csv_are_those_in_json(tmp_path):
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    expected = read_contents(write(tmp_path / "annotations.json", rows))
-    assert read_contents(table) == expected
+    expected = read_verdicts(write(tmp_path / "annotations.json", rows))
+    assert [replace(each, place="") for each in read_verdicts(table)] == [replace(each, place="") for each in expected]
     labels = [load_labels([str(tmp_path / f"annotations.{kind}")]).pairs for kind in ("csv", "json")]
     assert labels[0] == labels[1]
     table.write_text(table.read_text().replace(",2.0", ",best"))
     with pytest.raises(InputError, match=r"annotations.csv, row 2: preference: 'best' is not a preference"):
-        read_contents(table)
+        read_verdicts(table)

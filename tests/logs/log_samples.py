@@ -152,8 +152,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "lm-eval": [Sample(lm_eval(), 4, count=len)],
     "Inspect": [Sample(inspect(), 3, count=lambda log: len(log["samples"]))],
     "alpaca_eval": [Sample({"annotations.json": annotations()}, 5, count=len)],
-    "Arena-Hard": [Sample({"tuned.jsonl": arena_hard()}, 3, count=len)],
-    "FastChat": [
+    "Arena-Hard, FastChat": [
+        Sample({"tuned.jsonl": arena_hard()}, 3, count=len),
         Sample({"gpt-4_single.jsonl": rated()}, 8, count=len),
         Sample({"gpt-4_pair.jsonl": paired()}, 8, count=lambda rows: 2 * len(rows)),
     ],

@@ -125,7 +125,7 @@ def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(row
     assert [*log.values["win rate"]] == pytest.approx(
         [sum(shares) / len(shares) if shares else float("nan") for shares in official], nan_ok=True
     )
-    assert log.reasons == {"unparsed": official.count([])}
+    assert log.reasons == {"unparsed: the reply holds no verdict": official.count([])}
     assert log.figures["score"] == pytest.approx(sum(flat) / len(flat))
     assert log.unpaired == ["score"]
 
@@ -170,4 +170,4 @@ def test_pairs_have_the_adjusted_win_rate_of_show_result_for_both_models(tmp_pat
     assert tuned.task == base.task == "MT-Bench, tuned against base by gpt-4"
     assert (tuned.system, base.system, tuned.clusters[:3]) == ("tuned", "base", ["81", "81", "82"])
     assert (tuned.mean("win rate"), base.mean("win rate")) == pytest.approx((adjusted, 1 - adjusted))
-    assert tuned.reasons == {"unparsed": len(games) - len(kept)}
+    assert tuned.reasons == {"unparsed: the reply holds no verdict": len(games) - len(kept)}

@@ -30,7 +30,7 @@ def test_pandalm_verdicts_are_matched_by_idx(tmp_path):
     rows = [{"idx": 2, "gpt_result": "2"}, {"idx": 0, "gpt_result": "Tie"}, {"idx": 1, "gpt_result": "garbage"}]
     found = read_published(write(tmp_path / "p.json", rows), PAIRS)
     assert found.by_order == {"first": ["tie", "unparsed", "second"]}
-    assert found.source == f"{tmp_path / 'p.json'} (read as PandaLM's layout (gpt_result))"
+    assert found.source == f"{tmp_path / 'p.json'} (read as PandaLM's layout)"
 
 
 def test_autoj_verdicts_are_matched_by_line(tmp_path):
@@ -50,10 +50,10 @@ def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
     ]
     path = write(tmp_path / "annotations.json", rows)
     found = read_published(path, PAIRS)
-    assert found.by_order == {"first": ["second", "first", "unparsed"]}
+    assert found.by_order == {"first": ["second", "first", "failed"]}
     assert not found.positions_known
-    assert read_published(path, PAIRS, "swapped").by_order == {"swapped": ["first", "second", "unparsed"]}
-    for preference, verdict in ((0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "unparsed")):
+    assert read_published(path, PAIRS, "swapped").by_order == {"swapped": ["first", "second", "failed"]}
+    for preference, verdict in ((0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "failed")):
         path = write(tmp_path / "one.json", [row("Say yes.", "Yes.", "No.", preference)])
         assert read_published(path, [HumanPair(0, EvalPrompt("Say yes.", ""), "Yes.", "No.", ("tie",))]).by_order == {
             "first": [verdict]

@@ -6,20 +6,20 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
+from instruct.analysis.outcomes import IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion
 from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.data.formats import check_storable, text_field, with_cluster
-from instruct.data.prompts import EvalPrompt, identity, missing_prompts, pair_ids, read_prompt
+from instruct.data.prompts import identity, missing_prompts, pair_ids, read_prompt
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.interchange.contents import Contents
+from instruct.judging.interchange.record import FileVerdict
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import read_verdict
@@ -27,32 +27,6 @@ from instruct.run.replies import completion_key
 
 # The field of the judge's reply: its current name, and the one in the published files.
 RAW_FIELDS = ("preference_raw_completion", "raw_completion")
-
-
-@dataclass(frozen=True)
-class Annotation:
-    """One row.
-
-    `preference` is 1 if the baseline is better, 2 if the candidate is, 1.5 for neither, None without a verdict.
-    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out. `identity` is that
-    of the row's pair.
-    """
-
-    identity: str
-    prompt: EvalPrompt
-    output_1: str | None
-    output_2: str | None
-    preference: float | None
-    completion: Completion | None
-
-
-@dataclass(frozen=True)
-class AnnotationFile:
-    """The rows of one comparison by one judge."""
-
-    path: Path
-    comparison: ComparisonKey
-    rows: list[Annotation]
 
 
 def read_annotations(
@@ -64,8 +38,8 @@ def read_annotations(
     outputs: str | Path | None = None,
     reference: str | Path | None = None,
     form: AnswerForm | None = None,
-) -> AnnotationFile:
-    """An annotations.json as AlpacaEval writes and publishes it.
+) -> list[FileVerdict]:
+    """The verdicts of one judge on one comparison in an annotations.json as AlpacaEval writes and publishes it.
 
     Args:
         judge, candidate, baseline: names to use instead of the file's `annotator`, `generator_2` and `generator_1`.
@@ -74,83 +48,100 @@ def read_annotations(
         form: how the files are written.
 
     Raises:
-        InputError: an invalid row (file, row and field), several judges or systems in one file, an instruction that
-            repeats without ids, no column with clusters, clusters without answers, prompts that only the file or only
-            the answers have, answers that differ from the file's, or one name for two systems.
+        InputError: as `annotations_of`, or several judges or systems in one file, no column with clusters, clusters
+            without answers, prompts that only the file or only the answers have, answers that differ from the file's,
+            or one name for two systems.
     """
     path = Path(path).expanduser()
     rows = form.rows_of(path) if form else list(read_file(path))
     if form and (not (outputs or reference) or any(form.cluster in row.fields for row in rows)):
         rows, form = [with_cluster(row, form.cluster) for row in rows], replace(form, cluster=None)
-    annotations = annotations_of(rows)
-    if reference is not None:
-        annotations = _with_answers(path, annotations, "output_1", Path(reference), form)
-    if outputs is not None:
-        annotations = _with_answers(path, annotations, "output_2", Path(outputs), form)
-    if not any(row.output_1 or row.output_2 for row in annotations) and any(row.prompt.cluster for row in annotations):
-        raise InputError(f"{path}: has clusters but no answers, which hold them in a run; give those of a side, too")
+    for field, file in (("output_1", reference), ("output_2", outputs)):
+        if file is not None:
+            rows = _with_answers(path, rows, field, Path(file), form)
     comparison = ComparisonKey(
         judge=judge or _one_name(rows, "annotator", "`judge`"),
         candidate=candidate or _one_name(rows, "generator_2", "`candidate`"),
         baseline=baseline or _one_name(rows, "generator_1", "`baseline`"),
     )
-    if comparison.candidate == comparison.baseline:
-        _check_same_system(rows, comparison.candidate, annotations)
-    return AnnotationFile(path, comparison, annotations)
+    verdicts = annotations_of(rows, comparison)
+    for row in verdicts if comparison.candidate == comparison.baseline else ():
+        # Only a system compared with itself has its name twice, and then all answers agree.
+        if row.answers[0] is None or row.answers[0] != row.answers[1]:
+            raise InputError(
+                f"{row.place}: generator_1 and generator_2 are both {one_line(comparison.candidate, 60)!r}, and the "
+                "answers differ or are missing; give one of them another name with `instruct report` (`candidate`)"
+            )
+    if not any(any(row.answers) for row in verdicts) and any(row.prompt and row.prompt.cluster for row in verdicts):
+        raise InputError(f"{path}: has clusters but no answers, which hold them in a run; give those of a side, too")
+    return verdicts
 
 
-def annotations_of(rows: Sequence[RawRow]) -> list[Annotation]:
-    """The annotations in the rows of one comparison by one judge.
+def annotations_of(rows: Sequence[RawRow], comparison: ComparisonKey) -> list[FileVerdict]:
+    """The verdicts in the rows of one comparison by one judge.
+
+    `preference` is 1 if the baseline (`output_1`) is better, 2 if the candidate is, and 1.5 for neither. The order in
+    which a pair was shown is not in the file. Where the judge's raw reply says it, that order is kept. All other
+    verdicts get the package's seed rule and the reason UNKNOWN_ORDER, and no figure about positions counts them.
+
+    Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
+    neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
 
     Raises:
         InputError: an invalid row (file, row and field), or an instruction that repeats without ids.
     """
     prompts = [read_prompt(row, "unknown") for row in rows]
-    return [
-        Annotation(
-            id or prompt.request,
-            prompt,
-            _output(row, "output_1"),
-            _output(row, "output_2"),
-            read_preference(row),
-            _completion(row),
+    ids = pair_ids(rows, prompts)
+    preferences, replies = [read_preference(row) for row in rows], [_completion(row) for row in rows]
+    weighted = not {*preferences} <= {None, *PREFERENCES.values()}
+    card = _card_of(comparison.judge) if any(replies) else None
+    verdicts = []
+    for pair, (row, prompt, id, preference, reply) in enumerate(
+        zip(rows, prompts, ids, preferences, replies, strict=True)
+    ):
+        ours, theirs = (
+            text_field(row, field) if row.fields.get(field) is not None else None for field in ("output_2", "output_1")
         )
-        for row, prompt, id in zip(rows, prompts, pair_ids(rows, prompts), strict=True)
-    ]
+        key = ""
+        if reply is not None:
+            key = completion_key({"imported": reply.record(), "instruction": prompt.instruction, "of": comparison})
+        confirmed = _position(card, reply, preference)
+        position = confirmed or ("second" if candidate_is_second(prompt.instruction) else "first")
+        shown = preference if preference is None or position == "second" else 3 - preference
+        reason = None
+        if shown is None:
+            verdict = "failed" if reply is None else "unparsed"
+            had = "neither a reply of the judge nor a" if reply is None else "the judge's reply and no"
+            reason = f"the file has {had} preference"
+        elif shown == 1.5:
+            verdict, reason = "tie", IDENTICAL if reply is None and ours is not None and ours == theirs else None
+        else:
+            verdict, reason = "first" if shown < 1.5 else "second", None if confirmed else UNKNOWN_ORDER
+        about = (*comparison, pair, id or prompt.request, prompt.dataset, position, key)
+        judgment = Judgment(*about, verdict, reason, shown if weighted else None)
+        verdicts.append(FileVerdict(judgment, row.place, prompt, (ours, theirs), {key: reply} if reply else {}))
+    return verdicts
 
 
-def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotation]) -> None:
-    """Refuse one name for two systems: only a system compared with itself has it twice, and then all answers agree."""
-    for row, annotation in zip(rows, annotations, strict=True):
-        if annotation.output_1 is None or annotation.output_1 != annotation.output_2:
-            raise InputError(
-                f"{row.place}: generator_1 and generator_2 are both {one_line(name, 60)!r}, and the answers differ or "
-                "are missing; give one of them another name with `instruct report` (`candidate`)"
-            )
-
-
-def _with_answers(
-    path: Path, annotations: list[Annotation], field: str, file: Path, form: AnswerForm | None
-) -> list[Annotation]:
+def _with_answers(path: Path, rows: list[RawRow], field: str, file: Path, form: AnswerForm | None) -> list[RawRow]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
-    rows = load_answers(file, form)
-    answers = {identity(row): row["output"] for row in rows}
-    clusters = {identity(row): row.get("cluster", "") for row in rows}
-    prompts = [row.identity for row in annotations]
-    for place, ours, theirs in ((file, prompts, answers), (path, list(answers), dict.fromkeys(prompts))):
-        if missing := [prompt for prompt in ours if prompt not in theirs]:
+    prompts = [read_prompt(row, "unknown") for row in rows]
+    pairs = [id or prompt.request for id, prompt in zip(pair_ids(rows, prompts), prompts, strict=True)]
+    answers = {identity(row): row for row in load_answers(file, form)}
+    for place, ours, theirs in ((file, pairs, answers), (path, list(answers), dict.fromkeys(pairs))):
+        if missing := [pair for pair in ours if pair not in theirs]:
             wanted = missing_prompts(missing, theirs)
             raise InputError(f"{place}: {wanted}; give the answers to the prompts that were judged")
-    for row in annotations:
-        if getattr(row, field) not in (None, answers[row.identity]):
+    joined = []
+    for row, pair, prompt in zip(rows, pairs, prompts, strict=True):
+        answer = answers[pair]
+        if row.fields.get(field) not in (None, answer["output"]):
             raise InputError(
-                f"{path}: {field}: the answer to {one_line(row.prompt.request, 60)!r} differs from the one in {file}; "
+                f"{path}: {field}: the answer to {one_line(prompt.request, 60)!r} differs from the one in {file}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
-    joined = []
-    for row in annotations:
-        prompt = replace(row.prompt, cluster=row.prompt.cluster or clusters[row.identity])
-        joined.append(replace(row, prompt=prompt, **{field: answers[row.identity]}))
+        told = {field: answer["output"], "cluster": prompt.cluster or answer.get("cluster")}
+        joined.append(replace(row, fields=row.fields | told))
     return joined
 
 
@@ -165,10 +156,6 @@ def _one_name(rows: list[RawRow], field: str, key: str) -> str:
                 "put each judge and each system into a file of its own"
             )
     return first
-
-
-def _output(row: RawRow, field: str) -> str | None:
-    return text_field(row, field) if row.fields.get(field) is not None else None
 
 
 def read_preference(row: RawRow) -> float | None:
@@ -212,83 +199,27 @@ def _completion(row: RawRow) -> Completion | None:
     )
 
 
-def annotated_contents(file: AnnotationFile) -> Contents:
-    """The verdicts of annotations, see `read_contents`."""
-    weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
-    card = _card_of(file)
-    contents = Contents([], {file.comparison.judge: {}}, _answers(file))
-    for pair, row in enumerate(file.rows):
-        key = ""
-        if row.completion is not None:
-            asked = {"imported": row.completion.record(), "instruction": row.prompt.instruction, "of": file.comparison}
-            key = completion_key(asked)
-            contents.replies[file.comparison.judge][key] = row.completion
-        confirmed = _position(card, row)
-        position = confirmed or ("second" if candidate_is_second(row.prompt.instruction) else "first")
-        shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
-        verdict, reason = verdict_of(row, shown)
-        if verdict in EXCHANGED and confirmed is None:
-            reason = UNKNOWN_ORDER
-        preference = shown if weighted else None
-        about = (*file.comparison, pair, row.identity, row.prompt.dataset, position, key)
-        contents.judgments.append(Judgment(*about, verdict, reason, preference))
-    return contents
-
-
-def _card_of(file: AnnotationFile) -> JudgeCard | None:
-    """The card that reads the file's replies; None without replies or a card of a judge that is shown both answers."""
-    if all(row.completion is None for row in file.rows):
-        return None
+def _card_of(judge: str) -> JudgeCard | None:
+    """The card that reads a judge's replies; None without a card of a judge that is shown both answers."""
     try:
-        card = load_judge_card(file.comparison.judge, by_path=False)
+        card = load_judge_card(judge, by_path=False)
     except InputError:
         return None
     return card if card.protocol == "pairwise" else None
 
 
-def _position(card: JudgeCard | None, row: Annotation) -> str | None:
+def _position(card: JudgeCard | None, reply: Completion | None, preference: float | None) -> str | None:
     """Where the candidate was shown, if the judge's reply and the row's preference agree in one order alone."""
-    if card is None or row.completion is None or row.preference is None:
+    if card is None or reply is None or preference is None:
         return None
-    reading = read_verdict(card, row.completion)
+    reading = read_verdict(card, reply)
     shown = reading.preference or PREFERENCES.get(reading.verdict)
     if shown is None:
         return None
-    baseline_first = math.isclose(row.preference, shown, abs_tol=1e-6)
-    if baseline_first == math.isclose(3 - row.preference, shown, abs_tol=1e-6):
+    baseline_first = math.isclose(preference, shown, abs_tol=1e-6)
+    if baseline_first == math.isclose(3 - preference, shown, abs_tol=1e-6):
         return None
     return "second" if baseline_first else "first"
-
-
-def verdict_of(row: Annotation, shown: float | None) -> tuple[str, str | None]:
-    """The verdict of a preference in the order shown, and the reason if there is none."""
-    if shown is None:
-        if row.completion is not None:
-            return "unparsed", "the file has the judge's reply and no preference"
-        return "failed", "the file has neither a reply of the judge nor a preference"
-    if shown == 1.5:
-        same = row.completion is None and row.output_1 is not None and row.output_1 == row.output_2
-        return "tie", IDENTICAL if same else None
-    return ("first" if shown < 1.5 else "second"), None
-
-
-def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
-    sides = {
-        file.comparison.baseline: [row.output_1 for row in file.rows],
-        file.comparison.candidate: [row.output_2 for row in file.rows],
-    }
-    return {
-        name: [
-            row.prompt.row(
-                str(output),
-                name,
-                **({} if row.identity == row.prompt.request else {"id": row.identity}),
-            )
-            for row, output in zip(file.rows, outputs, strict=True)
-        ]
-        for name, outputs in sides.items()
-        if None not in outputs
-    }
 
 
 def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers) -> list[dict[str, Any]]:

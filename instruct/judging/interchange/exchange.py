@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
-from instruct.data.sources import RawRow, read_file
-from instruct.judging.comparison import judged_comparisons, system_name
-from instruct.judging.interchange.annotation_files import annotated_contents, annotation_rows, read_annotations
-from instruct.judging.interchange.contents import Contents
+from instruct.data.sources import read_file
+from instruct.judging.comparison import ComparisonKey, file_name, judged_comparisons, system_name
+from instruct.judging.interchange.annotation_files import annotation_rows, read_annotations
 from instruct.judging.interchange.leaderboards import is_leaderboard, read_leaderboard
+from instruct.judging.interchange.record import FileVerdict
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory, whole_run
@@ -32,7 +33,7 @@ def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDi
 
 @contextlib.contextmanager
 def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[RunDirectory]:
-    """Import a file of verdicts, see `read_contents`, into a run directory, new or existing, to report on them.
+    """Import a file of verdicts, see `read_verdicts`, into a run directory, new or existing, to report on them.
 
     Answers in the file go to outputs/. A new run appears at `folder` once the block has ended without an error.
 
@@ -41,62 +42,87 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
 
     Raises:
         InputError: an invalid file; the run has different verdicts on a comparison, or different answers under a
-            system's name; a name that cannot be a file's; a folder that cannot be created.
+            system's name; a folder that cannot be created.
     """
     path = Path(path).expanduser()
-    contents = read_contents(path, **given)
-    if not contents.judgments:
+    comparisons: dict[ComparisonKey, list[FileVerdict]] = {}
+    for verdict in (verdicts := read_verdicts(path, **given)):
+        comparisons.setdefault(verdict.judgment.comparison, []).append(verdict)
+    if not comparisons:
         raise InputError(f"{path}: has no verdicts; give a file that has some")
-    several = _leaderboard_rows(path) is not None
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
-        for name, rows in contents.answers.items():
+        answers = answers_of(verdicts)
+        for name, rows in answers.items():
             kept = run.outputs / f"{name}.json"
             if kept.is_file() and load_answers(kept) != rows:
                 raise InputError(
                     f"{kept}: has different answers of that name; import into another run, or give another name"
                 )
-        names = [comparison._asdict() for comparison in contents.comparisons]
-        step = f"import/{path.name}" if several else contents.comparisons[0].step("import", run.manifest())
-        about: dict[str, Any] = {"comparisons": names} if several else {"comparison": names[0]}
         with only_process(run, VERDICTS), JudgmentStore(run.store) as store:
-            contents.check_same(path, store)  # before the step is begun
-            with run.step(step, {"file": sha256_of(path)}, **about) as results:
-                contents.store_in(store)
-                verdicts = Counter(judgment.verdict for judgment in contents.judgments)
-                results |= {"judgments": len(contents.judgments)} if several else verdicts
-                for name, rows in contents.answers.items():
-                    text = json.dumps(rows, indent=1, ensure_ascii=True)
-                    write_atomically(run.outputs / f"{name}.json", text + "\n")
+            for comparison, imported in comparisons.items():  # before the first step is begun
+                stored = set(store.judgments(comparison))
+                if stored and stored != {verdict.judgment for verdict in imported}:
+                    judge, candidate, baseline = (one_line(name, 60) for name in comparison)
+                    raise InputError(
+                        f"{path}: {store.path} has different verdicts of {judge} on {candidate} vs. {baseline}; "
+                        "import into another run"
+                    )
+            for name, rows in answers.items():
+                text = json.dumps(rows, indent=1, ensure_ascii=True)
+                write_atomically(run.outputs / f"{name}.json", text + "\n")
+            for comparison, imported in comparisons.items():
+                step, inputs = comparison.step("import", run.manifest()), {"file": sha256_of(path)}
+                with run.step(step, inputs, comparison=comparison._asdict()) as results:
+                    replies = [(key, reply, 0.0) for verdict in imported for key, reply in verdict.replies.items()]
+                    store.add_replies(comparison.judge, replies)
+                    store.add_judgments(verdict.judgment for verdict in imported)
+                    results |= Counter(verdict.judgment.verdict for verdict in imported)
         yield run
 
 
-def _leaderboard_rows(path: Path) -> list[RawRow] | None:
-    """The rows of judgments of Arena-Hard or MT-Bench; None: the file has no such judgments."""
-    if path.suffix.lower() != ".jsonl" or not is_leaderboard(next(iter(read_file(path)))):
-        return None
-    return list(read_file(path))
+def read_verdicts(path: str | Path, **given: Any) -> list[FileVerdict]:
+    """The verdicts in an annotations.json of AlpacaEval, or in the judgments of Arena-Hard and MT-Bench.
 
-
-def read_contents(path: str | Path, **given: Any) -> Contents:
-    """What an annotations.json of AlpacaEval or the judgments of Arena-Hard and MT-Bench hold.
-
-    The former does not say in which order a pair was shown. Where the judge's raw reply does, that order is kept. All
-    other verdicts get the package's seed rule and the reason UNKNOWN_ORDER, and no figure about positions counts them.
-
-    Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
-    neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
+    The systems' names are those of their files.
 
     Args:
         given: as for `read_annotations`.
 
     Raises:
-        InputError: an invalid file.
+        InputError: an invalid file, a name that cannot be a file's, or one name for two systems.
     """
-    path = Path(path).expanduser()
-    if rows := _leaderboard_rows(path):
-        return read_leaderboard(rows, given.get("baseline")).named(path)
-    contents = annotated_contents(read_annotations(path, **given))
-    return contents.named(path, "with `instruct report` (`candidate` or `baseline`)")
+    path, how = Path(path).expanduser(), "in the file"
+    if path.suffix.lower() == ".jsonl" and is_leaderboard(next(iter(read_file(path)))):
+        verdicts = read_leaderboard(list(read_file(path)), given.get("baseline"))
+    else:
+        verdicts, how = read_annotations(path, **given), "with `instruct report` (`candidate` or `baseline`)"
+    names = {name: "" for verdict in verdicts for name in verdict.judgment.comparison[1:]}
+    try:
+        names = {name: file_name(name) for name in names}
+    except InputError as error:
+        raise InputError(f"{path}: {error} {how}") from None
+    if len(set(names.values())) < len(names):
+        one, *_ = (name for name, count in Counter(names.values()).items() if count > 1)
+        raise InputError(f"{path}: two systems would be called {one_line(one, 60)!r}; rename one of them")
+    return [
+        replace(verdict, judgment=replace(judged, candidate=names[judged.candidate], baseline=names[judged.baseline]))
+        for verdict in verdicts
+        for judged in (verdict.judgment,)
+    ]
+
+
+def answers_of(verdicts: Sequence[FileVerdict]) -> dict[str, list[dict[str, Any]]]:
+    """The answers of the systems of which the verdicts have all."""
+    answers: dict[str, list[Any]] = {}
+    for verdict in verdicts:
+        judged, prompt = verdict.judgment, verdict.prompt
+        for name, answer in dict(zip(judged.comparison[1:], verdict.answers, strict=True)).items():
+            row = None
+            if prompt is not None and answer is not None:
+                id = {} if judged.instruction == prompt.request else {"id": judged.instruction}
+                row = prompt.row(answer, name, **id)
+            answers.setdefault(name, []).append(row)
+    return {name: rows for name, rows in answers.items() if None not in rows}
 
 
 def export_from_run(
