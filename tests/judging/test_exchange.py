@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import random
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,13 @@ from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second
 from instruct.analysis.statistics import position_statistics
 from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers
+from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
-from instruct.judging.interchange.exchange import answers_of, import_into_run, read_verdicts
+from instruct.judging.interchange.exchange import answers_of, export_from_run, import_into_run, read_verdicts
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.report import written_report
 from instruct.validation.judge_labels import load_labels
 
 
@@ -262,6 +265,30 @@ def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
     assert {row["instruction"]: row["preference"] for row in exported} == {
         f"Question {number}?": 1 if candidate_is_second(f"Question {number}?") else 2 for number in range(6)
     }
+
+
+def test_exported_annotations_keep_clusters_and_conversations(store, tmp_path):
+    draw = random.Random(5)
+    rows = [annotation(n, won + 1, cluster=f"text {n // 4}") for n in range(48) for won in [draw.choice((0, 1, 1))]]
+    turns = {f"q{n}, turn {turn}": f"Why {n} {turn}?" for n in range(12) for turn in (1, 2)}
+    figures = []
+    for path in (write(tmp_path / "annotations.json", rows), tmp_path / "exported.json"):
+        run = import_into_run(path, tmp_path / path.stem)
+        [judge] = written_report(run.folder).judges
+        figures.append(judge.comparisons[0].policies["single"])
+        export_from_run(run, "alpaca_eval_gpt4", tmp_path / "exported.json")
+    assert figures[0] == figures[1]
+    assert figures[0].conversations == 12
+    sides = []
+    for name in ("ours", "theirs"):
+        asked = [
+            {"id": id, "instruction": text, "dataset": "d", "output": f"{name} {id}"} for id, text in turns.items()
+        ]
+        sides.append(Answers(name, asked))
+    store.add_judgments(Judgment("j", "ours", "theirs", n, id, "d", "first", "", "tie") for n, id in enumerate(turns))
+    path = write(tmp_path / "turns.json", annotation_rows(store, "j", *sides))
+    found = answers_of(read_verdicts(path))["ours"]
+    assert [*conversations(found).values()] == [f"cluster q{n}" for n in range(12) for _ in range(2)]
 
 
 def test_reports_read_and_write_annotations(tmp_path, instruct):

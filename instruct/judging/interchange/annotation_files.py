@@ -15,7 +15,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion
 from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.data.formats import check_storable, text_field, with_cluster
-from instruct.data.prompts import identity, missing_prompts, pair_ids, read_prompt
+from instruct.data.prompts import conversations, identity, missing_prompts, pair_ids, read_prompt
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
@@ -227,7 +227,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
 
     AlpacaEval has one order per pair: for a pair shown in both orders, the row is that of the order drawn by its seed
     rule. A pair without a readable verdict has the preference None, which the package's metrics skip. Answers missing
-    from `candidate` or `baseline` are left out.
+    from `candidate` or `baseline` are left out. Turns of a conversation have a `cluster`, which the package ignores.
     """
     judgments = store.seen_judgments(ComparisonKey(judge, candidate.name, baseline.name))
     orders = Counter(judgment.instruction for judgment in judgments)
@@ -239,17 +239,20 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
     ]
     completions = store.completions(judgment.key for judgment in drawn if judgment.key)
     answers = {number: {identity(row): row for row in side.rows} for number, side in ((1, baseline), (2, candidate))}
+    together = conversations([*candidate.rows, *baseline.rows])
     rows = []
     for judgment in drawn:
         shown = PREFERENCES.get(judgment.verdict)
         if shown is not None and judgment.preference is not None:
             shown = judgment.preference
         reply = completions.get(judgment.key)
+        cluster = together.get(judgment.instruction, "").removeprefix("cluster ")
         pair = {n: side[judgment.instruction] for n, side in answers.items() if judgment.instruction in side}
         row: dict[str, Any] = next(iter(pair.values()), {"instruction": judgment.instruction})
         rows.append(
             {"instruction": row["instruction"], "dataset": judgment.dataset}
             | {name: row[name] for name in ("id", "input", "system") if name in row}
+            | ({"cluster": cluster} if cluster else {})
             | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
             | {f"output_{n}": answer["output"] for n, answer in pair.items()}
             | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}
