@@ -73,7 +73,7 @@ def test_seeds_are_trainings_of_one_system_also_where_each_has_a_model_of_its_ow
     ]
     systems = [("org/base", None), ("org__emo", "1"), ("org__emo", "2"), ("org__mle", "1"), ("org__mle", "2")]
     assert names(*logs, seeds=r"-s(?P<seed>\d)") == [each for each in systems for _ in "ab"]
-    given = [(log.model.partition("-")[0], log) for log in logs]
+    given = [(log.system.partition("-")[0], log) for log in logs]
     found = evaluations(given, r"-s(?P<seed>\d)")
     assert {(each.system, each.seed) for each in found} == {
         ("org/base", None), ("org/emo", "1"), ("org/emo", "2"), ("org/mle", "1"), ("org/mle", "2"),
