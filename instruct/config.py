@@ -54,7 +54,7 @@ class EvaluationOptions(Options):
     texts: TextMetricOptions | None = None
     """Metrics of held-out text and of continuations."""
     tasks: TaskOptions | None = None
-    """Few-shot tasks."""
+    """Tasks."""
 
 
 class ExperimentConfig(TrainingOptions):
@@ -69,7 +69,7 @@ class ExperimentConfig(TrainingOptions):
     continuations: ContinuationOptions | None = None
     """The prefixes of texts that the systems continue."""
     evaluation: EvaluationOptions | None = None
-    """Text metrics and few-shot tasks: what is measured without a judge."""
+    """Text metrics and tasks: what is measured without a judge."""
     judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
     """Who compares the answers."""
     comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from continual import BASES
+from few_shot import FLAGS, measured_tasks
 from matplotlib.figure import Figure
 from pandas import DataFrame
 from study import Finished, config_for_machine, markdown, paper, recipe_arguments, run_points, run_recipe
@@ -35,7 +36,7 @@ _Z = 1.96
 
 def mean_accuracy(rows: Sequence[Measurement]) -> tuple[float, float]:
     """The mean over tasks in percent, and half its 95 % interval over test rows: other trainings are not covered."""
-    shares = [((row.value or 0.0) / 100, row.n or 0) for row in rows]
+    shares = [(row.value or 0.0, row.n or 0) for row in rows]
     variance = sum(share * (1 - share) / n for share, n in shares) / len(shares) ** 2
     return 100 * sum(share for share, _ in shares) / len(shares), 100 * _Z * math.sqrt(variance)
 
@@ -92,12 +93,14 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
         draw(accuracies, sizes, Path("runs") / f"{name}.png")
         return table(accuracies)
 
-    run_points(name, {point: [*overrides, *flags[point]] for point in sizes}, arguments, table_and_figure)
+    run_points(
+        name, {point: [*overrides, *flags[point]] for point in sizes}, arguments, table_and_figure, measured_tasks
+    )
 
 
 def main() -> None:
     sweeps = {"action": "append", "choices": ("model", "data")}
-    arguments, overrides = recipe_arguments(__doc__, sweep=sweeps)
+    arguments, overrides = recipe_arguments(__doc__, sweep=sweeps, **FLAGS)
     arguments.config = config_for_machine(arguments, "continual", "continual_smollm2")
     small = arguments.config == "continual_smollm2"
     for sweep in arguments.sweep or (["data"] if small else ["model", "data"]):

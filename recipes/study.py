@@ -124,6 +124,7 @@ def run_points(
     points: Mapping[str | None, Sequence[str]],
     arguments: argparse.Namespace,
     table: Callable[[Finished], list[str]],
+    measure: Callable[[ExperimentConfig, argparse.Namespace], Metrics] = measured,
 ) -> None:
     """Run a config once for each point, as runs/NAME_POINT, then print and write their table, runs/NAME.md.
 
@@ -132,6 +133,7 @@ def run_points(
     Args:
         points: the flags of each point; None: the config by itself, as runs/NAME.
         table: the lines of the points that were run; none: nothing is written.
+        measure: runs a point's config; what was measured.
 
     Raises:
         InputError: a point cannot be run.
@@ -141,7 +143,7 @@ def run_points(
     for point, flags in points.items():
         try:
             config = load_config(arguments.config, [*flags, "--name", name if point is None else f"{name}_{point}"])
-            finished[point] = config, measured(config, arguments)
+            finished[point] = config, measure(config, arguments)
         except InputError as error:
             refused.append(f"{point or name}: {error}")
     if not arguments.dry_run and (lines := table(finished)):

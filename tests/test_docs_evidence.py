@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import continual
+import few_shot
 import pytest
 import small_model
 import study
@@ -17,8 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def accuracies(metrics: Metrics) -> str:
-    found = {system: {task: row.value for task, row in rows.items()} for system, rows in metrics.tasks.items()}
-    return "\n".join(continual.table(found, None)) + "\n"
+    return "\n".join(continual.table(few_shot.accuracies(metrics), None)) + "\n"
 
 
 def perplexities(metrics: Metrics) -> str:

@@ -18,9 +18,9 @@ RECIPE = ROOT / "recipes" / "continual.py"
 
 
 def test_our_accuracies_stand_above_the_papers():
-    found = {"base": {"trec": 70.0, "mmlu": 30.04}, "emo_code": {"trec": 71.0}}
+    found = {"base": {"trec": 70.0, "mmlu_ppl": 30.04}, "emo_code": {"trec": 71.0}}
     assert continual.table(found, "llama-7b") == [
-        "| system | trec | mmlu |",
+        "| system | trec | mmlu_ppl |",
         "| --- | --: | --: |",
         "| base | 70.0 | 30.0 |",
         "| base, the paper | 77.8 | 31.4 |",
@@ -43,10 +43,11 @@ def write_task(folder: Path) -> None:
         "task": "mood", "dataset_path": "csv",
         "dataset_kwargs": {"data_files": {"train": "mood.csv", "test": "mood.csv"}},
         "doc_to_text": "{{text}} It is", "doc_to_choice": ["bad.", "good."], "num_fewshot": 2,
-        "metadata": {"rule": "openicl", "nearest_by": "text"},
+        "output_type": "multiple_choice", "test_split": "test", "fewshot_split": "train", "doc_to_target": "label",
+        "fewshot_delimiter": "\n", "metadata": {"nearest_by": "text"},
     }  # fmt: skip
     path = folder / "data" / "tasks" / "mood.yaml"
-    path.write_text("class: !function instruct.measuring.tasks.few_shot.FewShot\n" + yaml.safe_dump(card))
+    path.write_text(yaml.safe_dump(card))
     rows = ["a fine day,1", "a grim day,0", "fine food,1", "grim food,0"]
     (folder / "mood.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
 
@@ -60,13 +61,13 @@ def test_the_recipe_trains_and_answers_and_resumes(tmp_path, tiny_model_folder):
     flags = [
         "--config", "continual_smollm2", "--model.name", str(tiny_model_folder), "--data.files", "texts.txt",
         "--train.max_steps", "2", "--train.max_length", "64", "--train.report_to", "none",
-        "--evaluation.tasks.cards", "mood", "--evaluation.tasks.folder", ".", "--name", "tiny",
+        "--tasks", "mood", "--name", "tiny",
     ]  # fmt: skip
     for _ in range(2):  # the second time everything is done
         done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         table = [line.split(" | ") for line in (tmp_path / "runs" / "tiny.md").read_text().splitlines()[4:]]
-        assert [row[0] for row in table] == ["| base", "| mle", "| emo", "| emo_code"]
+        assert [row[0] for row in table] == ["| base", "| mle", "| emo", "| emo_code", "| retrieval alone"]
         assert all(0 <= float(row[1].removesuffix(" |")) <= 100 for row in table)
     steps = json.loads((tmp_path / "runs" / "tiny" / "manifest.json").read_text())["steps"]
     assert {record["attempts"] for record in steps.values()} == {1}

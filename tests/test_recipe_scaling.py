@@ -19,8 +19,7 @@ def test_the_sweep_over_data_ends_in_a_table_and_a_figure(tmp_path, tiny_model_f
     flags = [
         "--config", "continual_smollm2", "--model.name", str(tiny_model_folder), "--data.files", "texts.txt",
         "--train.max_length", "64", "--train.per_device_train_batch_size", "400",
-        "--train.report_to", "none", "--evaluation.tasks.cards", "mood",
-        "--evaluation.tasks.folder", ".", "--systems", "{base: {objective: none}, emo: {objective: emo}}",
+        "--train.report_to", "none", "--tasks", "mood", "--systems", "{base: {objective: none}, emo: {objective: emo}}",
     ]  # fmt: skip
     done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_tasks import keep_task
 
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.logs.scores import COLUMNS as COLUMNS_OF_SCORES
@@ -268,10 +269,7 @@ def task_of_a_run(folder: Path, system: str, scores: Sequence[Score], metric: st
 def answer(run: RunDirectory, system: str, scores: Sequence[Score], metric: str, better: str = "higher") -> None:
     """What `instruct evaluate` keeps of a task of lm-eval."""
     values = [score if better == "higher" or score is None else 10 - 4 * score for score in scores]
-    known = [value for value in values if value is not None]
-    details = {"task": "t", "shots": 0, **({"better": "lower"} if better == "lower" else {})}
-    write_numbers(run, "lm_eval/t", system, numbers({metric: sum(known) / len(known)}, len(known), **details))
-    write_values(run, "lm_eval/t", system, {"id": [f"t/{unit}" for unit in range(UNITS)], metric: values})
+    keep_task(run, "t", system, values, metric, better)
 
 
 def lower_in_a_run(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:

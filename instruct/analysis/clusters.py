@@ -29,19 +29,6 @@ def repeats(names: Mapping[Id, Any], chosen: bool = False) -> dict[Id, Id]:
     return {} if count == len(names) or (count == 1 and not chosen) else clusters
 
 
-def row_clusters(
-    docs: Mapping[Any, Mapping[str, Any]], questions: Mapping[Any, Any], column: str | None
-) -> dict[Any, Any]:
-    """The cluster of each row, which depend on each other: the id of its first row; {} if each row is one of its own.
-
-    Args:
-        docs, questions: by id, the row and what it asks without demonstrations.
-        column: see `cluster_column` in the options.
-    """
-    names = {id: row_cluster(doc, questions[id], column) for id, doc in docs.items()}
-    return repeats(names, chosen=column is not None)
-
-
 def row_cluster(doc: Mapping[str, Any], question: Any, column: str | None) -> Any:
     """What the rows of a cluster share: the value of the named column, else the passage, else the question."""
     if column is not None:

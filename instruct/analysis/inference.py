@@ -444,12 +444,6 @@ def unit_values(differences: NDArray[np.float64], clusters: NDArray[np.intp]) ->
     return values
 
 
-def clustered_error(scores: NDArray[np.float64], clusters: NDArray[np.intp]) -> float | None:
-    """The standard error of the mean of scores of rows that are independent between clusters only; None for one."""
-    values = unit_values(scores, clusters)
-    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
 def paired_difference(differences: NDArray[np.float64], clusters: NDArray[np.intp] | None = None) -> Estimate:
     """The mean of what a system's scores have more than another's, row by row, in points: 100 times that of the scores.
 

@@ -81,11 +81,7 @@ def _add_evaluate(verb: flags.AddVerb) -> None:
     sub.add_argument("--tasks", metavar="NAMES", help=text)
     text = "ask tasks in the model's chat template"
     sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
-    sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
-    text = "draw demonstrations this often; scores are means over the draws"
-    sub.add_argument("--seeds-of-demonstrations", metavar="N", help=text)
-    text = "rows with the same value in this column are one cluster"
-    sub.add_argument("--cluster-column", metavar="NAME", help=text)
+    sub.add_argument("--limit", metavar="N", help="answer only the first rows of each task")
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
 
@@ -222,9 +218,8 @@ def evaluate(arguments: argparse.Namespace) -> Result:
 
     overrides: list[str] = []
     if arguments.tasks:
-        overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
-        overrides += ["--evaluation.tasks.lm_eval", "[]"]
-    for key in ("chat", "limit", "trust_task_code", "seeds_of_demonstrations", "cluster_column"):
+        overrides += ["--evaluation.tasks.names", json.dumps(arguments.tasks.split(","))]
+    for key in ("chat", "limit", "trust_task_code"):
         if (value := getattr(arguments, key)) is not None:
             overrides += [f"--evaluation.tasks.{key}", value if isinstance(value, str) else str(value).lower()]
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)

@@ -148,10 +148,9 @@ def render_pages(folder: Path) -> dict[Path, str]:
     """docs/configuration.md and docs/cards.md: their words, and a table of keys after each marker."""
     from instruct.data.cards import DatasetCard
     from instruct.judging.cards import JudgeCard
-    from instruct.measuring.tasks.few_shot import About
     from instruct.validation.human_sets import HumanSetCard
 
-    cards = (JudgeCard, DatasetCard, About, HumanSetCard)
+    cards = (JudgeCard, DatasetCard, HumanSetCard)
     pages = {"configuration.md": [config_keys()], "cards.md": [card_keys(model) for model in cards]}
     return {folder / name: _fill((folder / name).read_text(encoding="utf-8"), tables) for name, tables in pages.items()}
 

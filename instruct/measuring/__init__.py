@@ -1,1 +1,1 @@
-"""How good a text is without a judge: text metrics and few-shot tasks."""
+"""How good a text is without a judge: text metrics and tasks."""

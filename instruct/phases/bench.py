@@ -306,7 +306,7 @@ def _final(
     evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
     if options.tasks:
         tasks = evaluation.get("tasks") or {}
-        evaluation["tasks"] = {**tasks, "cards": [*dict.fromkeys([*tasks.get("cards", []), *options.tasks])]}
+        evaluation["tasks"] = {**tasks, "names": [*dict.fromkeys([*tasks.get("names", []), *options.tasks])]}
         if len(systems) == len(config.trained):
             systems["base"] = {"objective": "none"}
     content |= {

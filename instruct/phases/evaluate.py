@@ -27,7 +27,7 @@ from instruct.measuring.texts.predictions import HeldOut, read_held_out
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics
+from instruct.run.measurements import Metrics, metrics_path, read_metrics
 
 
 class Evaluating(Step):
@@ -66,7 +66,7 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
     if not wanted and not tasks:
         raise InputError(
             f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text in "
-            "evaluation.texts.held_out.files, or few-shot tasks in evaluation.tasks.cards"
+            "evaluation.texts.held_out.files, or tasks in evaluation.tasks.names"
         )
     if human:
         _measure_on_human_text(config, run, human, wanted)
@@ -147,20 +147,12 @@ def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
         ]
         if parts:
             lines.append(f"{system}: {', '.join(parts)}")
-    lines += [_task_line(row) for rows in metrics.tasks.values() for row in rows.values() if row.value is not None]
     by_task: dict[tuple[str, str], list[str]] = {}
     for row in metrics.measurements:
         if row.kind == "lm_eval" and row.value is not None:
             by_task.setdefault((row.system, row.task), []).append(f"{row.metric} {row.value:.4f}")
     lines += [f"{system}: lm-eval {task} {', '.join(values)}" for (system, task), values in by_task.items()]
     return "\n".join([*lines, f"metrics: {metrics_path(run)}"])
-
-
-def _task_line(row: Measurement) -> str:
-    interval = "" if row.interval is None else f"95 % CI {row.interval[0]:.1f}–{row.interval[1]:.1f}"
-    floor = row.details.floor
-    alone = "" if floor is None else f"; retrieval alone {floor:.1f}"
-    return f"{row.system}: {row.task} {row.value:.1f} % of {row.n:,} rows ({interval}{alone})"
 
 
 def human_text(config: ExperimentConfig) -> HeldOut | None:

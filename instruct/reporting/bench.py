@@ -19,13 +19,13 @@ from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, elsewhere_of, seeds_of
 from instruct.reporting.tables import Column, Table, columns_table
-from instruct.reporting.tasks import scored_rows
 from instruct.reporting.text import capital, finding
 from instruct.reporting.texts import METRICS
-from instruct.run.measurements import Details, Measurement, clusters_of
+from instruct.run.measurements import Details, Measurement
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
 from instruct.scores.samples import LEAST_SEEDS, Values
+from instruct.scores.scores import Scores
 from instruct.training.options import control_name, without_seed
 
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
@@ -128,12 +128,30 @@ def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Values]], dic
     sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
     greedy = _answers(contents, lambda reference, answer: rouge(reference, answer)["rougeL"])
     scores: dict[str, Mapping[str, Values]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
-    for part, systems in values.items():
-        if part.startswith(("tasks/", "lm_eval/")):
-            metric, scored = scored_rows(part, systems)
-            measure = f"{part.partition('/')[2]} ({metric})"
-            scores[measure], clusters[measure] = scored, clusters_of(next(iter(systems.values())))
+    for task, found in contents.tasks.items():
+        metric = next((name for logs in found.values() for log in logs for name in log.values), "")
+        measure = f"{task} ({metric})"
+        scores[measure] = {name: _task_scores(logs, metric) for name, logs in found.items()}
+        clusters[measure] = _task_clusters(next(iter(found.values())))
     return {measure: systems for measure, systems in scores.items() if systems}, clusters
+
+
+def _task_scores(logs: Sequence[Scores], metric: str) -> dict[Any, float | None]:
+    """What each row of a task, or of the tasks in a group, has of a metric."""
+    return {
+        f"{log.task}/{unit}": None if math.isnan(value) else value
+        for log in logs
+        for unit, value in zip(log.units, log.values.get(metric, ()), strict=False)
+    }
+
+
+def _task_clusters(logs: Sequence[Scores]) -> dict[Any, str]:
+    return {
+        f"{log.task}/{unit}": f"{log.task}/{cluster}"
+        for log in logs
+        for unit, cluster in zip(log.units, log.clusters, strict=True)
+        if cluster is not None
+    }
 
 
 def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
@@ -233,7 +251,7 @@ def better_values(measure: str) -> Literal["higher", "lower", ""]:
     """Which values of a measure are better: of a metric of lm-eval's other than accuracy nobody here knows."""
     if measure == ENTROPY:
         return "lower"
-    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(accuracy)") else ""
+    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(acc)") else ""
 
 
 def _notes(

@@ -16,7 +16,6 @@ from instruct.reporting.cautions import (
     comparison_warnings,
     elsewhere_warnings,
     seed_warnings,
-    task_warnings,
 )
 from instruct.reporting.comparison import comparison_figures, paired, panels_of, put_into_families, seed_claims
 from instruct.reporting.figures import figures
@@ -63,7 +62,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
             *texts.claims,
             *(objectives.claims if objectives else ()),
         ],
-        cautions=[*map(claim_warning, texts.warnings), *task_warnings(tasks), *elsewhere_warnings(config)],
+        cautions=[*map(claim_warning, texts.warnings), *elsewhere_warnings(config)],
         bench=objectives and objectives.bench,
         not_judged=_not_judged(contents),
         systems=list(systems.values()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from instruct.analysis.inference import FEW_PAIRS
@@ -24,17 +24,13 @@ from instruct.reporting.model import (
     note_warning,
 )
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
-from instruct.reporting.tasks import accuracies
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measurement
 from instruct.scores.samples import LEAST_DECIDED
 from instruct.training.options import without_seed
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
-# Above this percentage of a task's test rows among its demonstrations, too.
-MOST_IN_TRAINING = 5.0
 # From this percentage on a fault, or a difference in length, is a warning; below it is only in the table. Judges prefer
 # longer answers: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
 # (Dubois et al. 2024, arXiv 2404.04475).
@@ -199,17 +195,6 @@ def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
         return []
     others = f" of {len(left_out)} files" if len(left_out) > 2 else ""
     return [f"compared on the common prompts{others}: {parts} left out"]
-
-
-def task_warnings(measurements: Iterable[Measurement]) -> list[ReportWarning]:
-    """The tasks whose test rows a model has seen among the demonstrations."""
-    seen = {
-        f"{row.task}: {row.details.in_training:,} of {counted(row.n or 0, 'test row')} stand word for word among the "
-        "demonstrations' rows, so its accuracy is not of unseen text"
-        for row in accuracies(measurements)
-        if 100 * row.details.in_training > MOST_IN_TRAINING * (row.n or 0)
-    }
-    return [claim_warning(text) for text in sorted(seen)]
 
 
 def baseline_warnings(report: ReportData) -> Iterator[ReportWarning]:

@@ -275,7 +275,7 @@ def read_sources(
             # Of a bench alone all unit scores; beside other runs, what tells whether these asked the same.
             scores = RunDirectory(Path(source)).report / SCORES
             whole = len(sources) == 1 and scores.is_file()
-            logs_found = read_logs([scores])[0].logs if whole else logs_of_run(source)
+            logs_found = read_logs([scores])[0].logs if whole else logs_of_run(source, columns)
         else:
             read += read_logs([source], columns)
             logs_found = read[-1].logs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +22,11 @@ from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import LabelScores, read_labels
 from instruct.judging.store import Judgment, JudgmentStore, check_verdicts
 from instruct.judging.verdicts import margins
+from instruct.logs.lm_eval import read_lm_eval
+from instruct.logs.source import Columns, Source
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Metrics, read_metrics, read_values
+from instruct.run.measurements import Metrics, read_files, read_metrics, read_values
+from instruct.scores.scores import Scores
 
 # The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
 MOST_PAIRS = 2000
@@ -111,8 +115,8 @@ class RunContents:
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
-    `instruct evaluate` measured; `values`: those of each text and the answers to each row of a few-shot task, by part
-    and system.
+    `instruct evaluate` measured; `values`: those of each text, by part and system. `tasks`: lm-eval's logs of each task
+    or group, by its name and system.
     """
 
     run: RunDirectory
@@ -125,6 +129,7 @@ class RunContents:
     labels: LabelScores | None
     metrics: Metrics
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    tasks: Mapping[str, Mapping[str, list[Scores]]] = field(default_factory=dict)
 
     @property
     def by_judge(self) -> list[Judged]:
@@ -145,8 +150,11 @@ def elsewhere_of(config: Mapping[str, Any]) -> dict[str, str]:
     return {name: system["adapter"][0] for name, system in systems if system.get("adapter")}
 
 
-def read_run(folder: str | Path) -> RunContents:
+def read_run(folder: str | Path, columns: Columns | None = None) -> RunContents:
     """Read a run directory.
+
+    Args:
+        columns: that of clusters, in the rows of tasks.
 
     Raises:
         InputError: not a run directory, or nothing was judged or evaluated in it.
@@ -176,18 +184,16 @@ def read_run(folder: str | Path) -> RunContents:
     if not (judged or evaluated) and not (run.store.is_file() and recorded):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder}")
     labels = read_labels(run.labels) if run.labels.is_file() else None
-    values = _values(run, metrics)
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
-
-
-def _values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, Any]]]:
-    """The values of each text, and the answers to each row of a task, by part and system."""
     values: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in {(row.part, row.system): row for row in metrics.measurements}.values():
-        needed = ("label", "answer") if row.kind == "tasks" else ()
-        if (columns := read_values(run, row.part, row.system, needed)) is not None:
-            values.setdefault(row.part, {})[row.system] = columns
-    return values
+    tasks: dict[str, dict[str, list[Scores]]] = {}
+    for part, system in dict.fromkeys((row.part, row.system) for row in evaluated):
+        kind, _, name = part.partition("/")
+        if (kept := read_values(run, part, system)) is not None:
+            values.setdefault(part, {})[system] = kept
+        if kind == "lm_eval":
+            found = [read_lm_eval(Source(path, columns or Columns())) or [] for path in read_files(run, part, system)]
+            tasks.setdefault(name, {})[system] = list(itertools.chain(*found))
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks)
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.prompts import identity
+from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
-from instruct.reporting.tasks import scored_rows
-from instruct.run.measurements import clusters_of, metric_step
 from instruct.scores.scores import Row, Scores
 from instruct.training.options import without_seed
 
 WIN_RATE = "win rate"
 
 
-def logs_of_run(folder: str | Path) -> list[Scores]:
+def logs_of_run(folder: str | Path, columns: Columns | None = None) -> list[Scores]:
     """The verdicts of a run's judges on each system and opponent, and its tasks, row by row.
 
     A verdict counts 1, ½ or 0, or what a weighted judge gave. Opponents are the baselines of comparisons; their own
     comparisons with each other are seen from both sides.
 
+    Args:
+        columns: as in `read_run`.
+
     Raises:
         InputError: not a run directory, or nothing in it to compare.
     """
-    contents = read_run(folder)
+    contents = read_run(folder, columns)
     logs = [*_verdicts(contents), *_tasks(contents)]
     if not logs:
         raise InputError(f"{contents.run.folder}: has no verdicts and no tasks; compare runs that have some")
@@ -97,23 +99,9 @@ def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: s
 
 
 def _tasks(contents: RunContents) -> Iterator[Scores]:
-    for part, systems in contents.values.items():
-        if not part.startswith(("tasks/", "lm_eval/")):
-            continue
-        metric, scored = scored_rows(part, systems)
-        for system, scores in scored.items():
-            asked = contents.manifest["steps"].get(metric_step(part, system), {}).get("inputs", {})
-            known = {"shots": asked.get("shots"), "template": "chat" if asked.get("chat") else None}
-            others = {name: value for name, value in asked.items() if name in ("lm_eval", "limit", "rule", "engine")}
-            log = _log(contents, system, part.partition("/")[2], known | others)
-            clusters = clusters_of(systems[system])
-            for row, value in scores.items():
-                cluster = clusters.get(row)
-                log.add(Row(str(row), {metric: value}, cluster=None if cluster is None else str(cluster)), part)
-            about = part, system, metric, "lower"
-            rows = contents.metrics.measurements
-            lower = [row.value for row in rows if (row.part, row.system, row.metric, row.details.better) == about]
-            if lower:  # the rows of a perplexity, which is no mean over them, have log-likelihoods
-                mean = log.mean(metric) or 0.0
-                log.better[metric] = "lower" if any(math.isclose(value or 0.0, mean) for value in lower) else ""
-            yield log
+    for systems in contents.tasks.values():
+        for system, logs in systems.items():
+            about = _log(contents, system, "", {})
+            for log in logs:
+                log.settings.pop("date", None)
+                yield replace(log, path=about.path, system=about.system, seed=about.seed, run=None)

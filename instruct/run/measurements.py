@@ -37,8 +37,7 @@ class Details(BaseModel):
 
     `curve`: of a distance, temperatures and values there. `human`: the same metric of the human texts. `system`: that a
     control was matched to; `reason`: why a system has none.
-    `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`. `trainings` that it is the
-    mean of.
+    `trainings` that it is the mean of.
     `better`: which values of a task's metric are.
     """
 
@@ -57,20 +56,10 @@ class Details(BaseModel):
     system: str | None = None
     reason: str | None = None
     task: str = ""
-    rule: str = ""
     shots: int | None = None
-    of: int = 0
-    floor: float | None = None
-    most_frequent: float = 0.0
-    in_training: int = 0
-    shortened: int = 0
-    clusters: int | None = None
     standard_error: float | None = None
     chat: bool = False
-    draws: int = 1
     trainings: int = 1
-    lowest: float | None = None
-    highest: float | None = None
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -100,20 +89,20 @@ def _folders(part: str) -> str:
 
 
 class Measurement(Number):
-    """A number about a system. `part`: what one step measures, such as `mauve`, `tasks/trec` and `lm_eval/arc_easy`."""
+    """A number about a system. `part`: what one step measures, such as `mauve` and `lm_eval/arc_easy`."""
 
     system: Annotated[str, AfterValidator(valid_name)]
     part: Annotated[str, AfterValidator(_folders)]
 
     @property
     def kind(self) -> str:
-        """`tasks`, `lm_eval`, or the part."""
+        """`lm_eval`, or the part."""
         return self.part.partition("/")[0]
 
     @property
     def task(self) -> str:
-        """A task's name in results: with its settings, or of a group of lm-eval's tasks one of these."""
-        return self.part.partition("/")[2] if self.kind == "tasks" else self.details.task
+        """A task's name in results: of a group of lm-eval's tasks one of these."""
+        return self.details.task
 
     @model_serializer
     def content(self) -> dict[str, Any]:
@@ -135,7 +124,7 @@ class Metrics(BaseModel):
     @property
     def texts(self) -> dict[str, dict[str, Measurement]]:
         """The rows about texts, by system and metric."""
-        return by_system((row, row.metric) for row in self.measurements if row.kind not in ("tasks", "lm_eval"))
+        return by_system((row, row.metric) for row in self.measurements if row.kind != "lm_eval")
 
     def value(self, system: str, metric: str) -> float | None:
         """A number about a system's texts; None: it was not measured, or is not defined."""
@@ -144,8 +133,8 @@ class Metrics(BaseModel):
 
     @property
     def tasks(self) -> dict[str, dict[str, Measurement]]:
-        """The accuracies in few-shot tasks, by system and task, in percent."""
-        accuracies = (row for row in self.measurements if row.kind == "tasks" and row.metric == "accuracy")
+        """The accuracies in tasks of lm-eval, by system and task."""
+        accuracies = (row for row in self.measurements if row.kind == "lm_eval" and row.metric == "acc")
         return by_system((row, row.task) for row in accuracies)
 
 
@@ -159,11 +148,13 @@ def by_system(rows: Iterable[tuple[Measurement, str]]) -> dict[str, dict[str, Me
 
 @dataclass(frozen=True)
 class PartResult:
-    """What one step measures: rows; columns with values of each text; rows' values without each group of texts."""
+    """What one step measures: rows; columns with values of each text; rows' values without each group of texts; files
+    in `files_folder` that another tool wrote."""
 
     numbers: Sequence[Number]
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     without: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    files: Sequence[Path] = ()
 
 
 def metrics_path(run: RunDirectory) -> Path:
@@ -201,9 +192,9 @@ def read_metrics(run: RunDirectory, whole: bool = False) -> Metrics:
     return metrics
 
 
-def recorded_hashes(run: RunDirectory) -> dict[tuple[str, str], dict[str, str]]:
+def recorded_hashes(run: RunDirectory) -> dict[tuple[str, str], dict[str, Any]]:
     """By part and system that were measured, SHA-256 of their `numbers` in metrics.json and, if they have `values` of
-    each text, of that file.
+    each text, of that file; by name, of the `files` of another tool.
     """
     if not (run.folder / "manifest.json").is_file():
         return {}
@@ -241,9 +232,10 @@ def measure(
     """
     step = metric_step(part, system)
     written = any((row.system, row.part) == (system, part) for row in read_metrics(run).measurements)
-    if part.startswith("tasks/") or "values" in recorded_hashes(run).get((part, system), ()):
-        written = written and values_path(run, part, system).is_file()
-    if written and run.is_done(step, inputs):
+    before, folder = recorded_hashes(run).get((part, system), {}), files_folder(run, part, system)
+    kept = [folder / name for name in before.get("files", ())]
+    kept += [values_path(run, part, system)] if "values" in before else []
+    if written and all(path.is_file() for path in kept) and run.is_done(step, inputs):
         return
     with run.step(step, inputs, **about) as recorded:
         measured = compute()
@@ -254,6 +246,8 @@ def measure(
         recorded["sha256"] = {"numbers": _sha256(rows)}
         if measured.values:
             recorded["sha256"]["values"] = sha256_of(values_path(run, part, system))
+        if measured.files:
+            recorded["sha256"]["files"] = {path.name: sha256_of(path) for path in measured.files}
 
 
 def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> list[Measurement]:
@@ -293,6 +287,29 @@ def values_path(run: RunDirectory, part: str, system: str) -> Path:
     return run.folder / "metrics" / part / f"{system}.json"
 
 
+def files_folder(run: RunDirectory, part: str, system: str) -> Path:
+    """Where the files of another tool are: runs/NAME/metrics/PART/SYSTEM."""
+    return run.folder / "metrics" / part / system
+
+
+def read_files(run: RunDirectory, part: str, system: str) -> list[Path]:
+    """The files of another tool that were kept.
+
+    Raises:
+        InputError: one of them is not what was kept.
+    """
+    paths = []
+    for name, recorded in recorded_hashes(run).get((part, system), {}).get("files", {}).items():
+        paths.append(path := files_folder(run, part, system) / name)
+        _check_same(path, recorded, run)
+    return paths
+
+
+def _check_same(path: Path, recorded: str, run: RunDirectory) -> None:
+    if not (path.is_file() and sha256_of(path) == recorded):
+        raise InputError(f"{path}: is not what was measured; restore it, or {_again(run)}")
+
+
 def write_values(
     run: RunDirectory,
     part: str,
@@ -313,28 +330,23 @@ def write_values(
     write_atomically(values_path(run, part, system), json.dumps(content, ensure_ascii=False) + "\n")
 
 
-def read_values(run: RunDirectory, part: str, system: str, needed: Sequence[str] = ()) -> dict[str, Any] | None:
+def read_values(run: RunDirectory, part: str, system: str) -> dict[str, Any] | None:
     """What `write_values` wrote, `without` under its name; None: it did not.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column that is needed.
+        InputError: the file cannot be read.
     """
     path = values_path(run, part, system)
     recorded = recorded_hashes(run).get((part, system), {}).get("values")
-    if recorded and not (path.is_file() and sha256_of(path) == recorded):
-        raise InputError(f"{path}: is not what was measured; restore it, or {_again(run)}")
+    if recorded:
+        _check_same(path, recorded, run)
     if not path.is_file():
         return None
-    columns = _read(_Values, path, run).model_dump(exclude_none=True)
-    if lacking := [name for name in needed if name not in columns]:
-        raise InputError(
-            f"{path}: {lacking[0]}: Field required; delete the file and run `instruct evaluate {run.folder}`"
-        )
-    return columns
+    return _read(_Values, path, run).model_dump(exclude_none=True)
 
 
 def clusters_of(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
-    """The cluster of each row or text by its id, of what `read_values` read; {}: each is one of its own."""
+    """The cluster of each text by its id, of what `read_values` read; {}: each is one of its own."""
     return dict(zip(columns["id"], columns["cluster"], strict=True)) if "cluster" in columns else {}
 
 
@@ -351,9 +363,6 @@ class _Values(BaseModel):
 
     id: list[StrictStr | StrictInt]
     cluster: list[str] | None = None
-    label: list[str] | None = None
-    answer: list[str] | None = None
-    scores: list[list[float]] | None = None
     without: dict[str, list[_Number]] | None = None
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ def test_the_pages_and_the_schema_are_up_to_date():
     assert {page: page.read_text(encoding="utf-8") for page in pages} == pages, write
     configuration, cards = pages.values()
     assert f"| `{config_keys()[-1].name}` |" in configuration
-    for key in ("verdict.labels.first", "cut.prefix", "nearest_by", "columns.label"):
+    for key in ("verdict.labels.first", "cut.prefix", "columns.label"):
         assert f"`{key}`" in cards
     assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), write
 

@@ -35,8 +35,12 @@ dataset_kwargs: {data_files: {train: train.csv, test: test.csv}}
 doc_to_text: "{{text}} It is"
 doc_to_choice: [bad., good.]
 num_fewshot: 2
-metadata: {rule: openicl, nearest_by: text, licence: MIT}
-class: !function instruct.measuring.tasks.few_shot.FewShot
+output_type: multiple_choice
+test_split: test
+fewshot_split: train
+doc_to_target: label
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {licence: MIT}
 """
 RUN = Path("runs") / "mine"
 
@@ -70,7 +74,7 @@ def write_inputs(folder: Path, url: str) -> None:
         },
         "evaluation": {
             "texts": {"held_out": {"files": ["texts.txt"]}},
-            "tasks": {"cards": ["mood"], "folder": "."},
+            "tasks": {"names": ["mood"]},
         },
         "comparisons": [["emo", "baseline"]],
         "judges": [{"card": "in_words", "base_url": url, "concurrency": 2, "budget_usd": 1.0}],
@@ -107,8 +111,13 @@ def products(folder: Path, verb: str) -> dict[str, Any]:
         exports = (run / "report" / "exports").rglob("*.*")
         return kept | {str(path.relative_to(run)): path.read_bytes() for path in exports if path.suffix != ".json"}
     if verb == "evaluate":
-        files = [run / "metrics.json", *(run / "metrics").rglob("*.json")]
-        return {str(path.relative_to(run)): re.sub(r'"seconds": [\d.]+', "", path.read_text()) for path in files}
+        files = [path for path in (run / "metrics").rglob("*.json*") if not path.name.startswith("results_")]
+        return {  # lm-eval's files have dates
+            re.sub(r"_\d{4}-.*(?=\.jsonl)", "", str(path.relative_to(run))): re.sub(
+                r'"seconds": [\d.]+', "", path.read_text()
+            )
+            for path in (run / "metrics.json", *files)
+        }
     patterns = {"train": ["adapters/*/*.safetensors", "adapters/*/adapter_config.json"], "generate": ["outputs/*.json"]}
     paths = [path for pattern in patterns[verb] for path in run.glob(pattern)]
     return {str(path.relative_to(run)): path.read_bytes() for path in paths}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from reading import Reader
 
-from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import Report, build_report
-from instruct.reporting.tasks import accuracies, task_measurements
+from instruct.reporting.tasks import task_measurements
 from instruct.reporting.texts import text_results, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
@@ -54,15 +52,6 @@ def texts(system: str, shift: float) -> list[dict[str, Any]]:
     ]
 
 
-def trec(system: str, right: int) -> list[dict[str, Any]]:
-    details = {
-        "task": "trec", "rule": "sum", "shots": 8, "retriever": "tfidf", "of": 3, "floor": 50.0, "most_frequent": 50.0,
-        "in_training": 0, "shortened": 0, "dropped": 0, "answers": {"a": 2}, "seconds": 0.1,
-    }  # fmt: skip
-    accuracy, macro = rows(system, "tasks/trec", {"accuracy": 50.0 * right, "macro_f1": 40.0}, **details)
-    return [accuracy | {"interval": [10.0, 90.0]}, macro]
-
-
 MATCHED = {"mle": "mle", "system": "emo", "system_temperature": 1.0, "system_entropy": 2.0, "entropy": 2.0}
 ARC = {"task": "arc", "shots": 0, "standard_error": 0.1}
 METRICS: dict[str, Any] = {
@@ -75,13 +64,10 @@ METRICS: dict[str, Any] = {
         *texts("dft-seed2", 0.25),
         *texts("mle-matched-emo", 0.1),
         *rows("mle-matched-emo", "matched", {"matched_temperature": 0.9}, **MATCHED),
-        *trec("mle", 1),
-        *trec("emo", 2),
         *rows("emo", "lm_eval/arc", {"acc": 0.4}, **ARC),
     ],
 }
 PERPLEXITY_VALUES = {"id": ["a", "b", "c"], "nats": [3.0, 4.0, 2.5], "tokens": [2, 2, 1]}
-TASK_VALUES = {"id": [0, 1, 2], "label": ["a", "b", "a"], "answer": ["a", "a", "b"]}
 SYSTEMS = {name: {"objective": name} for name in ("mle", "emo")}
 TRAININGS = SYSTEMS | {f"dft-seed{seed}": {"objective": "dft", "seed": seed} for seed in (1, 2)}
 
@@ -117,11 +103,8 @@ def read_run_metrics(path: Path) -> None:
         shutil.copyfile(path, metrics_path(run))
         for system in SYSTEMS:
             write_values(run, "perplexity", system, PERPLEXITY_VALUES)
-            write_values(run, "tasks/trec", system, TASK_VALUES)
         report = build_report(run.folder)
         rows = [row for row in Metrics.model_validate_json(path.read_bytes()).measurements if row.value is not None]
-        right = [row.system for row in rows if (row.kind, row.metric) == ("tasks", "accuracy")]
-        assert Counter(right) == Counter(row.system for row in accuracies(report.measurements))
         theirs = [row.system for row in rows if row.kind == "lm_eval"]
         assert Counter(theirs) == Counter(row.system for row in report.measurements if row.kind == "lm_eval")
         measured = {row.system for row in rows if (row.kind, row.metric) == ("perplexity", "perplexity")}
@@ -133,36 +116,24 @@ def read_run_metrics(path: Path) -> None:
         shutil.rmtree(run.folder)
 
 
-def read_values_of(path: Path, metric: str, valid: dict[str, Any], read: Callable[[Path], Any] = build_report) -> Any:
-    """What is read of a run in which a file has the values behind a system's figures."""
+def read_text_values(path: Path) -> None:
+    """The report of a run in which a file has the values behind a system's figures."""
     run = RunDirectory(path.parent / "run")
     run.start({"name": "run", "systems": SYSTEMS})
     try:
         for system in SYSTEMS:
-            for part in ("perplexity", "tasks/trec"):
-                rows = [row for row in MEASURED.measurements if (row.system, row.part) == (system, part)]
-                write_numbers(run, part, system, [Number.model_validate(plain(row)) for row in rows])
-            write_values(run, metric, system, valid)
-        shutil.copyfile(path, values_path(run, metric, "emo"))
-        return read(run.folder)
+            rows = [row for row in MEASURED.measurements if (row.system, row.part) == (system, "perplexity")]
+            write_numbers(run, "perplexity", system, [Number.model_validate(plain(row)) for row in rows])
+            write_values(run, "perplexity", system, PERPLEXITY_VALUES)
+        shutil.copyfile(path, values_path(run, "perplexity", "emo"))
+        report = build_report(run.folder)
+        assert text_systems(report.measurements).keys() == SYSTEMS.keys()
     finally:
         shutil.rmtree(run.folder)
 
 
 def plain(row: Measurement) -> dict[str, Any]:
     return {name: value for name, value in row.model_dump().items() if name not in ("system", "part")}
-
-
-def read_text_values(path: Path) -> None:
-    report = read_values_of(path, "perplexity", PERPLEXITY_VALUES)
-    assert text_systems(report.measurements).keys() == SYSTEMS.keys()
-
-
-def read_task_values(path: Path) -> None:
-    compared = read_values_of(path, "tasks/trec", TASK_VALUES, lambda folder: compare_logs([folder]))
-    (difference,) = compared.claims
-    ids = [each for each in json.loads(path.read_bytes())["id"] if each in TASK_VALUES["id"]]
-    assert difference.n == len({*ids})
 
 
 REPORT = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_text())
@@ -180,5 +151,4 @@ MEASURED_READERS = {
     "report": Reader((".json",), (REPORT, MEASURED_REPORT), read_report),
     "metrics": Reader((".json",), (METRICS,), read_run_metrics, ("metrics.json", "holds no verdicts")),
     "values of texts": Reader((".json",), (PERPLEXITY_VALUES,), read_text_values, ("perplexity/emo.json",)),
-    "values of a task": Reader((".json",), (TASK_VALUES,), read_task_values, ("trec/emo.json",)),
 }

@@ -16,7 +16,6 @@ from pathlib import Path
 import yaml
 from measured_readers import MEASURED_READERS
 from reading import ROWS, Reader, fixed, rows_in
-from task_readers import TASK_READERS
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
@@ -385,6 +384,5 @@ READERS = {
     "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
     "store": Reader((".sqlite",), (_database,), read_store),
-    **TASK_READERS,
     **MEASURED_READERS,
 }

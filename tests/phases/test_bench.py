@@ -384,7 +384,7 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
     assert final.answers.files == ["rows/test_prompts.json"]
     assert final.continuations.files == ["rows/test_prefixes.jsonl"]
     assert final.comparisons == [(f"dft-seed{seed}", f"mle-seed{seed}") for seed in (1, 2, 3)]
-    assert final.evaluation.tasks.cards == ["sst2"]
+    assert final.evaluation.tasks.names == ["sst2"]
     assert not final.evaluation.texts.matched_temperature
     assert final.evaluation.texts.metrics == ["perplexity", "entropy", "rouge", "diversity"]
     assert "base" in final.systems

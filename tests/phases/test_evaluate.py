@@ -135,7 +135,6 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
         ('{"id": ["a"], "nats": [1.0]}', r"perplexity/emo.json: .*nats and tokens require each other"),
         ('{"id": ["a"], "nats": [1e9], "tokens": [1]}', r"perplexity/emo.json: .*1000000000.0 nats of 1.0 tokens"),
         ('{"id": ["a"], "nats": ["x"], "tokens": [1]}', r"perplexity/emo.json: nats.0: must be a number"),
-        ('{"id": ["a"]}', r"perplexity/emo.json: label: Field required; delete the file and run `instruct evaluate "),
     ],
 )
 def test_a_damaged_file_of_values_is_refused_in_one_line(tmp_path, content, message):
@@ -143,7 +142,7 @@ def test_a_damaged_file_of_values_is_refused_in_one_line(tmp_path, content, mess
     path.parent.mkdir(parents=True)
     path.write_text(content)
     with pytest.raises(InputError, match=message):
-        read_values(RunDirectory(tmp_path), "perplexity", "emo", ("label",))
+        read_values(RunDirectory(tmp_path), "perplexity", "emo")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sklearn.metrics import f1_score
 
 from instruct.base.errors import InputError
 from instruct.command.main import main
@@ -18,31 +17,28 @@ from instruct.config import make_config
 from instruct.phases.experiment import steps_of
 from instruct.phases.steps import check_steps
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import read_metrics, read_values
+from instruct.run.measurements import files_folder, read_metrics
 
 CARD = {
     "task": "mood",
     "dataset_path": "csv",
     "dataset_kwargs": {"data_files": {"train": "train.csv", "test": "test.csv"}},
+    "output_type": "multiple_choice",
+    "test_split": "test",
+    "fewshot_split": "train",
     "doc_to_text": "{{text}} It is",
     "doc_to_choice": ["bad.", "good."],
+    "doc_to_target": "label",
     "num_fewshot": 2,
-    "metadata": {
-        "rule": "openicl",
-        "nearest_by": "text",
-        "macro_f1": True,
-        "variants": {"short": {"doc_to_text": "{{text}}", "doc_to_choice": ["bad", "good"]}},
-        "licence": "MIT",
-    },
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
 }
-CLASS = "class: !function instruct.measuring.tasks.few_shot.FewShot\n"
 TRAIN = [("a fine day", 1), ("a grim day", 0), ("fine food", 1), ("grim food", 0)]
 TEST = [("a grim hour", 0), ("fine food", 1), ("grim weather", 0), ("fine words", 1), ("fine, fine", 0)]
 
 
 def write_task(folder: Path, **changes: object) -> None:
     Path("data/tasks").mkdir(parents=True, exist_ok=True)
-    Path("data/tasks/mood.yaml").write_text(CLASS + yaml.safe_dump({**CARD, **changes}))
+    Path("data/tasks/mood.yaml").write_text(yaml.safe_dump({**CARD, **changes}))
     for name, rows in (("train", TRAIN), ("test", TEST)):
         (folder / f"{name}.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
 
@@ -62,7 +58,7 @@ def trained(tiny_experiment, make_adapter) -> RunDirectory:
     return make_run(tiny_experiment, make_adapter)
 
 
-FLAGS = ["evaluate", "runs/mine", "--tasks", "mood", "--evaluation.tasks.folder", "."]
+FLAGS = ["evaluate", "runs/mine", "--tasks", "mood"]
 
 
 @pytest.fixture(scope="module")
@@ -85,31 +81,15 @@ def evaluated(evaluated_once, tmp_path, monkeypatch) -> RunDirectory:
 
 
 def test_every_system_answers_the_task(evaluated, evaluated_once):
-    trained, out = evaluated, evaluated_once[1]
-    found = read_metrics(trained).tasks
+    found = read_metrics(evaluated).tasks
     assert list(found) == ["base", "emo"]
     for system, rows in found.items():
-        row, columns = rows["mood"], read_values(trained, "tasks/mood", system)
-        result = row.details
-        (f1,) = (
-            row.value for row in read_metrics(trained).measurements if (row.system, row.metric) == (system, "macro_f1")
-        )
-        gold = ["good" if label else "bad" for _, label in TEST]
-        assert columns["label"] == gold
-        assert columns["shots"] == [2] * 5
-        assert (row.n, result.of, result.shots) == (5, 5, 2)
-        assert result.right == sum(one == other for one, other in zip(gold, columns["answer"], strict=True))
-        assert row.value == 20 * result.right
-        assert row.interval[0] < row.value < row.interval[1] or result.right in (0, 5)
-        assert f1 == pytest.approx(
-            100 * f1_score(gold, columns["answer"], average="macro", labels=["bad", "good"], zero_division=0)
-        )
-        assert result.answers == {label: columns["answer"].count(label) for label in ("bad", "good")}
-        assert result.in_training == 1  # "fine food"
-        assert result.floor == 80
-        assert result.most_frequent == 60
-        assert f"{system}: mood {row.value:.1f} % of 5 rows" in out
-        assert "retrieval alone 80.0" in out
+        row, (path,) = rows["mood"], files_folder(evaluated, "lm_eval/mood", system).glob("samples_mood_*.jsonl")
+        samples = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [int(sample["target"]) for sample in samples] == [label for _, label in TEST]
+        assert (row.n, row.details.shots) == (5, 2)
+        assert row.value == sum(sample["acc"] for sample in samples) / 5
+        assert f"{system}: lm-eval mood acc {row.value:.4f}" in evaluated_once[1]
 
 
 def test_what_was_answered_is_not_answered_again_unless_the_task_changes(evaluated, instruct, tmp_path):
@@ -117,7 +97,7 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(evaluat
         return {name: (step["started"], step["attempts"]) for name, step in evaluated.manifest()["steps"].items()}
 
     first, written = started(), (evaluated.folder / "metrics.json").read_bytes()
-    assert list(first) == ["evaluate/tasks/mood/base", "evaluate/tasks/mood/emo"]
+    assert list(first) == ["evaluate/lm_eval/mood/base", "evaluate/lm_eval/mood/emo"]
     assert instruct(*FLAGS)[0] == 0
     assert (started(), (evaluated.folder / "metrics.json").read_bytes()) == (first, written)
     before = evaluated.manifest()["steps"]
@@ -131,73 +111,34 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(evaluat
 
 @pytest.mark.slow
 def test_results_that_were_changed_after_they_were_measured_are_refused(evaluated, instruct):
-    trained, flags = evaluated, FLAGS
-    assert instruct("report", trained.folder)[0] == 0
-    values = trained.folder / "metrics/tasks/mood"
-    metrics = trained.folder / "metrics.json"
-    whole = {path: path.read_bytes() for path in (metrics, values / "base.json", values / "emo.json")}
-    accuracy = read_metrics(trained).tasks["emo"]["mood"].value
-    swapped = whole[values / "emo.json"] + b" "
+    assert instruct("report", evaluated.folder)[0] == 0
+    metrics = evaluated.folder / "metrics.json"
+    accuracy = read_metrics(evaluated).tasks["emo"]["mood"].value
+    (samples,) = files_folder(evaluated, "lm_eval/mood", "base").glob("samples_*")
     for path, content, said in [
-        (values / "base.json", swapped, "base.json: is not what was measured; restore it, or delete the file and run"),
-        (values / "base.json", None, "base.json: is not what was measured"),
-        (metrics, whole[metrics].replace(f'"value": {accuracy}'.encode(), b'"value": 99.0'), "its numbers about tasks"),
-        (metrics, b'{"version": 2, "measurements": []}', "metrics.json: lacks tasks/mood of base, which was measured"),
+        (samples, samples.read_bytes() + b" ", f"{samples.name}: is not what was measured; restore it, or delete"),
+        (metrics, metrics.read_bytes().replace(f'"value": {accuracy}'.encode(), b'"value": 99.0'), "its numbers about"),
+        (metrics, b'{"version": 2, "measurements": []}', "metrics.json: lacks lm_eval/mood of base, which was"),
     ]:
-        path.unlink() if content is None else path.write_bytes(content)
-        code, _, err = instruct("report", trained.folder)
+        path.write_bytes(content)
+        code, _, err = instruct("report", evaluated.folder)
         assert (code, said in err) == (2, True), (said, err)
-        if content is not None:  # as the message says
-            path.unlink()
-        assert instruct(*flags)[0] == 0
-        assert instruct("report", trained.folder)[0] == 0
-        assert {one: one.read_bytes() for one in whole} == whole
+        path.unlink()  # as the message says
+        assert instruct(*FLAGS)[0] == 0
+        assert instruct("report", evaluated.folder)[0] == 0
 
 
-def test_other_settings_are_other_results(evaluated, instruct):
-    more = ["--evaluation.tasks.rule", "sum", "--evaluation.tasks.shots", "0", "--evaluation.tasks.variant", "short"]
-    assert instruct(*FLAGS, *more)[0] == 0
-    found = read_metrics(evaluated).tasks["base"]
-    assert list(found) == ["mood", "mood-short-sum-0shots"]
-    result = found["mood-short-sum-0shots"].details
-    assert (result.shots, result.rule, result.variant, result.floor) == (0, "sum", "short", None)
-
-
-def test_a_limit_draws_the_same_rows_for_every_system(trained, instruct):
-    flags = ["--tasks", "mood", "--evaluation.tasks.folder", ".", "--evaluation.tasks.limit", "3"]
-    assert instruct("evaluate", trained.folder, *flags)[0] == 0
-    columns = [read_values(trained, "tasks/mood", system) for system in ("base", "emo")]
-    assert columns[0]["id"] == columns[1]["id"]
-    assert columns[0]["id"] != [0, 1, 2]  # not the first ones: many files are sorted by label
-    result = read_metrics(trained).tasks["base"]["mood"]
-    assert (result.n, result.details.of) == (3, 5)
-
-
-def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instruct, tiny_experiment, tmp_path):
-    settings = Path(tiny_experiment["model"]["name"]) / "config.json"
-    settings.write_text(json.dumps({**json.loads(settings.read_text()), "max_position_embeddings": 60}))
-    write_task(tmp_path)
-    with Path("train.csv").open("a") as file:
-        file.write(f'"grim {"word " * 8}",0\n')
-    code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
-    assert code == 0, err
-    result = read_metrics(trained).tasks["base"]["mood"].details
-    shots = read_values(trained, "tasks/mood", "base")["shots"]
-    assert result.shortened == sum(count < 2 for count in shots) > 0
-    assert result.dropped == sum(2 - count for count in shots)
-    with Path("test.csv").open("a") as file:
-        file.write(f'"{"word " * 20}",0\n')
-    code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
-    assert code == 0, err
-    assert read_values(trained, "tasks/mood", "base")["shots"][5] == 0  # the beginning of such a row is left out
+def test_other_settings_replace_the_results(evaluated, instruct):
+    assert instruct(*FLAGS, "--evaluation.tasks.shots", "0", "--limit", "3")[0] == 0
+    for rows in read_metrics(evaluated).tasks.values():
+        assert (rows["mood"].n, rows["mood"].details.shots) == (3, 0)
 
 
 def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     for flags, message in [
-        (["--evaluation.tasks.cards", "moood.yaml"], "moood.yaml: no such file; give an existing card or a name from"),
-        (["--tasks", "mood", "--evaluation.tasks.folder", "no"], "correct its dataset_kwargs, or set evaluation.tasks"),
-        (["--tasks", "mood,mood"], "cards: a task is given twice; remove one"),
-        (["--evaluation.tasks.limit", "3"], "names no task; set cards or lm_eval"),
+        (["--evaluation.tasks.names", "moood.yaml"], "moood.yaml: no such file; give an existing card or a name from"),
+        (["--tasks", "mood,mood"], "names: a task is given twice; remove one"),
+        (["--evaluation.tasks.limit", "3"], "names no task; set names"),
         ([], "nothing to evaluate"),
     ]:
         code, _, err = instruct("evaluate", trained.folder, *flags)
@@ -208,7 +149,7 @@ def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
 
 
 def test_tasks_on_a_cluster_are_refused_before_the_work(tiny_experiment):
-    content = tiny_experiment | {"cluster": "ray", "evaluation": {"tasks": {"lm_eval": ["arc_easy"]}}, "judges": []}
+    content = tiny_experiment | {"cluster": "ray", "evaluation": {"tasks": {"names": ["arc_easy"]}}, "judges": []}
     config = make_config(content, [], "test")
     with pytest.raises(InputError, match="cluster: tasks are asked on this machine alone; leave cluster out"):
         check_steps(steps_of(config), RunDirectory("runs/mine"), ["evaluate"])

@@ -75,7 +75,7 @@ def test_what_was_trained_elsewhere_claims_as_many_trainings_as_there_are(traini
 
 @pytest.mark.parametrize(
     ("measure", "said"),
-    [("sst2 (accuracy)", "better"), ("wikitext (word_perplexity)", "higher")],
+    [("sst2 (acc)", "better"), ("wikitext (word_perplexity)", "higher")],
 )
 def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, said):
     measured = measured_of(3, 0.1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kept_tasks import keep_task
 from scipy import stats
 
 from instruct import compare_logs
@@ -15,7 +16,6 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.run_logs import logs_of_run
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import PartResult, measure, numbers
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")
@@ -144,12 +144,9 @@ def test_seeds_of_a_run_are_trainings_of_one_system(run, card, write_answers, ju
 def test_tasks_of_runs_are_compared_row_by_row(run, tmp_path):
     runs = [run, RunDirectory(shutil.copytree(run.folder, tmp_path / "runs" / "second"))]
     for place, each in enumerate(runs):
-        answers = ["yes" if row % (2 + place) else "no" for row in range(40)]
-        columns = {"id": [str(row) for row in range(40)], "label": ["yes"] * 40, "answer": answers}
-        result = PartResult(numbers({"accuracy": 50.0}, 40), columns)
-        measure(each, "tasks/trec", "emo", {"shots": 4}, lambda result=result: result)
+        keep_task(each, "trec", "emo", [float(row % (2 + place) > 0) for row in range(40)])
     (claim,) = compare_logs({"one": runs[0].folder, "two": runs[1].folder}).claims
-    assert (claim.task, claim.measure, claim.test, claim.n) == ("trec", "accuracy", "McNemar", 40)
+    assert (claim.task, claim.measure, claim.test, claim.n) == ("trec", "acc", "McNemar", 40)
     assert claim.value == pytest.approx(100 * (26 - 20) / 40)
 
 

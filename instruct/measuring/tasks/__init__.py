@@ -1,1 +1,1 @@
-"""Tasks of lm-evaluation-harness: prompts with demonstrations, whose answers can be checked without a judge."""
+"""Tasks of lm-evaluation-harness, whose answers can be checked without a judge."""

@@ -1,7 +1,4 @@
-"""The YAML files of tasks, in lm-eval's format: found, read once, and compared by what they and their files contain.
-
-What a card says beyond lm-eval's own keys is in `metadata`; see `FewShot`.
-"""
+"""The YAML files of tasks, in lm-eval's format: found, read once, and compared by what they and their files contain."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -20,11 +17,6 @@ from instruct.base.cards import find_card
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.parsing import UniqueKeyLoader, invalid_yaml
-
-Rule = Literal["openicl", "sum"]
-
-# Our own task class, which any YAML file may name.
-FEW_SHOT = "instruct.measuring.tasks.few_shot.FewShot"
 
 
 @dataclass(frozen=True)
@@ -40,22 +32,16 @@ class TaskFile:
         return str(self.content["task"])
 
     @property
-    def few_shot(self) -> bool:
-        """Whether it is a task of our class, with labels as answers."""
-        return self.content.get("class") == FEW_SHOT
-
-    @property
     def about(self) -> Mapping[str, Any]:
-        """What the file says to people and to us."""
+        """What the file says to people."""
         about = self.content.get("metadata")
         return about if isinstance(about, dict) else {}
 
-    def sha256(self, folder: str | None) -> str:
-        """Of the YAML content and the files that it names, in the current folder, beside it, or in `folder`."""
+    def sha256(self) -> str:
+        """Of the YAML content and the files that it names, in the current folder or beside it."""
         digest = hashlib.sha256(json.dumps(self.content, sort_keys=True, default=str).encode())
         for text in _texts(self.content):
             places = [text, glob.escape(str(self.path.parent / f"{text.rpartition('.')[0].replace('.', '/')}.py"))]
-            places += [str(Path(glob.escape(folder), text.rpartition("::")[2]))] if folder else []
             for file in sorted({match for place in places for match in glob.glob(place)}):
                 digest.update(sha256_of(Path(file)).encode() if Path(file).is_file() else b"")
         return digest.hexdigest()
@@ -96,8 +82,6 @@ def _content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[s
     code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
     # A metric that lm-eval does not know is a script, in a folder or on the hub.
     code += [name for name in metrics if "/" in name or Path(name).exists()]
-    if not (path.parent / "instruct").exists():  # else lm-eval takes the code from there
-        code = [name for name in code if name != FEW_SHOT]
     if code and not trusted:
         raise InputError(
             f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set "

@@ -1,6 +1,6 @@
-"""Every system of a run is asked tasks: on this machine, in vLLM, or behind a server. What is done is not done again.
+"""Every system of a run is asked tasks of lm-evaluation-harness, whose own files are kept.
 
-Imports lm-eval when tasks are loaded, and a system is opened.
+What is done is not done again. Imports lm-eval when tasks are loaded, and a system is opened.
 """
 
 from __future__ import annotations
@@ -8,28 +8,36 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from instruct.base.errors import InputError
-from instruct.base.machine import pip_install, vllm_is_installed
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from instruct.base.cards import list_cards, nearest
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.machine import pip_install
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
+from instruct.base.replies import ScoredCompletion
 from instruct.data.templates import DEFAULT, Rendering, takes_system
 from instruct.engines.base import Decoding, EngineOptions, Message
 from instruct.engines.canary import WeightsCheck, canaries_of
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.network import TextRow
-from instruct.engines.start import engine_version
-from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.harness import Harness
+from instruct.logs.lm_eval import metric_name
+from instruct.measuring.tasks.cards import TaskFile, read_task
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import measure
+from instruct.run.measurements import Details, Number, PartResult, files_folder, measure
+
+# A resample of metrics that have no formula for their standard error.
+_RESAMPLES = 1000
 
 
 def evaluate_tasks(
@@ -38,34 +46,179 @@ def evaluate_tasks(
     base: ModelOptions,
     systems: Mapping[str, Path | None],
     rendering: Rendering = DEFAULT,
+    make: Callable[..., Any] | None = None,
 ) -> None:
     """Every system of the run is asked every task.
 
     Args:
         systems: the folder of each one's weights; None: the base.
         rendering: how chats become text.
+        make: lm-eval's model in transformers, of HFLM's arguments; None: HFLM.
 
     Raises:
         InputError: a task that cannot be read, or asked of the engine; weights that are not those that were trained.
-        StoppedError: a server that does not reply.
     """
-    if not options.named:
-        raise InputError("evaluation.tasks: names no task; set cards or lm_eval")
+    if not options.names:
+        raise InputError("evaluation.tasks: names no task; set names")
     rendering = dataclasses.replace(rendering, remedy="set evaluation.tasks.chat: false")
-    with contextlib.closing(AskedSystems(options, base, systems, rendering)) as asked:
-        harness = Harness(options, rendering, asked.engine)
-        harness.load_all()
+    harness = Harness(options, rendering)
+    with contextlib.closing(AskedSystems(options, base, systems, rendering, make)) as asked:
         for system in systems:
             inputs = asked.made_from(system)
             with contextlib.ExitStack() as stack:
 
                 @functools.cache
-                def model(rule: Rule, system: str = system, stack: contextlib.ExitStack = stack) -> Any:
-                    return stack.enter_context(asked.asked(system, rule, run.folder / "metrics" / "replies"))
+                def model(system: str = system, stack: contextlib.ExitStack = stack) -> Any:
+                    return stack.enter_context(asked.asked(system))
 
-                for part in harness.parts:
-                    made_from = inputs | harness.inputs(part)
-                    measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part))
+                for name in harness.tasks:
+                    part = f"lm_eval/{name}"
+                    folder = files_folder(run, part, system)
+                    compute = functools.partial(harness.evaluate, model, name, folder)
+                    measure(run, part, system, inputs | harness.inputs(name), compute)
+
+
+class Harness:
+    """Tasks by lm-eval's name, the name of their card, or the path of their YAML file.
+
+    `tasks`: by name, the file of each, or lm-eval's name.
+
+    Args:
+        rendering: how chats become text.
+
+    Raises:
+        InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
+    """
+
+    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT) -> None:
+        os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
+        try:
+            import lm_eval.utils
+            from lm_eval.tasks import TaskManager
+        except ImportError as error:
+            raise InputError(
+                f"task {one_line(', '.join(options.names), 100)}: tasks need the package lm_eval "
+                f"({one_line(error, 80)}); run `{pip_install('lm-eval')}`"
+            ) from None
+        # A template in a task's YAML file could reach all of Python.
+        lm_eval.utils.env.__class__ = ImmutableSandboxedEnvironment
+        self.version: str = lm_eval.__version__
+        self._options, self._rendering = options, rendering
+        cards = {card.name for card in list_cards("data/tasks")}
+        self.tasks: dict[str, TaskFile | str] = {}
+        for name in options.names:
+            if name in cards or name.endswith((".yaml", ".yml")):
+                task = read_task(name, options.trust_task_code)
+                self.tasks[task.name] = task
+            else:
+                self.tasks[name] = name
+        theirs = [task for task in self.tasks.values() if isinstance(task, str)]
+        self._manager = TaskManager(include_defaults=bool(theirs))
+        for name in theirs:
+            if name not in (known := set(self._manager.all_tasks)):
+                near = nearest(name, known | cards)
+                shown = "see `instruct list tasks` and `lm-eval ls tasks`"
+                raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
+
+    def inputs(self, name: str) -> dict[str, Any]:
+        """What results depend on besides the model."""
+        options, task = self._options, self.tasks[name]
+        inputs: dict[str, Any] = {"lm_eval": self.version, "shots": options.shots, "limit": options.limit}
+        inputs |= {"chat": self._rendering.identity() or True} if options.chat else {}
+        return inputs | ({"files": task.sha256()} if isinstance(task, TaskFile) else {})
+
+    def load(self, name: str) -> Any:
+        """A task, not a group, as lm-eval has it.
+
+        Raises:
+            InputError: its data cannot be loaded.
+        """
+        with refusing(name):
+            (task,) = self._manager.load([self._spec(name)])["tasks"].values()
+        return task
+
+    def _spec(self, name: str) -> str:
+        task = self.tasks[name]
+        return str(task.path) if isinstance(task, TaskFile) else task
+
+    def evaluate(self, model: Callable[[], Any], name: str, folder: Path) -> PartResult:
+        """A task's results, or those of a group and its tasks; lm-eval's files are written into a folder.
+
+        Args:
+            model: makes lm-eval's model of the system, for which the folder is named.
+
+        Raises:
+            InputError: the task's data cannot be loaded, or the model cannot be asked.
+        """
+        from lm_eval import simple_evaluate
+        from lm_eval.loggers import EvaluationTracker
+
+        lm = model()
+        shutil.rmtree(folder, ignore_errors=True)
+        tracker = EvaluationTracker(output_path=str(folder.parent))
+        # It would run pip, git and others to describe the environment, for seconds; nothing reads that.
+        outside = {"add_env_info": mock.DEFAULT, "get_git_commit_hash": lambda: None}
+        with refusing(name), mock.patch.multiple("lm_eval.evaluator", **outside):
+            results: Any = simple_evaluate(
+                lm,
+                tasks=[self._spec(name)],
+                num_fewshot=self._options.shots,
+                limit=self._options.limit,
+                task_manager=self._manager,
+                apply_chat_template=self._options.chat,
+                bootstrap_iters=_RESAMPLES,
+                confirm_run_unsafe_code=False,
+                log_samples=True,
+                evaluation_tracker=tracker,
+            )
+        numbers, samples = read_results(results, self._options.chat), results.pop("samples")
+        about = tracker.general_config_tracker
+        about.model_name = about.model_name_sanitized = folder.name
+        tracker.save_results_aggregated(results, samples)
+        for each, rows in samples.items():
+            tracker.save_results_samples(each, rows)
+        files = sorted(folder.glob("*.json*"))
+        if len(files) <= len(samples):  # lm-eval only logs why
+            raise InputError(f"{folder}: lm-eval cannot write its files there; free the disk, or choose another `name`")
+        return PartResult(numbers, files=files)
+
+
+@contextlib.contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """What is wrong with a task as our errors."""
+    try:
+        yield
+    except InstructError:
+        raise
+    except Exception as error:  # the hub's client, datasets and lm-eval raise their own
+        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"lm_eval: the task {name} cannot be run ({reason}); try it with `lm-eval`") from error
+
+
+def read_results(result: Mapping[str, Any], chat: bool = False) -> list[Number]:
+    """The metrics of a task, or of a group and its tasks.
+
+    Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through.
+    """
+    rows = []
+    for task, values in result["results"].items():
+        finite: dict[str, float] = {}
+        for key, value in values.items():
+            metric, comma, applied = key.partition(",")
+            if comma and isinstance(value, int | float) and math.isfinite(value):
+                finite[metric_name(metric, applied)] = float(value)
+        for key in values:
+            metric, _, applied = key.partition(",")
+            name = metric_name(metric, applied)
+            if name not in finite or metric.endswith("_stderr"):
+                continue
+            error = finite.get(metric_name(f"{metric}_stderr", applied))
+            details = Details(task=task, shots=result["n-shot"].get(task), standard_error=error, chat=chat)
+            if result.get("higher_is_better", {}).get(task, {}).get(metric) is False:
+                details.better = "lower"
+            n = result["n-samples"].get(task, {}).get("effective")
+            rows.append(Number(metric=name, value=finite[name], n=n, details=details))
+    return rows
 
 
 def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:
@@ -86,6 +239,7 @@ class AskedSystems:
     Args:
         systems: the folder of each one's weights; None: the base.
         rendering: how chats become text.
+        make: lm-eval's model in transformers, of HFLM's arguments; None: HFLM.
     """
 
     def __init__(
@@ -94,45 +248,33 @@ class AskedSystems:
         base: ModelOptions,
         systems: Mapping[str, Path | None],
         rendering: Rendering = DEFAULT,
+        make: Callable[..., Any] | None = None,
     ) -> None:
         self._options, self._base, self._systems, self._rendering = options, base, systems, rendering
+        self._make = make
         self._model: tuple[str, ForwardModel] | None = None
-
-    @functools.cached_property
-    def engine(self) -> str | None:
-        """What replies come from, with its version where it is known; None: transformers."""
-        kind = self._options.engine
-        if kind == "vllm":
-            if not vllm_is_installed():
-                raise InputError(f"evaluation.tasks.engine: vLLM is not installed; run `{pip_install('vllm')}`")
-            return engine_version("vllm")
-        return None if kind == "transformers" else kind
 
     def made_from(self, system: str) -> dict[str, Any]:
         """What a system's replies depend on."""
         if self._options.engine == "server":
-            return {"weights": f"{self._served_name(system)} at {self._options.base_url}"}
-        return {"weights": self._opened(system).identity, "dtype": [self._base.dtype, self._base.quantization]}
+            return {"weights": f"{self._served_name(system)} at {self._options.base_url}", "engine": "server"}
+        made_from = {"weights": self._opened(system).identity, "dtype": [self._base.dtype, self._base.quantization]}
+        return made_from | ({"lm": self._make.__name__} if self._make else {})
 
     @contextlib.contextmanager
-    def asked(self, system: str, rule: Rule, folder: Path) -> Iterator[Any]:
+    def asked(self, system: str) -> Iterator[Any]:
         """A system as a model of lm-eval; what answers has the weights that were trained.
-
-        Args:
-            folder: of files with replies so far, one for each weights, dtype, engine and rule; what is there is not
-                asked again.
 
         Raises:
             InputError: a model that cannot be loaded or asked; with `chat`, one without a chat template.
         """
         from instruct.engines.server import ServerEngine
-        from instruct.engines.vllm import VLLMEngine
         from instruct.measuring.tasks import lm as models
 
-        options, kind = self._options, self._options.engine
+        options = self._options
         engine: Any
         with contextlib.ExitStack() as stack:
-            if kind == "server":
+            if options.engine == "server":
                 name = self._served_name(system)
                 subject, url, tokenizer = f"model {name}", str(options.base_url), None
                 if has_tokenizer(self._base):
@@ -144,38 +286,23 @@ class AskedSystems:
                     lm: Any = models.Chats(subject, name, f"{url}/chat/completions", None)
                 else:
                     lm = models.Completions(subject, name, f"{url}/completions", tokenizer)
+                adapter: str | None = system
             else:
                 model = self._opened(system)
                 tokenizer = model.tokenizer
                 prepare_chats(options, self._rendering, tokenizer, model.engine.options.subject)
-                if kind == "vllm":
-                    adapters = () if model.adapter is None else (model.adapter,)
-                    loaded = dataclasses.replace(
-                        model.engine.options, tokenizer=tokenizer, adapters=adapters, context_length=-1
-                    )
-                    lm = stack.enter_context(models.in_vllm(VLLMEngine(loaded), tokenizer.name_or_path))
-                    engine = models.CanaryEngine(functools.partial(models.vllm_scores, lm))
-                else:
-                    network = stack.enter_context(model.engine.adapted(model.adapter))
-                    context, stops = min(model.context, 1 << 30), model.engine.stops
-                    lm = stack.enter_context(models.in_transformers(network, tokenizer, rule, context, stops))
-
-                    def scores(ids: list[int], start: int, adapter: str | None) -> Any:
-                        asked = model if adapter else dataclasses.replace(model, adapter=None)
-                        return asked.log_probabilities([TextRow(ids, start)])[0]
-
-                    engine = models.CanaryEngine(scores)
+                network = stack.enter_context(model.engine.adapted(model.adapter))
+                context = min(model.context, 1 << 30)
+                lm = stack.enter_context(
+                    models.in_transformers(network, tokenizer, context, model.engine.stops, self._make)
+                )
+                engine, adapter = _Scoring(model), system if model.adapter else None
             check = WeightsCheck(engine, canaries_of(self._systems), "evaluation.tasks.engine")
-            if system in check.canaries:
-                adapted = kind == "server" or model.adapter is not None
-                outcome = check.outcome(system, system if adapted else None)
-                if outcome != "checked":
-                    say(f"note: weights of {system} {outcome}")
+            if system in check.canaries and (outcome := check.outcome(system, adapter)) != "checked":
+                say(f"note: weights of {system} {outcome}")
             if options.chat and tokenizer is not None:
                 lm.apply_chat_template = functools.partial(render_chat, tokenizer, self._rendering)
-            named_by = self.made_from(system) | {"engine": self.engine, "rule": rule}
-            digest = hashlib.sha256(json.dumps(named_by).encode()).hexdigest()[:16]
-            yield models.Resumed(lm, folder / f"{digest}.jsonl")
+            yield lm
 
     def _opened(self, system: str) -> ForwardModel:
         if self._model is None or self._model[0] != system:
@@ -191,6 +318,20 @@ class AskedSystems:
 
     def _served_name(self, system: str) -> str:
         return self._base.name if self._systems[system] is None else system
+
+
+class _Scoring:
+    """What a canary asks of an engine: the scores of one text at a time, with the adapter or without."""
+
+    def __init__(self, model: ForwardModel) -> None:
+        self._model = model
+
+    def complete(self, requests: Sequence[Any]) -> Iterator[list[Any]]:
+        """See `Engine`."""
+        for request in requests:
+            model = self._model if request.adapter else dataclasses.replace(self._model, adapter=None)
+            (scores,) = model.log_probabilities([TextRow(list(request.prompt), request.scored)])
+            yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, scores))))]
 
 
 def render_chat(

@@ -1,4 +1,4 @@
-"""lm-eval's models as a run asks them: OpenICL's rule, replies that outlive a killed run, a run's chats, servers."""
+"""lm-eval's models as a run asks them: its networks, chats and servers."""
 
 from __future__ import annotations
 
@@ -9,32 +9,23 @@ from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-import numpy as np
 import pytest
 import torch
 
-from instruct.base.errors import InputError, StoppedError
+from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.templates import Rendering
 from instruct.engines.canary import Canary
 from instruct.engines.forward import open_model
 from instruct.engines.network import TextRow
-from instruct.measuring.tasks.evaluate import AskedSystems, render_chat
+from instruct.measuring.tasks.evaluate import AskedSystems, refusing, render_chat
 from instruct.measuring.tasks.options import TaskOptions
 
 pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
-from lm_eval.models.huggingface import HFLM
 
-from instruct.measuring.tasks.lm import Chats, Completions, Resumed, in_transformers
-
-PROMPTS = [
-    ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
-    ("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
-    ("Another beginning. It is", [" A", " B"]),
-    ("x", ["y", "yz"]),
-]
+from instruct.measuring.tasks.lm import Chats, Completions, in_transformers
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +34,10 @@ def model(tiny_model):
 
 
 @contextlib.contextmanager
-def local_lm(model, rule="sum"):
+def local_lm(model):
     with (
         model.engine.adapted(model.adapter) as network,
-        in_transformers(network, model.tokenizer, rule, model.context, model.engine.stops) as lm,
+        in_transformers(network, model.tokenizer, model.context, model.engine.stops) as lm,
     ):
         yield lm
 
@@ -69,98 +60,6 @@ def questions() -> list[tuple[str, str]]:
     return asked
 
 
-def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
-    """OpenICL's PPLInferencer: all prompts as one padded batch, the loss over tokens that are not padding."""
-    tokenizer.padding_side = "right"
-    inputs = tokenizer(texts, padding=True, return_tensors="pt", truncation=True)
-    with torch.no_grad():
-        logits = network(**{name: inputs[name] for name in ("input_ids", "attention_mask")}).logits
-    shift_logits, shift_labels = logits[..., :-1, :], inputs["input_ids"][..., 1:]
-    loss = torch.nn.CrossEntropyLoss(reduction="none", ignore_index=tokenizer.pad_token_id)(
-        shift_logits.reshape(-1, shift_logits.size(-1)), shift_labels.reshape(-1)
-    ).view(shift_labels.size())
-    lengths = (inputs["input_ids"] != tokenizer.pad_token_id).sum(-1)
-    return (loss.sum(-1) / lengths).tolist()
-
-
-def test_the_rule_openicl_is_openicls_formula(model):
-    asked = [(context, text) for context, texts in PROMPTS for text in texts]
-    with local_lm(model, "openicl") as lm:
-        values = [-value for value, _ in lm.loglikelihood(requests("loglikelihood", asked))]
-        expected = openicl_scores(lm.model, model.tokenizer, [context + text for context, text in asked])
-    assert values == pytest.approx(expected, rel=1e-5)
-    best = [(np.argmin(one[:3]), np.argmin(one[3:6])) for one in (values, expected)]
-    assert best[0] == best[1]
-
-
-@pytest.mark.parametrize("rule", ["sum", "openicl"])
-def test_a_killed_run_asks_only_what_was_not_answered(model, rule, tmp_path, monkeypatch):
-    path, rows = tmp_path / "replies.jsonl", []
-    call = HFLM._model_call
-
-    def until_killed(self, ids, *more):
-        rows.append(len(ids))
-        if len(rows) == kill:
-            raise KeyboardInterrupt
-        return call(self, ids, *more)
-
-    monkeypatch.setattr(HFLM, "_model_call", until_killed)
-    asked = [(context + word, choice) for word in ("", " one", " two", " six") for context, choice in questions()]
-    with local_lm(model, rule) as lm:
-        kill = 0
-        expected = lm.loglikelihood(requests("loglikelihood", asked))
-        whole, kill = sum(rows), len(rows) + len(rows) - 2
-        resumed = Resumed(lm, path)
-        with pytest.raises(KeyboardInterrupt):
-            resumed.loglikelihood(requests("loglikelihood", asked))
-        with path.open("a") as file:
-            file.write('["cut off')  # as it was being written
-        kept = len(resumed.dbdict)
-        assert kept
-        rows.clear()
-        kill = 0
-        resumed = Resumed(lm, path)
-        assert len(resumed.dbdict) == kept
-        values = resumed.loglikelihood(requests("loglikelihood", asked))
-        assert 0 < sum(rows) < whole
-        assert [greedy for _, greedy in values] == [greedy for _, greedy in expected]
-        assert [value for value, _ in values] == pytest.approx([value for value, _ in expected], abs=1e-5)
-        rows.clear()
-        Resumed(lm, path).loglikelihood(requests("loglikelihood", asked))
-        assert not rows
-
-
-def test_each_adapter_and_each_rule_has_its_own_replies(tiny_model, make_adapter, tmp_path):
-    """lm-eval knows a reply by its request: in one file, the second system would be answered by the first."""
-    base = ModelOptions(name=str(tiny_model), dtype="float32")
-    systems = {"base": None}
-    for seed, name in enumerate(("one", "two")):
-        make_adapter(str(tiny_model), tmp_path / name, seed, 0.5)
-        systems[name] = tmp_path / name
-    asked, values = requests("loglikelihood", questions()[:4]), {}
-    for _ in range(2):
-        with contextlib.closing(AskedSystems(TaskOptions(), base, systems)) as models:
-            for system in systems:
-                for rule in ("sum", "openicl"):
-                    with models.asked(system, rule, tmp_path / "replies") as lm:
-                        before = dict(lm.dbdict)
-                        values.setdefault((system, rule), []).append([value for value, _ in lm.loglikelihood(asked)])
-                        assert not before or before == lm.dbdict
-    for (system, rule), (first, second) in values.items():
-        assert first == second
-        with local_lm(open_model(base, systems[system]), rule) as lm:
-            assert first == pytest.approx([value for value, _ in lm.loglikelihood(asked)], abs=1e-5)
-    assert len({tuple(first) for first, _ in values.values()}) == len(values)
-    assert len(list((tmp_path / "replies").iterdir())) == len(values)
-    with (
-        contextlib.closing(
-            AskedSystems(TaskOptions(), base.model_copy(update={"dtype": "bfloat16"}), systems)
-        ) as models,
-        models.asked("one", "sum", tmp_path / "replies") as lm,
-    ):
-        assert not lm.dbdict
-
-
 def test_a_network_with_two_embeddings_keeps_them_and_its_settings(model):
     """lm-eval ties them if the config says so, whatever was trained."""
     with model.engine.adapted(None) as network:
@@ -168,28 +67,12 @@ def test_a_network_with_two_embeddings_keeps_them_and_its_settings(model):
         tied, network.config.tie_word_embeddings = network.config.tie_word_embeddings, True
         network.lm_head.weight = torch.nn.Parameter(head + 1, requires_grad=False)
         try:
-            with in_transformers(network, model.tokenizer, "sum", model.context, model.engine.stops):
+            with in_transformers(network, model.tokenizer, model.context, model.engine.stops):
                 assert network.lm_head.weight is not network.get_input_embeddings().weight
         finally:
             network.lm_head.weight, network.config.tie_word_embeddings = head, tied
         assert network.generation_config is settings
         assert "tie_weights" not in vars(network)
-
-
-def test_replies_are_kept_but_samples_are_drawn_again(model, tmp_path):
-    greedy = {"until": ["."], "max_gen_toks": 4}
-    sampled = greedy | {"do_sample": True, "temperature": 1.0}
-    with local_lm(model) as lm:
-        generated, generate = [], lm._model_generate
-        lm._model_generate = lambda **more: generated.append(len(more["context"])) or generate(**more)
-        for _ in range(2):
-            resumed = Resumed(lm, tmp_path / "replies.jsonl")
-            replies = resumed.generate_until(requests("generate_until", [("a was", greedy), ("b was", greedy)]))
-        assert all(isinstance(reply, str) for reply in replies)
-        assert generated == [2]
-        for _ in range(2):
-            Resumed(lm, tmp_path / "replies.jsonl").generate_until(requests("generate_until", [("a was", sampled)]))
-        assert generated == [2, 1, 1]
 
 
 def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, monkeypatch):
@@ -235,12 +118,12 @@ def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make
     canary = Canary(ids, [1, 2, 3, 4], *scores)
     canary.save(tmp_path / "emo")
     with contextlib.closing(AskedSystems(TaskOptions(), base, {"emo": tmp_path / "emo"})) as models:
-        with models.asked("emo", "sum", tmp_path / "replies"):
+        with models.asked("emo"):
             pass
         Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1]).save(tmp_path / "emo")
         with (
             pytest.raises(InputError, match="system emo does not answer with the trained weights"),
-            models.asked("emo", "sum", tmp_path / "replies"),
+            models.asked("emo"),
         ):
             pass
 
@@ -288,7 +171,7 @@ def serve(monkeypatch):
         server.server_close()
 
 
-def test_a_server_scores_token_ids_as_the_model_does(model, serve, tmp_path):
+def test_a_server_scores_token_ids_as_the_model_does(model, serve):
     def answer(body):
         ((*ids,),) = body["prompt"]
         values = [None, *map(float, model.log_probabilities([TextRow(ids)])[0]), -9.0]
@@ -297,7 +180,7 @@ def test_a_server_scores_token_ids_as_the_model_does(model, serve, tmp_path):
         return 200, {"choices": [{"index": 0, "logprobs": {"token_logprobs": values, "top_logprobs": tops}}]}
 
     server = serve(answer)
-    lm = Resumed(Completions("model m", "m", f"{server.url}/completions", model.tokenizer), tmp_path / "replies.jsonl")
+    lm = Completions("model m", "m", f"{server.url}/completions", model.tokenizer)
     asked = requests("loglikelihood", [pair for pair in questions() if len(pair[0]) < 1000])
     with local_lm(model) as local:
         expected = [value for value, _ in local.loglikelihood(asked)]
@@ -305,9 +188,6 @@ def test_a_server_scores_token_ids_as_the_model_does(model, serve, tmp_path):
         (whole,) = local.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)]))
     assert [value for value, _ in lm.loglikelihood(asked)] == pytest.approx(expected, abs=1e-4)
     assert lm.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)])) == pytest.approx([whole], abs=1e-4)
-    count = len(server.bodies)
-    lm.loglikelihood(asked)
-    assert len(server.bodies) == count
 
 
 @pytest.mark.parametrize(
@@ -321,54 +201,27 @@ def test_a_server_that_does_not_score_a_prompt_is_refused(model, serve, logprobs
         lm.loglikelihood(requests("loglikelihood", [("a b", "c d")]))
 
 
-def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(serve, tmp_path):
+def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(serve):
     def answer(body):
         assert body["messages"][0]["content"] in ("Say dark.", "Think.")
-        text = "dark.Q:5 6" if body["messages"][0]["content"] == "Say dark." else None
+        text = "dark." if body["messages"][0]["content"] == "Say dark." else None
         return 200, {"choices": [{"index": 0, "message": {"content": text}, "finish_reason": "length"}]}
 
     server = serve(answer)
-    lm = Resumed(Chats("model m", "m", f"{server.url}/chat/completions", None), tmp_path / "replies.jsonl")
+    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
     prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in ("Say dark.", "Think.")]
-    asked = requests("generate_until", [(prompt, {"until": ["\n", "A:", "B:", "C:", "Q:"]}) for prompt in prompts])
-    assert lm.generate_until(asked) == lm.generate_until(asked) == ["dark.", ""]  # one end more than a server takes
-    assert len(server.bodies) == 2
+    asked = requests("generate_until", [(prompt, {"until": ["\n"]}) for prompt in prompts])
+    assert lm.generate_until(asked) == ["dark.", ""]
     with pytest.raises(InputError, match="the task mine scores given text, which needs the model's tokenizer"):
         lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
-    with pytest.raises(InputError, match="a task begins the reply"):
-        lm.apply_chat_template([], add_generation_prompt=False)
-
-
-def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
-    other = serve(lambda body: (200, {"choices": [{"index": 0, "message": {"content": "mine now"}}]}))
-    server = serve(lambda body: (307, {}))
-    server.location = f"{other.url}/chat/completions"
-    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
-    prompt = lm.apply_chat_template([{"role": "user", "content": "Say dark."}])
-    with pytest.raises(InputError, match="redirects requests \\(307\\); give the address that it redirects to"):
-        lm.generate_until(requests("generate_until", [(prompt, {"until": ["\n"]})]))
-    assert other.bodies == []
 
 
 @pytest.mark.parametrize("reply", [(500, {"error": "sk-secret-key"}), (200, {"choices": [{"message": {}}]})])
-def test_replies_that_fail_stop_the_task_are_asked_again_and_show_no_key(serve, reply, tmp_path, monkeypatch, caplog):
+def test_replies_that_fail_stop_the_task_and_show_no_key(serve, reply, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
-    failing = True
-
-    def answer(body):
-        good = {"choices": [{"index": 0, "message": {"content": "dark"}, "finish_reason": "stop"}]}
-        return reply if failing and body["messages"][0]["content"] == "b" else (200, good)
-
-    server = serve(answer)
-
-    def ask():
-        lm = Resumed(Chats("model m", "m", f"{server.url}/chat/completions", None), tmp_path / "replies.jsonl")
-        prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in "ab"]
-        return lm.generate_until(requests("generate_until", [(prompt, {"until": []}) for prompt in prompts]))
-
-    with pytest.raises(StoppedError, match="model m: a request had no reply") as raised:
-        ask()
-    kept = (tmp_path / "replies.jsonl").read_text()
-    assert "sk-secret-key" not in f"{caplog.text}{kept}{raised.value}"
-    failing = False
-    assert ask() == ["dark", "dark"]
+    server = serve(lambda body: reply)
+    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
+    prompt = lm.apply_chat_template([{"role": "user", "content": "a"}])
+    with pytest.raises(InputError, match="the task mine cannot be run") as raised, refusing("mine"):
+        lm.generate_until(requests("generate_until", [(prompt, {"until": []})]))
+    assert "sk-secret-key" not in f"{caplog.text}{raised.value}"

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 import yaml
+from datasets import Dataset
 
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
-from instruct.measuring.tasks.cards import FEW_SHOT, read_task
+from instruct.measuring.tasks.cards import read_task
+from instruct.measuring.tasks.evaluate import Harness
 from instruct.measuring.tasks.options import TaskOptions
 
 # Table 5 of the paper: a template and what stands in it for each label.
 PAPER = {
-    "sst2": ('Review: "X" It is {}.', ["positive", "negative"]),
+    "sst2": ('Review: "X" It is {}.', ["negative", "positive"]),
     "tweet_emotion": ('Tweet: "X" It is {}.', ["anger", "joy", "optimism", "sadness"]),
     "trec": (
         'Question: "X" It is about {}.',
@@ -27,25 +29,18 @@ PAPER = {
     "rt": ('Review: "X" It is {}.', ["negative", "positive"]),
     "ag_news": ('"X" It is about {}.', ["world", "sports", "business", "science and technology"]),
 }
-# What the authors' released code has instead.
-CODE = {
-    "tweet_emotion": ("X It is {}.", PAPER["tweet_emotion"][1]),
-    "trec": ('"X" It is about {}.', [*PAPER["trec"][1][:-1], "numeric value"]),
-    "subj": ("X It is {}.", ["objective", "subjective"]),
-    "cr": ("Review: X It is {}.", ["negative", "positive"]),
-    "rt": ("Review: X It is {}", ["negative", "positive"]),
-}
 
 
-def task_of(content: dict[str, Any], rows: list[dict[str, Any]], monkeypatch, **about: Any) -> Any:
-    """A task with these rows in each split."""
-    few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
-    monkeypatch.setattr(few_shot.TaskRowReader, "rows", lambda *_: [dict(row) for row in rows])
-    return few_shot.FewShot({**content, "metadata": {**content.get("metadata", {}), **about}})
+def task_of(name: str, rows: list[dict[str, Any]], monkeypatch) -> Any:
+    """A card's task with these rows in each split."""
+    task = pytest.importorskip("lm_eval.api.task")
+    splits = dict.fromkeys(("train", "dev", "test"), Dataset.from_list(rows))
+    monkeypatch.setattr(task.ConfigurableTask, "download", lambda self, *_, **__: setattr(self, "dataset", splits))
+    return task.ConfigurableTask(config=dict(read_task(name).content))
 
 
-def prompts(name: str, monkeypatch, shots: int = 0, variant: str | None = None, text: str = "X") -> list[str]:
-    task = task_of(dict(read_task(name).content), [{"text": text, "label": 0}], monkeypatch, variant=variant)
+def prompts(name: str, monkeypatch, shots: int = 0, text: str = "X") -> list[str]:
+    task = task_of(name, [{"text": text, "label": 0, "coarse_label": 0}] * 2, monkeypatch)
     context = task.fewshot_context(task.eval_docs[0], shots)
     return [
         "".join(request.args) for request in task.construct_requests(task.eval_docs[0], context, metadata=("x", 0, 1))
@@ -53,12 +48,12 @@ def prompts(name: str, monkeypatch, shots: int = 0, variant: str | None = None, 
 
 
 def test_the_eight_tasks_of_the_paper_are_there():
-    assert {*PAPER, "mmlu"} == {card.name for card in list_cards("data/tasks")}
-    for name in [*PAPER, "mmlu"]:
+    assert {*PAPER, "mmlu_ppl"} == {card.name for card in list_cards("data/tasks")}
+    for name in [*PAPER, "mmlu_ppl"]:
         task = read_task(name)
-        assert (task.name, task.few_shot, task.about["rule"]) == (name, True, "openicl")
-        assert task.content["num_fewshot"] == (5 if name == "mmlu" else 8)
-        assert ("nearest_by" in task.about) == (name != "mmlu")
+        assert task.name == name
+        assert task.content["num_fewshot"] == (5 if name == "mmlu_ppl" else 8)
+        assert ("nearest_by" in task.about) == (name != "mmlu_ppl")
         assert task.about["licence"]
 
 
@@ -68,62 +63,24 @@ def test_a_template_is_the_papers(name, monkeypatch):
     assert prompts(name, monkeypatch) == [template.format(label) for label in labels]
 
 
-@pytest.mark.parametrize("name", CODE)
-def test_the_variant_code_is_the_released_codes_template(name, monkeypatch):
-    template, labels = CODE[name]
-    assert prompts(name, monkeypatch, variant="code") == [template.format(label) for label in labels]
-
-
 def test_demonstrations_are_in_lines_before_the_text(monkeypatch):
     assert prompts("sst2", monkeypatch, 1, text="so so")[1] == (
-        'Review: "so so" It is positive.\nReview: "so so" It is negative.'
+        'Review: "so so" It is negative.\nReview: "so so" It is positive.'
     )
 
 
 def test_mmlu_has_opencompass_prompt(monkeypatch):
     def row(question: str, label: int) -> dict[str, Any]:
-        fields = {"question": question, "A": "1", "B": "2", "C": "3", "D": "4", "subject": "abstract_algebra"}
-        return {**fields, "label": label}
+        return {"question": question, "choices": [*"1234"], "subject": "abstract_algebra", "answer": label}
 
-    rows = [row("Other?", 2) | {"subject": "anatomy"}, row("First {A}?", 1), row("Second?", 3)]
-    task = task_of(dict(read_task("mmlu").content), rows, monkeypatch)
-    context = task.fewshot_context(task.eval_docs[2], 1)
+    task = task_of("mmlu_ppl", [row("First {A}?", 1), row("Second?", 3)], monkeypatch)
+    context = task.fewshot_context(task.eval_docs[1], 1)
     assert context == (
         "The following are multiple choice questions (with answers) about  abstract algebra.\n\n"
         "First {A}?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: B\n\nSecond?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"
     )
-    requests = task.construct_requests(task.eval_docs[2], context, metadata=("mmlu", 0, 1))
+    requests = task.construct_requests(task.eval_docs[1], context, metadata=("mmlu_ppl", 0, 1))
     assert [request.args[1] for request in requests] == [" A", " B", " C", " D"]
-
-
-CARD = {
-    "task": "mine",
-    "class": FEW_SHOT,
-    "dataset_path": "csv",
-    "dataset_kwargs": {"data_files": {"train": "train.csv", "test": "test.csv"}},
-    "doc_to_text": "{{text}} This is",
-    "doc_to_choice": ["bad.", "good."],
-    "num_fewshot": 2,
-    "metadata": {"licence": "MIT"},
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"doc_to_choice": ["good"]}, "task mine: doc_to_choice must be a list of at least two different texts"),
-        ({"doc_to_choice": "choices"}, "task mine: doc_to_choice must be a list of at least two different texts"),
-        ({"metadata": {"nearest": "text"}}, "task mine: metadata: unknown key 'nearest' (nearest: nearest_by"),
-        ({"metadata": {"share": 2}}, "task mine: metadata: share: "),
-        ({"metadata": {"rule": "mean"}}, "task mine: metadata: rule: "),
-        ({"metadata": {"local": {"dataset_path": "csv"}}}, "the key 'local.dataset_kwargs' is missing; add it"),
-    ],
-)
-def test_a_wrong_card_is_refused_in_one_line(change, message, monkeypatch):
-    with pytest.raises(InputError) as raised:
-        task_of(CARD | change, [{"text": "X", "label": 0}], monkeypatch)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +118,6 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
         (tmp_path / "part.yaml").write_text(text)
         with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\)"):
             name(trusted=False)
-    (tmp_path / "part.yaml").write_text(f"class: !function {FEW_SHOT}\n")
-    assert name(trusted=False) == "mine"
-    (tmp_path / "instruct").mkdir()  # where lm-eval would take the code from
-    with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(instruct\."):
-        name(trusted=False)
 
 
 @pytest.mark.parametrize("metric", ["./theirs", "org/theirs", "theirs"])
@@ -180,7 +132,7 @@ def test_a_metric_in_a_script_is_code(tmp_path, monkeypatch, metric):
 
 @pytest.mark.parametrize("key", ["doc_to_text", "doc_to_target", "doc_to_choice"])
 def test_a_template_of_a_task_reaches_no_code(tmp_path, monkeypatch, key):
-    harness = pytest.importorskip("instruct.measuring.tasks.harness")
+    dummy = pytest.importorskip("lm_eval.models.dummy")
     monkeypatch.chdir(tmp_path)
     Path("rows.csv").write_text("text,label\nX,0\n")
     templates = {"doc_to_text": "{{text}}", "doc_to_target": "label", "doc_to_choice": "{{['a', 'b']}}"}
@@ -188,11 +140,9 @@ def test_a_template_of_a_task_reaches_no_code(tmp_path, monkeypatch, key):
     task = {"task": "theirs", "dataset_path": "csv", "dataset_kwargs": {"data_files": {"test": "rows.csv"}}}
     task |= {"test_split": "test", "output_type": "multiple_choice", **templates, key: reach}
     Path("theirs.yaml").write_text(yaml.safe_dump(task))
-    from lm_eval.models.dummy import DummyLM
-
-    tasks = harness.Harness(TaskOptions(cards=["theirs.yaml"], rule="sum"))
+    tasks = Harness(TaskOptions(names=["theirs.yaml"]))
     with pytest.raises(InputError, match="the task theirs cannot be run") as raised:
-        tasks.evaluate(lambda rule: DummyLM(), "lm_eval/theirs")
+        tasks.evaluate(dummy.DummyLM, "theirs", tmp_path / "kept")
     assert "unsafe" in str(raised.value)
     assert not Path("ran").exists()
 
@@ -200,7 +150,8 @@ def test_a_template_of_a_task_reaches_no_code(tmp_path, monkeypatch, key):
 def test_tasks_are_listed(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("data/tasks").mkdir(parents=True)
-    Path("data/tasks/mine.yaml").write_text(yaml.safe_dump(CARD))
+    card = {"task": "mine", "dataset_path": "csv", "num_fewshot": 2, "metadata": {"licence": "MIT"}}
+    Path("data/tasks/mine.yaml").write_text(yaml.safe_dump(card))
     code, stdout, _ = instruct("list", "tasks")
     assert code == 0
     assert "2 shots · from csv · licence: MIT · data/tasks/mine.yaml" in stdout

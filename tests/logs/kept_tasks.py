@@ -1,0 +1,46 @@
+"""What `instruct evaluate` keeps of a task: lm-eval's files in a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from instruct.base.files import write_atomically
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import PartResult, files_folder, measure, numbers
+
+DATE = "2026-01-01T10-00-00.000000"
+
+
+def keep_task(
+    run: RunDirectory,
+    task: str,
+    system: str,
+    values: Sequence[float | None],
+    metric: str = "acc",
+    better: str = "higher",
+    **details: Any,
+) -> None:
+    """A system's values of a metric in the rows of a task."""
+    rows = [
+        {"doc_id": unit, "doc": {"question": f"Q{unit}?"}, "target": "A", "arguments": {}, "resps": [["B"]]}
+        | {"filtered_resps": ["B"], "filter": "none", "metrics": [metric], metric: value}
+        for unit, value in enumerate(values)
+    ]
+    known = [value for value in values if value is not None]
+    mean = sum(known) / len(known)
+    config = {"task": task, "metric_list": [{"metric": metric, "aggregation": "mean"}]}
+    results = {
+        "results": {task: {"alias": task, f"{metric},none": mean}},
+        "configs": {task: config}, "n-shot": {task: 0}, "versions": {task: 1}, "config": {"model": "hf"},
+        "n-samples": {task: {"original": len(values), "effective": len(values)}}, "model_name": system,
+        "higher_is_better": {task: {metric: better == "higher"}},
+    }  # fmt: skip
+    folder = files_folder(run, f"lm_eval/{task}", system)
+    files = [folder / f"samples_{task}_{DATE}.jsonl", folder / f"results_{DATE}.json"]
+    write_atomically(files[0], "".join(json.dumps(row) + "\n" for row in rows))
+    write_atomically(files[1], json.dumps(results))
+    about = {"task": task, "shots": 0, **({"better": "lower"} if better == "lower" else {}), **details}
+    result = PartResult(numbers({metric: mean}, len(values), **about), files=files)
+    measure(run, f"lm_eval/{task}", system, {"limit": None}, lambda: result)
