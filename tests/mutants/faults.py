@@ -347,7 +347,7 @@ FAULTS = [
         "instruct/scores/claims.py",
         'return "candidate" if gain > 0 else "baseline"',
         'return "candidate" if gain < 0 else "baseline"',
-        "tests/analysis/test_claims.py::test_the_test_decides",
+        "tests/scores/test_claims.py::test_the_test_decides",
     ),
     Fault(
         "the sentence has its sides exchanged",
@@ -368,7 +368,7 @@ FAULTS = [
         "instruct/scores/claims.py",
         "min(1.0, (len(known) - rank) * p)",
         "min(1.0, p)",
-        "tests/analysis/test_holm.py::test_undefined_tests_do_not_count",
+        "tests/scores/test_holm.py::test_undefined_tests_do_not_count",
     ),
     Fault(
         "p is one-sided",
