@@ -45,17 +45,14 @@ def reference_token_loss(
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
-    cost_matrix: Tensor | None = None,
+    base: Tensor | None = None,
 ) -> Tensor:
     """The loss of each token, (tokens,) float64, differentiable. Arguments as in `linear_objective_loss`.
 
     Args:
         cost_table: (vocab, width), the embeddings of the cosine cost or, as they are, of the energy; None: the head's
             rows, whose unit rows are those of the energy.
-        cost_matrix: (vocab, vocab), the cost of moving from the column's token to the row's, instead of a table.
-
-    Raises:
-        TypeError: an unknown objective.
+        base: (tokens, vocab), the logits of a reference model; None: the reference is the model itself.
     """
     logits = hidden.double() @ weight.double().T
     if bias is not None:
@@ -108,17 +105,21 @@ def reference_token_loss(
         if objective.h == "logsigmoid":
             c = c / (1 + torch.exp(0.01 * (logits.detach().gather(1, labels[:, None]) - logits.detach())))
         return -(c * (-ce[:, None] - log_q)).sum(dim=-1)
-    if isinstance(objective, ASFT):  # the reference is the model itself
-        return q_target * ce
-    if isinstance(objective, Frozen):
-        rule = OBJECTIVES[objective.rule](**objective.args)
-        return reference_token_loss(hidden, weight, labels, rule, bias=bias, logit_scale=logit_scale, softcap=softcap)
+    log_base = log_q.detach() if base is None else torch.log_softmax(base.double(), dim=-1)
+    if isinstance(objective, ASFT):
+        divergence = torch.nn.functional.kl_div(log_q, log_base, reduction="none", log_target=True).sum(dim=-1)
+        return q_target * ce + objective.weight * divergence
+    if isinstance(objective, Frozen):  # the rule's weight of the reference's cross-entropy
+        own = log_base, torch.eye(len(weight), dtype=torch.float64), labels
+        of_base = reference_token_loss(*own, OBJECTIVES[objective.rule](**objective.args))
+        return of_base / reference_token_loss(*own, MLE()) * ce
     onehot = torch.nn.functional.one_hot(labels, len(weight))
     if isinstance(objective, GIFT):
-        tilted = log_q.detach().exp() * torch.exp(objective.beta * onehot)
+        tilted = log_base.exp() * torch.exp(objective.beta * onehot)
         return -(tilted / tilted.sum(dim=-1, keepdim=True) * log_q).sum(dim=-1)
     if isinstance(objective, TargetSFT):
-        return q_target * ce - (1 - q_target) * (log_q.detach().exp() * log_q).sum(dim=-1)
+        guided = torch.softmax((1 - objective.eta) * log_q.detach() + objective.eta * log_base, dim=-1)
+        return q_target * ce - (1 - q_target) * (guided * log_q).sum(dim=-1)
     if isinstance(objective, TOFU):  # tofu_loss.py
         p, gamma = q_target, objective.gamma
         term = (1 - p) ** gamma - gamma * p * (1 - p) ** (gamma - 1) * torch.log(p)
@@ -131,17 +132,12 @@ def reference_token_loss(
         return 1 - torch.exp(-ce) / torch.linalg.vector_norm(log_q.exp(), dim=-1)
     if isinstance(objective, LabelSmoothing):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)
-    if not isinstance(objective, EMO | Energy):
-        raise TypeError(f"no reference for {objective}")
     if isinstance(objective, Energy):
-        if cost_matrix is None:
-            cost_matrix = dense_distance(dense_unit_rows(weight) if cost_table is None else cost_table)
-        q, matrix = log_q.exp(), cost_matrix.double()
+        q, matrix = log_q.exp(), dense_distance(dense_unit_rows(weight) if cost_table is None else cost_table)
         energy = (q * matrix[labels]).sum(dim=-1) - (q @ matrix * q).sum(dim=-1) / 2
         return ce / 2 + objective.weight * energy / 2
-    if cost_matrix is None:
-        cost_matrix = dense_cosine_cost(weight if cost_table is None else cost_table)
-    transport = cost_matrix.double()[labels].scatter(1, labels[:, None], 0.0)
+    assert isinstance(objective, EMO)
+    transport = dense_cosine_cost(weight if cost_table is None else cost_table)[labels].scatter(1, labels[:, None], 0.0)
     cost = (log_q.exp() * transport).sum(dim=-1)
     if objective.variant == "official":
         cost = cost + q_target

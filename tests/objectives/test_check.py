@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,9 +20,7 @@ from instruct.objectives.check import (
     pull,
 )
 from instruct.objectives.objective import TokenStatistics
-from instruct.objectives.own import make_own_objective
 
-PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"
 POWER, FOCAL, DEFT = OBJECTIVES["power"], OBJECTIVES["focal"], OBJECTIVES["deft"]
 EAFT, SMOOTHING = OBJECTIVES["eaft"], OBJECTIVES["label_smoothing"]
 TOP_EAFT, GEM = OBJECTIVES["eaft_top"], OBJECTIVES["gem"]
@@ -63,27 +59,18 @@ def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [pytest.param(0.25, marks=pytest.mark.full), 0.5])
-def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
-    found = behavior(POWER(k))
-    assert found.kind == "not calibrated"
-    assert found.imitates == pytest.approx(1 - k, abs=1e-4)
-    assert found.matched_temperature == pytest.approx([1 - k] * 6, abs=1e-3)
-    truth = built_in_truth()[0]
-    sharp = truth ** (1 / (1 - k)) / (truth ** (1 / (1 - k))).sum(dim=-1, keepdim=True)
-    assert found.rare == pytest.approx(float(sharp[truth < 1e-3].sum() / truth[truth < 1e-3].sum()), rel=1e-2)
-    ranks = torch.arange(1, 40) ** -1.0
-    others = (0.95 * ranks / ranks.sum()) ** (1 / (1 - k))
-    assert found.end == pytest.approx(float(0.05 ** (1 / (1 - k)) / (0.05 ** (1 / (1 - k)) + others.sum())), rel=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("objective", "beta"), [(GEM(0.7), 0.7), (OBJECTIVES["tofu"](0.0, 0.8), 0.8)], ids=str)
-def test_gem_and_tofu_without_focus_end_at_the_temperature_1_over_beta(objective, beta):
+@pytest.mark.parametrize(
+    ("objective", "temperature"),
+    [(POWER(0.5), 0.5), (GEM(0.7), 1 / 0.7), (OBJECTIVES["tofu"](0.0, 0.8), 1 / 0.8), (Frozen("dft"), 0.5)],
+    ids=str,
+)
+def test_some_end_at_a_temperature(objective, temperature):
+    """1 - k of a power, 1 / beta of GEM and of TOFU without focus; a frozen rule where the reference is the truth."""
     found = behavior(objective)
     assert found.kind == "not calibrated"
-    assert found.imitates == pytest.approx(1 / beta, abs=1e-4)
-    assert max(found.residual) < 1e-8
+    assert found.imitates == pytest.approx(temperature, abs=1e-4)
+    assert found.matched_temperature == pytest.approx([temperature] * 6, abs=1e-3)
+    assert max(found.residual) < 1e-7
 
 
 @pytest.mark.slow
@@ -129,37 +116,18 @@ def test_the_pull_on_a_label_is_that_of_its_gradient():
     assert pull(DFT()).vanishes
     focal = pull(FOCAL(2.0))
     assert focal.largest == pytest.approx(max(focal.spread))
-    at_half = focal.spread[focal.probability.index(0.5)]
-    assert at_half == pytest.approx(0.5**2 + 2 * 0.5 * 0.5 * math.log(2))
 
 
 @pytest.mark.parametrize("objective", [MLE(), EMO(), Energy(), POWER(0.5), TOP_EAFT(), GEM()], ids=str)
 def test_the_kernels_gradient_is_that_of_the_expectation(objective):
     found = gradient_errors(objective)
-    assert found["float32"] < 2e-6
-    assert found["float16"] < 3e-3
-    assert found["bfloat16"] < 3e-2
-
-
-@pytest.mark.full
-def test_the_documented_objective_is_checked_from_its_file(tmp_path, instruct):
-    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "my_loss.py").write_text(code)
-    name = f"{tmp_path / 'my_loss.py'}:EntropyBonus"
-    code, out, err = instruct("check", name, "--args", '{"strength": 0.2}', "--json")
-    assert code == 0, err
-    found = json.loads(out)
-    assert found["behavior"]["kind"] == "not calibrated"
-    ours, truth = found["behavior"]["entropy"], found["behavior"]["truth_entropy"]
-    assert all(one > other for one, other in zip(ours[1:], truth[1:], strict=True))
-    assert behavior(make_own_objective(name, {"strength": 0.2})).entropy == ours
+    assert all(found[dtype] < most for dtype, most in (("float32", 2e-6), ("float16", 3e-3), ("bfloat16", 3e-2)))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["mixc"], "unknown objective 'mixc'; use mle, emo"),
-        (["power", "--args", '{"kk": 1}'], "unexpected keyword argument 'kk'"),
         (["mixce", "--args", '{"gama": 1}'], "unexpected keyword argument 'gama'"),
         (["mixce", "--args", "gamma"], "--args: 'gamma' is not a JSON object; write it as '{\"gamma\": 0.8}'"),
         (["none.py:Loss"], "none.py: no such file"),
@@ -183,12 +151,6 @@ def test_the_optimum_of_a_frozen_rule_is_the_truth_times_its_weight(rule):
     logits = (truth * weight).log().requires_grad_()
     (gradient,) = torch.autograd.grad(Expected(frozen, vectors).loss(logits, truth, reference), logits)
     assert gradient.abs().max() < 1e-12
-
-
-@pytest.mark.slow
-def test_a_frozen_rule_ends_at_a_temperature_where_the_reference_is_the_truth():
-    found = behavior(Frozen("dft"))
-    assert found.imitates == pytest.approx(0.5, abs=1e-4)  # q is proportional to p times p
 
 
 @pytest.mark.full

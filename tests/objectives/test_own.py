@@ -16,28 +16,30 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "objectives.md"
 IMPORTS = "import torch\nfrom instruct.objectives.objective import Weighting\n"
 
 
-@pytest.fixture
-def documented(tmp_path) -> str:
-    """The example of the documentation, in a file."""
-    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def entropy_bonus(logits, labels):
+    log_q = logits.log_softmax(dim=-1)
+    entropy = -(log_q.exp() * log_q).sum(dim=-1)
+    return (torch.nn.functional.nll_loss(log_q, labels, reduction="none") - 0.3 * entropy).mean()
+
+
+def sharpened(logits, labels):
+    return torch.nn.functional.cross_entropy(logits / 0.5, labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "dense"),
+    [("EntropyBonus", {"strength": 0.3}, entropy_bonus), ("Sharpened", {"temperature": 0.5}, sharpened)],
+)
+def test_the_documented_examples_have_the_gradients_of_their_losses(tmp_path, name, arguments, dense):
+    (code,) = re.findall(rf"```python\n((?:(?!```).)*class {name}.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)
-    return f"{tmp_path / 'my_loss.py'}:EntropyBonus"
-
-
-@pytest.mark.parametrize("strength", [0.1, 1.0])
-def test_the_documented_example_has_the_gradient_of_its_loss(documented, strength):
     torch.manual_seed(0)
     hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
-    head = torch.randn(11, 8, dtype=torch.float64)
-    labels = torch.randint(0, 11, (7,))
-    loss, _ = linear_objective_loss(hidden, head, labels, make_own_objective(documented, {"strength": strength}))
-    (found,) = torch.autograd.grad(loss, hidden)
-    log_q = (hidden @ head.T).log_softmax(dim=-1)
-    entropy = -(log_q.exp() * log_q).sum(dim=-1)
-    dense = (torch.nn.functional.nll_loss(log_q, labels, reduction="none") - strength * entropy).mean()
-    (expected,) = torch.autograd.grad(dense, hidden)
-    torch.testing.assert_close(loss, dense)
-    torch.testing.assert_close(found, expected)
+    head, labels = torch.randn(11, 8, dtype=torch.float64), torch.randint(0, 11, (7,))
+    objective = make_own_objective(f"{tmp_path / 'my_loss.py'}:{name}", arguments)
+    loss, expected = linear_objective_loss(hidden, head, labels, objective)[0], dense(hidden @ head.T, labels)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(each, hidden)[0] for each in (loss, expected)))
 
 
 def test_an_objective_of_a_module_is_imported_by_name():
@@ -61,11 +63,9 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         ("class Mine: pass", "has no needs; see docs/objectives.md"),
         (None, "mine.py: no such file; give the path of a Python file"),
         ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
-        ("class Mine:", "IndentationError: expected an indented block"),
         (f"{WEIGH}return token.ce", "weigh returns Tensor; return a Weighting"),
         (f"{WEIGH}return token.nothing", "weigh fails on made-up tokens: AttributeError: "),
         (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a of shape (); return one number per token"),
-        (f"{WEIGH}return Weighting(a=1.0, value=token.ce)", "a of shape float; return one number per token"),
         (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a that is not finite for some tokens"),
         (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "add cost to `needs`"),
         (
@@ -77,10 +77,6 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
                 "needs = ()", "needs = ('cost',)"
             ),
             "cost changes the value but no weight",
-        ),
-        (
-            f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=3 * token.ce)",
-            "ce changes the value by more or less than its weight",
         ),
         (
             f"{WEIGH}a = torch.ones_like(token.ce)\n        "
@@ -98,7 +94,6 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
         ("class Mine:\n    needs, reference = (), 'gpt2'\n    weigh = None", 'gpt2; the only one is "base"'),
         ("class Mine:\n    needs = ('ref_ce',)\n    weigh = None", 'the model before training; set reference = "base"'),
-        (f"{LOSSES}return -logits.log_softmax(-1)[:, labels[0]]", "a token's loss changes with the other tokens"),
         (
             f"{LOSSES}ce = torch.nn.functional.cross_entropy(logits, labels, reduction='none')\n"
             "        return ce / torch.arange(1, len(ce) + 1)",
@@ -114,13 +109,11 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         ),
         ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
         ("class Mine:\n    def __init__(self): raise RuntimeError('no')", "cannot be made (RuntimeError: no)"),
-        ("class Mine:\n    def __init__(self): raise SystemExit(0)", "cannot be made (SystemExit: 0)"),
         ("raise SystemExit(0)", "SystemExit: 0; correct "),
         (f"{WEIGH}raise SystemExit(0)", "weigh fails on made-up tokens: SystemExit: 0"),
         (f"{LOSSES}return logits.mean()", "losses returns shape (); return one number per token"),
         (f"{LOSSES}return logits.detach().mean(-1)", "losses has no gradient to the logits; detach weights alone"),
         (f"{LOSSES}return logits.log().mean(-1)", "losses returns numbers that are not finite for some tokens"),
-        (f"{LOSSES}return (logits / logits.mean()).mean(-1)", "a token's loss changes with the other tokens"),
         (f"{LOSSES}return logit", "losses fails on made-up logits: NameError: name 'logit' is not defined"),
     ],
 )  # fmt: skip
@@ -132,17 +125,3 @@ def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
     with pytest.raises(InputError, match=re.escape(message)) as refused:
         make_own_objective(f"{tmp_path / 'mine.py'}:Mine")
     assert "\n" not in str(refused.value)
-
-
-def test_the_documented_function_of_logits_has_the_gradient_of_its_loss(tmp_path):
-    (code,) = re.findall(
-        r"```python\n((?:(?!```).)*class Sharpened.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
-    )
-    (tmp_path / "mine.py").write_text(code)
-    torch.manual_seed(0)
-    hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
-    head, labels = torch.randn(11, 8, dtype=torch.float64), torch.randint(0, 11, (7,))
-    objective = make_own_objective(f"{tmp_path / 'mine.py'}:Sharpened", {"temperature": 0.5})
-    (found,) = torch.autograd.grad(linear_objective_loss(hidden, head, labels, objective)[0], hidden)
-    dense = torch.nn.functional.cross_entropy(hidden @ head.T / 0.5, labels)
-    torch.testing.assert_close(found, torch.autograd.grad(dense, hidden)[0])

@@ -43,10 +43,4 @@ def test_without_a_cost_tokens_keep_their_order():
     assert plan.distinct is None
     assert [chunk for group in plan.groups for chunk in group.chunks] == [slice(0, 2), slice(2, 3)]
     masked = plan_tokens(torch.tensor([7, IGNORED, 3]), 100, 2, 1, 2, has_cost=False, device=CPU)
-    assert masked.order.tolist() == [0, 2]
-    assert masked.labels.tolist() == [7, 3]
-
-
-def test_chunks_are_of_about_equal_size():
-    plan = plan_tokens(torch.zeros(260, dtype=torch.long), 100, 256, 32, 256, has_cost=False, device=CPU)
-    assert [chunk.stop - chunk.start for chunk in plan.groups[0].chunks] == [160, 100]
+    assert (masked.order.tolist(), masked.labels.tolist()) == ([0, 2], [7, 3])

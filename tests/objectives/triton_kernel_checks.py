@@ -123,40 +123,17 @@ def test_the_gradient_of_every_term_equals_a_dense_computation(in_flight, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("paper", "emo")], ids=str)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("rows_dtype", [None, torch.float32], ids=str)
-def test_low_precision_logits_keep_their_dtype_and_stay_near_the_reference(objective, dtype, rows_dtype):
-    logits, labels = example(dtype)
-    bias = torch.linspace(-1, 1, VOCABULARY, device=DEVICE, dtype=dtype)
-    _, gradient = run_kernels(logits, labels, objective, rows_dtype, bias=bias, softcap=20.0)
-    assert gradient.dtype == dtype
-    assert relative_error(gradient, reference_gradient(logits, labels, objective, bias=bias, softcap=20.0)) <= 1e-2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("vocabulary", [2, 128, 4097, 5000])
-def test_any_vocabulary_size_equals_the_reference(objective, dtype, vocabulary):
-    logits, labels = example(dtype, tokens=4, vocabulary=vocabulary)
-    _, gradient = run_kernels(logits, labels, objective)
-    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= TOLERANCE[dtype]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("vocabulary", [1001, 1024])
-@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-def test_a_target_in_any_block_equals_the_reference(objective, vocabulary, monkeypatch):
+@pytest.mark.parametrize("vocabulary", [2, 128, 1001, 4097])
+def test_any_vocabulary_size_and_a_target_in_any_block_equal_the_reference(objective, dtype, vocabulary, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 1024)
     monkeypatch.setattr(triton_kernels, "GRADIENT_BLOCK", 128)
-    logits, _ = example(tokens=8, vocabulary=vocabulary)
-    labels = torch.tensor([0, 127, 128, 500, 895, 896, vocabulary - 2, vocabulary - 1], device=DEVICE)
+    logits, _ = example(dtype, tokens=5, vocabulary=vocabulary)
+    labels = torch.tensor([0, 127, 128, vocabulary - 2, vocabulary - 1], device=DEVICE) % vocabulary
     statistics, gradient = run_kernels(logits, labels, objective)
-    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
-    assert not statistics.correct.any()
-    best = logits.argmax(dim=-1)
-    assert statistics_of(logits, best).correct.all()
+    assert torch.equal(statistics.correct, logits.argmax(dim=-1) == labels)
+    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -205,7 +182,8 @@ def test_a_target_far_above_or_below_the_others_equals_the_reference(objective, 
     _, gradient = run_kernels(logits, labels, objective)
     expected = reference_gradient(logits, labels, objective)
     assert relative_error(gradient, expected) <= 1e-5
-    assert float(gradient[0, 70]) == pytest.approx(float(expected[0, 70]), rel=1e-5)
+    logits[0, 70] = -300.0 if margin < 0 else 300.0  # beyond the range of float32
+    assert torch.isfinite(run_kernels(logits, labels, objective)[1]).all()
 
 
 def test_a_confident_target_keeps_its_precision():
@@ -219,19 +197,6 @@ def test_a_confident_target_keeps_its_precision():
     assert float(statistics.q_others) == pytest.approx(100 * one, rel=1e-5)
     assert float(gradient[0, 70]) == pytest.approx(-100 * one, rel=1e-5)
     assert float(gradient[0, 0]) == pytest.approx(one, rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-@pytest.mark.parametrize("margin", [300.0, -300.0])
-def test_values_beyond_the_range_of_float32_stay_finite(objective, margin):
-    labels = torch.tensor([70], device=DEVICE)
-    logits = torch.zeros(1, VOCABULARY, device=DEVICE)
-    logits[0, 70] = margin
-    statistics, gradient = run_kernels(logits, labels, objective)
-    assert torch.isfinite(gradient).all()
-    expected_ce = 0.0 if margin > 0 else 300 + torch.tensor(VOCABULARY - 1.0).log().item()
-    assert float(statistics.ce) == pytest.approx(expected_ce, rel=1e-6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -257,15 +222,6 @@ def test_a_logit_of_minus_infinity_has_zero_probability():
     assert relative_error(found.ce, expected) <= 1e-6
     assert torch.isfinite(gradient).all()
     assert (gradient[:, ~kept] == 0).all()
-
-
-@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-@pytest.mark.parametrize("tokens", [1, TOKENS])
-def test_one_token_and_one_label_equal_the_reference(objective, tokens):
-    logits, labels = example(tokens=tokens)
-    labels[:] = 17
-    _, gradient = run_kernels(logits, labels, objective)
-    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
 
 
 def test_no_token_gives_empty_results():
@@ -354,30 +310,6 @@ def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, voc
     logit_gradient_(logits, labels, Head(logits), statistics, weights, costs)
     logit_gradient_(contiguous, labels, Head(logits), expected, weights, formed)
     assert torch.allclose(logits, contiguous, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("cost", ["head", "float32 table"])
-def test_every_cost_gives_the_same_gradients_as_on_a_cpu(dtype, cost, monkeypatch):
-    generator = torch.Generator().manual_seed(1)
-    hidden, weight = (torch.randn(count, 8, generator=generator).to(DEVICE, dtype) for count in (TOKENS, VOCABULARY))
-    _, labels = example()
-    for values in (hidden, weight):
-        values.requires_grad_()
-    table = torch.randn(VOCABULARY, 16, generator=generator).to(DEVICE)
-    made = None if cost == "head" else CosineCost(table)
-
-    def gradients() -> tuple[Tensor, ...]:
-        loss, _ = linear.linear_objective_loss(hidden, weight, labels, EMO(), made, chunk_rows=4)
-        return torch.autograd.grad(loss, [hidden, weight])
-
-    if DEVICE == "cuda":
-        monkeypatch.setattr(linear, "_uses_triton", lambda hidden: False)
-    expected = gradients()
-    monkeypatch.undo()
-    as_on_a_gpu(monkeypatch)
-    for gradient, same in zip(gradients(), expected, strict=True):
-        assert relative_error(gradient, same) <= TOLERANCE[dtype]
 
 
 class Launches(TorchDispatchMode):
