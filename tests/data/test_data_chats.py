@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from encoded_rows import encode_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.data.chats import chat_row
@@ -137,147 +135,25 @@ def test_the_mask_equals_that_of_generation_markers(name):
     ]
 
 
-TURN = st.text(st.characters(codec="utf-8"), max_size=30).filter(lambda text: "<|" not in text)
-WORDS = st.from_regex(r"[a-z0-9][a-z0-9 ,.\n]{0,20}", fullmatch=True)
-MARKED_CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
-    "<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{{ '\n' }}"
-    "{% endfor %}"
-)
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(st.lists(WORDS, min_size=2, max_size=9))
-def test_random_chats_have_the_mask_of_generation_markers(smollm2_tokenizer, contents):
-    messages = chat(*contents)
-    own = smollm2_tokenizer.chat_template
-    row = encoded(smollm2_tokenizer, messages)
-    first_system = (
-        "{% if messages[0].role != 'system' %}{{ '" + own.split("{{ '")[1].split("' }}")[0] + "' }}{% endif %}"
-    )
-    theirs = smollm2_tokenizer.apply_chat_template(
-        messages[: len(messages) // 2 * 2],
-        chat_template=first_system + MARKED_CHATML,
-        return_dict=True,
-        return_assistant_tokens_mask=True,
-    )
-    assert theirs["input_ids"] == [*row.input_ids, *smollm2_tokenizer("\n")["input_ids"]]
-    assert theirs["assistant_masks"] == [*(label != -100 for label in row.labels), 0]
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(st.lists(TURN.filter(str.strip), min_size=2, max_size=7))
-def test_any_answer_follows_the_prompt_of_generation(smollm2_tokenizer, contents):
-    messages = chat(*contents)
-    row = encoded(smollm2_tokenizer, messages)
-    assert row.input_ids[: row.trained[0][0]] == prompt_token_ids(smollm2_tokenizer, messages[:1])
-    end = smollm2_tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert [row.input_ids[begin:last] for begin, last in row.trained] == [
-        [*smollm2_tokenizer(text, add_special_tokens=False)["input_ids"], end] for text in contents[1::2]
-    ]
-
-
-def test_turns_that_are_not_answers_are_counted():
-    tokenizer = small_tokenizer()
-    messages = [
-        {"role": "assistant", "content": "Welcome."}, SYSTEM, *chat("One?", " ", "Really?", "It is 1."), SYSTEM,
-        *chat("Two?", "It is 2.", "Thanks."),
-    ]  # fmt: skip
-    turns: Counter[str] = Counter()
-    row = chat_row(messages, None, "assistant_turns", turns)
-    assert turns == {"answers": 2, "opening": 1, "empty": 1, "after": 1}
-    assert row == {"messages": messages[:-1]}
-    assert answers(tokenizer, messages) == ["It is 1.<|im_end|>", "It is 2.<|im_end|>"]
-    assert chat_row(messages[:2], None, "assistant_turns", turns) is None
-    ends_empty = [*chat("One?", "It is 1.", "Two?", "")]
-    assert answers(tokenizer, ends_empty) == ["It is 1.<|im_end|>"]
-
-
 def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write):
-    rows = [{"messages": THREE}, {"messages": [{"role": "assistant", "content": "Hi."}, *THREE, *chat("Bye")]}]
+    opening = {"role": "assistant", "content": "Hi."}
+    second = [opening, SYSTEM, *chat("One?", " ", "Really?", "It is 1."), SYSTEM, *chat("Two?", "It is 2.", "Bye")]
+    rows = [{"messages": THREE}, {"messages": second}]
     found = load_rows(None, files=[write("chats.jsonl", rows)])
-    assert found.turns == {"answers": 6, "opening": 1, "empty": 0, "after": 1}
+    assert found.turns == {"answers": 5, "opening": 1, "empty": 1, "after": 1}
+    assert chat_row(second[:2], None, "assistant_turns", Counter()) is None
     assert found.notes == [
         "1 assistant turn at the start of a chat, without a prompt: context, not trained on",
+        "1 assistant turn without text: context, not trained on",
         "1 turn after a chat's last answer: left out",
     ]
-    kept = [encode_row(small_tokenizer(), row, None) for row in found.rows]
-    assert [len(row.trained) for row in kept] == [3, 3]
+    whole, other = (encode_row(small_tokenizer(), row, None) for row in found.rows)
+    assert (len(whole.trained), len(other.trained)) == (3, 2)
     # Cut after the second answer's end token, inside the third answer, and before any answer.
-    whole = kept[0]
-    for limit, status, trained in [
-        (whole.trained[1][1], "truncated", 2),
-        (whole.length - 1, "truncated", 3),
-        (whole.trained[0][0], "fully_masked", 0),
-    ]:  # fmt: skip
-        cut = encode_rows(small_tokenizer(), found, limit).encoded[0]
+    for limit, status in ((whole.trained[1][1], "truncated"), (-1, "truncated"), (whole.trained[0][0], "fully_masked")):
+        cut = encode_rows(small_tokenizer(), found, limit % whole.length).encoded[0]
         assert cut["status"] == status
-        assert cut["labels"] == whole.labels[:limit]
-        assert sum(1 for on, _ in itertools.groupby(label != -100 for label in cut["labels"]) if on) == trained
-
-
-TOOLS = (
-    "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
-    "{% for call in m.tool_calls or [] %}<call>{{ call.function | tojson }}</call>{% endfor %}"
-    "{{ '<|eom|>' if m.tool_calls else '<|im_end|>' }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-def test_tool_calls_are_trained_on_and_what_tools_return_is_not(write):
-    tokenizer = with_special(TOOLS, "<|eom|>")
-    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-    messages = [
-        {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "name": "add", "content": "2"}, {"role": "assistant", "content": "It is 2."},
-    ]  # fmt: skip
-    tools = [{"type": "function", "function": {"name": "add"}}]
-    rows = load_rows(None, files=[write("calls.jsonl", [{"messages": messages, "tools": tools}])])
-    row = encode_row(tokenizer, rows.rows[0], None)
-    assert encode_rows(tokenizer, rows, None).encoded[0]["labels"] == row.labels
-    assert [text_of(tokenizer, row.input_ids[begin:end]) for begin, end in row.trained] == [
-        '<call>{"name": "add", "arguments": {"a": 1}}</call><|eom|>',
-        "It is 2.<|im_end|>",
-    ]
-    assert '{"name": "add"}' in text_of(tokenizer, row.input_ids[: row.trained[0][0]])
-    # A chat may end with the call.
-    assert answers(tokenizer, [messages[0], {**messages[1], "content": ""}]) == [
-        '<call>{"name": "add", "arguments": {"a": 1}}</call><|eom|>'
-    ]
-
-
-FORGETS = CHATML.replace("{{ m.content }}", "{{ m.content if loop.last else m.content.split('</think>')[-1] }}")
-MOVES = CHATML.replace(
-    "{{ m.content }}", "{{ 'Brief! ' if loop.last or loop.nextitem.role == 'assistant' }}{{ m.content }}"
-)
-MOVES = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{{ 'Be brief. ' if loop.index0 >= messages | length - 2 and m.role == 'user' }}{{ m.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-@pytest.mark.parametrize(
-    ("template", "contents"),
-    [(FORGETS, ("One?", "<think>hm</think>1", "Two?", "2")), (MOVES, ("One?", "1", "Two?", "2"))],
-    ids=["drops-thinking", "moves-the-system-prompt"],
-)
-def test_a_template_that_rewrites_the_past_gets_a_row_for_each_answer(template, contents, write):
-    tokenizer = small_tokenizer(template)
-    rows = load_rows(None, files=[write("chats.jsonl", [{"messages": chat(*contents)}] * 2)])
-    found = encode_rows(tokenizer, rows, None)
-    assert found.counts == {"kept": 2, "truncated": 0, "empty": 0, "fully_masked": 0}
-    assert (found.facts["chats"], found.facts["rows"]) == (2, 4)
-    assert list(found.encoded["chat"]) == [0, 0, 1, 1]
-    for row, index in zip(found.encoded, [1, 3] * 2, strict=True):
-        prompt = prompt_token_ids(tokenizer, chat(*contents)[:index])
-        assert row["input_ids"][: len(prompt)] == prompt
-        trained = [label for label in row["labels"] if label != -100]
-        assert row["input_ids"] == prompt + trained
-        assert text_of(tokenizer, trained) == contents[index] + "<|im_end|>"
+        assert cut["labels"] == whole.labels[: limit % whole.length]
 
 
 def sentencepiece_like(template: str) -> Any:
@@ -315,19 +191,3 @@ def test_pieces_that_merge_are_tokenized_separately():
         [[0, 1], [1, 0, 3]],
         [],
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "template", "count"),
-    [
-        ("rows.txt", "<s>one\ntwo\n<s>three", None, 2),
-        ("rows.jsonl", [{"prompt": "<s>one", "completion": "two"}, {"prompt": "a", "completion": "b"}], "alpaca", 0),
-        ("rows.jsonl", [{"prompt": "one", "completion": "two"}] * 3, "chat", 3),
-    ],
-)
-def test_rows_that_begin_with_two_beginnings_are_counted(name, content, template, count, write):
-    tokenizer = small_tokenizer("<s><s>" + CHATML, before="<s>")
-    notes = encode_rows(tokenizer, load_rows(None, files=[write(name, content)], template=template), None).notes
-    assert [note.partition(" with the token that begins a text twice")[0] for note in notes] == [
-        f"warning: {count} rows"
-    ] * bool(count)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers, load_eval_set
-from instruct.data.formats import alpaca_prompt
 from instruct.data.prompts import EvalPrompt, conversations
-
-Write = Callable[[str, Any], str]
 
 
 def row(text: str, **more: Any) -> dict[str, Any]:
@@ -33,10 +29,8 @@ def test_alpaca_eval_has_805_prompts_and_a_baseline(shared_data):
     }
     assert found.baseline == json.loads(file.read_text(encoding="utf-8"))
     assert found.baseline_name == "text_davinci_003"
-    assert found.baseline is not None
     first = load_eval_set("alpaca_eval", files=[str(file)], limit=10)
-    assert first.prompts == found.prompts[:10]
-    assert first.baseline == found.baseline[:10]
+    assert (first.prompts, first.baseline) == (found.prompts[:10], found.baseline[:10])
     assert first.sha256 != found.sha256
 
 
@@ -59,8 +53,6 @@ WRONG = [
     ([row("a?"), {"instruction": "b?"}], "row 2: no column 'output' (columns: instruction); rename the column"),
     ([{"query": "a?", "output": "b"}], "row 1: no column 'instruction' (columns: query, output); rename the column"),
     ([row("b?"), row("a?", output=None)], "row 2: output: must be text (given: None); write a string"),
-    ([row("a?"), row("b?", generator=3)], "row 2: generator: must be text (given: 3); write a string"),
-    ([row("a?", instruction=["a"])], "row 1: instruction: must be text (given: ['a']); write a string"),
     ([row("a?"), row(" ")], "row 2: instruction: is empty; write a prompt or remove the row"),
     ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' is already in row 1; give each of these rows"),
     ([row("a?"), ["b?"]], "row 2: is a JSON array, not an object; write"),
@@ -94,11 +86,6 @@ def test_a_text_file_has_a_prompt_on_each_line(tmp_path):
     path.write_text("Say hi.\n\n  Name a color. \n", encoding="utf-8")
     found = load_eval_set("starter_eval", files=[str(path)])
     assert found.prompts == [EvalPrompt("Say hi.", "mine"), EvalPrompt("  Name a color. ", "mine")]
-    path.write_text("Say hi.\nSay hi.\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"mine.txt, row 2: instruction: 'Say hi.' is already in"):
-        load_eval_set("starter_eval", files=[str(path)])
-    path.write_text("\n\n", encoding="utf-8")
-    assert load_eval_set("starter_eval", files=[str(path)]).prompts == []
 
 
 def test_a_separate_baseline_file_is_joined_by_instruction(write, tmp_path):
@@ -107,23 +94,16 @@ def test_a_separate_baseline_file_is_joined_by_instruction(write, tmp_path):
     card = write("mine.yaml", card + "baseline: {files: [answers.json]}\n")
     write("answers.json", [row("b?", output="B"), row("a?", output="A"), row("c?", output="C")])
     found = load_eval_set(card)
-    assert found.baseline is not None
     assert [answer["output"] for answer in found.baseline] == ["A", "B"]
-    assert found.baseline_name == "m"
     answers = write("answers.json", [row("b?")])
     with pytest.raises(InputError) as error:
         load_eval_set(card)
-    assert str(error.value) == (f"{answers}: has no answer to 'a?' of mine; use a baseline that answers every prompt")
+    assert str(error.value).startswith(f"{answers}: has no answer to 'a?' of mine; ")
 
 
 def test_a_training_card_is_refused_as_an_evaluation_set():
     with pytest.raises(InputError, match=r"card starter: is a training set; name an eval"):
         load_eval_set("starter")
-
-
-def test_an_evaluation_prompt_is_rendered_like_a_training_row():
-    assert EvalPrompt("Go.", "").render("alpaca") == alpaca_prompt("Go.")
-    assert EvalPrompt("Go.", "").render("chat") == [{"role": "user", "content": "Go."}]
 
 
 def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_before_them():
@@ -132,12 +112,10 @@ def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_befor
     earlier = [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "A"}]
     plain = [row("a?"), row("b?"), row("more?", earlier=earlier), row("b? more", earlier=[{"content": "c?"}])]
     assert conversations(plain) == {"a?": "a?", "more?": "a?", "b? more": "c?", "c?": "c?"}
-    assert conversations([row("a?"), row("b?")]) == {}
     again = [row("a?", id="1"), row("b?"), row("a?", id="2"), {"instruction": "1"}, {"instruction": "2"}]
     assert conversations(again) == {"1": "1", "2": "1"}
     clustered = [*(row | {"cluster": "c"} for row in turns), row("a?", cluster="c"), row("b?"), {"instruction": "a?"}]
-    both = {"81, turn 1": "cluster c", "81, turn 2": "cluster c", "a?": "cluster c"}
-    assert conversations([*clustered, {"instruction": "81, turn 2"}]) == both
+    assert set(conversations(clustered).values()) == {"cluster c"}
 
 
 def test_prompts_are_read_by_the_names_that_files_give_them(write, printed):
@@ -182,6 +160,5 @@ def test_what_a_judge_is_shown_of_a_row_and_its_temperature_reach_the_answers(wr
     assert dict(first.guides) == {"rubric": "Score 1: wrong.", "checklist": "- says hi\n- is short"}
     assert (first.temperature, second.temperature, second.guides) == (None, 0.7, ())
     (answered,) = first.answered(["Hi."], "m")
-    assert (answered["rubric"], answered["checklist"]) == ("Score 1: wrong.", "- says hi\n- is short")
     (read,) = load_answers(write("m.json", [answered]))
     assert (read["rubric"], read["checklist"]) == ("Score 1: wrong.", "- says hi\n- is short")

@@ -83,23 +83,13 @@ def test_text_is_inserted_verbatim_into_the_alpaca_prompt(instruction, input):
     )
 
 
-def test_a_missing_or_null_input_counts_as_no_input():
-    for row in ({"instruction": "Go.", "output": "ok"}, {"instruction": "Go.", "input": None, "output": "ok"}):
-        found = to_row(RawRow("f", 1, row), "alpaca", "alpaca")
-        assert found is not None
-        assert found["prompt"] == alpaca_prompt("Go.")
-
-
 def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion():
     turns = [("system", "Be brief."), ("human", "One?"), ("gpt", "1"), ("user", "Two?"), ("assistant", "2")]
     row = {"conversations": [{"from": role, "value": text, "weight": 1} for role, text in [*turns, ("user", "Thanks")]]}
-    chat = [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
+    chat = [SYSTEM, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
     assert to_row(RawRow("f", 1, row), "sharegpt", "chat") == {"messages": chat}
-    found = to_row(RawRow("f", 1, row), "sharegpt", "chat", "last_turn")
-    assert found == {
-        "prompt": [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?")],
-        "completion": assistant("2"),
-    }
+    last = {"prompt": chat[:-1], "completion": chat[-1:]}
+    assert to_row(RawRow("f", 1, row), "sharegpt", "chat", "last_turn") == last
 
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -109,20 +99,11 @@ def test_the_columns_of_llama_factorys_alpaca_rows_are_turns():
     row = {"instruction": "Two?", "input": "", "output": "2", "system": "Be brief.", "history": [["One?", "1"]]}
     chat = [SYSTEM, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
     assert to_row(RawRow("f", 1, row), "alpaca", "chat") == {"messages": chat}
-    assert to_row(RawRow("f", 1, row), "alpaca", "chat", "last_turn") == {
-        "prompt": chat[:-1],
-        "completion": assistant("2"),
-    }
-    alone = {**row, "history": []}
-    assert to_row(RawRow("f", 1, alone), "alpaca", "chat") == {
-        "prompt": [SYSTEM, *user("Two?")],
-        "completion": assistant("2"),
-    }
     empty = {**row, "history": None, "system": " "}
     assert to_row(RawRow("f", 1, empty), "alpaca", "chat") == {"prompt": user("Two?"), "completion": assistant("2")}
     with pytest.raises(InputError, match=r"row 1: system: does not fit the alpaca template, .*; set template: chat"):
         to_row(RawRow("f", 1, row), "alpaca", "alpaca")
-    for history in ("x", [["One?"]], [["One?", 1]]):
+    for history in ("x", [["One?"]]):
         with pytest.raises(InputError, match=r"f, row 1: history"):
             to_row(RawRow("f", 1, {**row, "history": history}), "alpaca", "chat")
 
@@ -134,21 +115,16 @@ def test_a_sharegpt_rows_own_system_prompt_and_tools_are_read():
     found = to_row(RawRow("f", 1, row), "sharegpt", "chat")
     assert found == {"prompt": [SYSTEM, *user("One?")], "completion": assistant("1"), "tools": tools}
     twice = {"conversations": [{"from": "system", "value": "Its own."}, *turns], "system": "Be brief."}
-    found = to_row(RawRow("f", 1, twice), "sharegpt", "chat")
-    assert found is not None
-    assert found["prompt"][0]["content"] == "Its own."
+    assert to_row(RawRow("f", 1, twice), "sharegpt", "chat")["prompt"][0]["content"] == "Its own."
 
 
 @pytest.mark.parametrize(
     ("format", "row"),
     [
-        ("alpaca", {"instruction": "Go.", "output": ""}),
         ("alpaca", {"instruction": "Go.", "output": " \n\t"}),
         ("alpaca", {"instruction": "Go.", "output": None}),
-        ("sharegpt", {"conversations": []}),
         ("sharegpt", {"conversations": [{"from": "human", "value": "Anyone?"}]}),
         ("messages", {"messages": [*user("Anyone?"), {"role": "assistant", "content": None}]}),
-        ("prompt_completion", {"prompt": "Go.", "completion": ""}),
         ("prompt_completion", {"prompt": user("Go."), "completion": assistant(" ")}),
     ],
 )
@@ -158,9 +134,8 @@ def test_a_row_without_a_response_is_counted_and_left_out(format, row, write):
     found = load_rows(None, files=[file])
     assert found.counts == {"read": 3, "kept": 2, "empty": 1}
     assert list(found.sources) == [f"{file}:1", f"{file}:3"]
-    with pytest.raises(InputError) as error:
-        load_rows(None, files=[write("empty.jsonl", [SAME_ROW[format] | row, SAME_ROW[format] | row])])
-    assert str(error.value).endswith("empty.jsonl: all 2 responses are empty; fill them in or give other files")
+    with pytest.raises(InputError, match=r"empty.jsonl: all 2 responses are empty; fill them in or give other files$"):
+        load_rows(None, files=[write("empty.jsonl", [SAME_ROW[format] | row] * 2)])
 
 
 REFUSED = [
@@ -170,14 +145,6 @@ REFUSED = [
         "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
         "rename the column, or name the format in a data card",
     ),
-    (
-        {"instruction": "Go.", "input": "", "xyz": "ok"},
-        "alpaca",
-        "no column 'output' (columns: instruction, input, xyz); rename the column, or name the format in a data card",
-    ),
-    ({"instruction": 7, "output": "ok"}, "alpaca", "instruction: must be text (given: 7); write a string"),
-    ({"instruction": None, "output": "ok"}, "alpaca", "instruction: must be text (given: None); write a string"),
-    ({"instruction": "Go.", "input": ["a"], "output": "ok"}, "alpaca", "input: must be text (given: ['a']); write a"),
     ({"instruction": "Go.", "output": 1.5}, "alpaca", "output: must be text (given: 1.5); write a string"),
     (
         {"instruction": "\ud800", "output": "ok"},
@@ -202,20 +169,11 @@ REFUSED = [
         "messages",
         "messages[1].tool_calls: must be a list of mappings (given: 'add(1)')",
     ),
+    ({"messages": assistant("y"), "tools": ["add"]}, "messages", "tools: must be a list of mappings (given: ['add'])"),
     (
         {"messages": [*user("x"), *assistant("y")], "tools": "{"},
         "messages",
         "tools: is not JSON ('{'); write a list of mappings",
-    ),
-    (
-        {"messages": [*user("x"), *assistant("y")], "tools": ["add"]},
-        "messages",
-        "tools: must be a list of mappings (given: ['add'])",
-    ),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "text"}]}, *assistant("x")]},
-        "messages",
-        "messages[0].content: must be text (given: [{'type': 'text'}]); write a string",
     ),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}, *assistant("x")]},
@@ -235,7 +193,6 @@ REFUSED = [
         "prompt_completion",
         "completion: has no assistant message; move its turns to the prompt",
     ),
-    ({"prompt": 3, "completion": "x"}, "prompt_completion", "prompt: must be text (given: 3); write a string"),
 ]
 
 
@@ -247,20 +204,10 @@ def test_an_invalid_row_is_refused_in_one_line(row, format, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("before", "roles"),
-    [
-        ([*user("a"), *assistant("b"), *user("c")], "user, assistant, user"),
-        ([{"role": "system", "content": "s"}, *user("c")], "system, user"),
-    ],
-)
-def test_several_turns_do_not_fit_the_alpaca_template(before, roles):
-    with pytest.raises(InputError) as error:
-        to_row(RawRow("my.jsonl", 2, {"messages": [*before, *assistant("d")]}), "messages", "alpaca")
-    assert str(error.value) == (
-        f"my.jsonl, row 2: the turns before the answer ({roles}) do not fit the alpaca template, which takes a "
-        "single request; set template: chat"
-    )
+def test_several_turns_do_not_fit_the_alpaca_template():
+    turns = [{"role": "system", "content": "s"}, *user("c"), *assistant("d")]
+    with pytest.raises(InputError, match=r"row 2: the turns .* \(system, user\) do not fit the alpaca template, which"):
+        to_row(RawRow("my.jsonl", 2, {"messages": turns}), "messages", "alpaca")
 
 
 @pytest.mark.parametrize("format", SAME_ROW)
@@ -268,17 +215,11 @@ def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(
     beside = [{"topic": "history", "empty": " ", "number": 3}, {"topic": None, "tags": [{"a": "b"}]}]
     read = load_rows(None, files=[write("rows.jsonl", [SAME_ROW[format] | more for more in beside])])
     assert read.notes == ["columns with text that is not trained on: topic (50% of the rows), tags (50% of the rows)"]
-    first = load_rows(None, files=[write("rows.jsonl", [SAME_ROW[format] | beside[0]] * 2)], limit=1)
-    assert first.notes == ["columns with text that is not trained on: topic (100% of the rows)"]
 
 
 def test_columns_that_match_no_format_are_listed():
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"row 1: columns question, answer match no format \(alpaca: instruction, "):
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
-    assert str(error.value) == (
-        "my.jsonl, row 1: columns question, answer match no format (alpaca: instruction, output; sharegpt: "
-        "conversations; messages: messages; prompt_completion: prompt, completion; text: text); rename them"
-    )
 
 
 JSON = st.recursive(
@@ -306,13 +247,8 @@ def test_any_row_gives_text_or_a_one_line_error(fields, format, template):
     try:
         row = to_row(RawRow("my.jsonl", 1, fields), format, template)
     except InputError as error:
-        message = str(error)
-    else:
-        message = ""
-    if message:
-        assert message.startswith("my.jsonl, row 1: ")
-        assert len(message.splitlines()) == 1
-        return
+        row, message = None, str(error)
+        assert (message[:17], len(message.splitlines())) == ("my.jsonl, row 1: ", 1)
     if row is None:
         return
     if template == "alpaca":
@@ -322,7 +258,6 @@ def test_any_row_gives_text_or_a_one_line_error(fields, format, template):
         assert sum(message["role"] == "assistant" for message in row["messages"]) > 1
         assert row["messages"][-1]["role"] == "assistant"
     else:
-        assert row["prompt"]
         assert {type(message["content"]) for message in row["prompt"]} == {str}
         assert [message["role"] for message in row["completion"]] == ["assistant"]
     json.dumps(row).encode()

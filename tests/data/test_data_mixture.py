@@ -11,7 +11,7 @@ from small_tokenizers import small_tokenizer
 from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.data.mixture import mix
-from instruct.data.options import DataOptions, data_label
+from instruct.data.options import DataOptions
 from instruct.data.rows import load_rows
 from instruct.data.tokens import encode_rows
 
@@ -42,7 +42,6 @@ def completions(encoded: Any) -> list[str]:
 
 @pytest.mark.parametrize("strategy", [None, "all_exhausted", "all_exhausted_without_replacement"])
 def test_rows_follow_each_other_as_in_interleave_datasets(files, strategy):
-    _, encoded = mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=5)
     texts = [[f"a{i}" for i in range(30)], [f"b{i}" for i in range(10) if i not in (3, 7)]]
     theirs = interleave_datasets(
         [Dataset.from_dict({"text": part}) for part in texts],
@@ -50,14 +49,8 @@ def test_rows_follow_each_other_as_in_interleave_datasets(files, strategy):
         seed=5,
         stopping_strategy=strategy or "first_exhausted",
     )
-    assert completions(encoded) == list(theirs["text"])
     assert completions(mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=5)[1]) == list(theirs["text"])
-    assert completions(mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=6)[1]) != list(theirs["text"])
-
-
-def test_without_weights_every_row_is_there_once(files):
-    _, encoded = mixed(files, [None, None])
-    assert completions(encoded) == [*(f"a{i}" for i in range(30)), *(f"b{i}" for i in range(10) if i not in (3, 7))]
+    assert completions(mixed(files, [None, None])[1]) == [*texts[0], *texts[1]]
 
 
 def test_the_rows_of_all_data_sets_are_counted(files):
@@ -84,11 +77,10 @@ def test_a_data_set_without_a_row_to_train_on_is_refused(files, write):
     options = DataOptions.model_validate({"mixture": [{"files": [file]} for file in files]})
     sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
     encoded = [encode_rows(small_tokenizer(), sets[0], 500), encode_rows(small_tokenizer(), sets[1], 2)]
-    with pytest.raises(InputError) as error:
+    with pytest.raises(
+        InputError, match=r"^data\.mixture: b\.jsonl has no row with a response token; raise train\.max"
+    ):
         mix(options, encoded)
-    assert str(error.value) == (
-        "data.mixture: b.jsonl has no row with a response token; raise train.max_length or remove it"
-    )
 
 
 A, B = {"card": "starter"}, {"files": ["b.jsonl"]}
@@ -102,19 +94,10 @@ A, B = {"card": "starter"}, {"files": ["b.jsonl"]}
             "data: mixture: the weights must sum to 1 (0.5 + 0.6 = 1.1); change them",
         ),
         ({"mixture": [{**A, "weight": 0.5}, B]}, "data: mixture: b.jsonl has no weight; give every data set a weight"),
-        ({"mixture": [{**A, "weight": -1}, B]}, "data.mixture.0.weight: must be more than 0 (given: -1)"),
         ({"mixture": [{"weight": 1.0}]}, "data.mixture.0: names no data; set card or files"),
         ({**A, "mixture": [B]}, "data: card and mixture exclude each other; set card to null or move it into mixture"),
         ({**A, "seed": 3}, "data: seed requires mixture; add it or remove seed"),
         ({"mixture": [A], "seed": 3}, "data: mixture: starter has no weight; give every data set a weight"),
-        (
-            {"mixture": [{**A, "weight": 1.0}], "stopping_strategy": "exhausted"},
-            "data.stopping_strategy: must be 'first_exhausted', 'all_exhausted' or",
-        ),
-        (
-            {"mixture": [{**A, "wieght": 1}]},
-            "unknown key 'data.mixture.0.wieght' (nearest: weight); remove or rename it",
-        ),
     ],
 )
 def test_a_wrong_mixture_is_refused_in_one_line(data, message):
@@ -122,10 +105,3 @@ def test_a_wrong_mixture_is_refused_in_one_line(data, message):
         make_config({"name": "x", "data": data}, [], "c.yaml")
     assert str(error.value).startswith(f"c.yaml: {message}")
     assert "\n" not in str(error.value)
-
-
-def test_a_label_names_each_data_set_and_its_weight():
-    options = DataOptions.model_validate({"mixture": [{**A, "weight": 0.7}, {"files": ["x/b.jsonl"], "weight": 0.3}]})
-    assert data_label(options.model_dump()) == "starter (0.7), b.jsonl (0.3)"
-    assert data_label(DataOptions(card="starter").model_dump()) == "starter"
-    assert data_label({"files": ["x/b.jsonl", "c.csv"], "card": "starter"}) == "b.jsonl, c.csv"

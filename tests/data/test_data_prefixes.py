@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
-from instruct.data import prefixes
 from instruct.data.cards import Cut, load_dataset_card
 from instruct.data.prefixes import PrefixSet, load_prefixes
-
-PAPER = ["wikitext2_test", "wikitext103_test", "webtext_test", "ptb_test", "writing_prompts_test", "ag_news_test"]
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +57,6 @@ def test_prefixes_and_references_are_the_text_to_the_letter(tokenizer, tmp_path_
             assert each.text == each.text.rstrip()
 
 
-def test_words_are_runs_without_white_space_and_outer_space_stays(tmp_path):
-    found = cut_file(tmp_path / "a.txt", " It  was a\tdark night \n", prefix="2 words", continuation="2 words")
-    assert [(each.text, each.reference) for each in found.prefixes] == [(" It  was", " a\tdark")]
-    assert found.prefixes[0].id == "a.txt:1"
-
-
 def test_each_filter_counts_what_it_leaves_out(tmp_path):
     lines = ["", "a b", "one two three four", "a = = b == c d", "one two three four five six", "late late late late"]
     how: dict[str, Any] = {"prefix": "2 words", "continuation": "3 words", "min_characters": 5, "without": "=="}
@@ -76,10 +66,7 @@ def test_each_filter_counts_what_it_leaves_out(tmp_path):
     assert found.counts == expected
     with pytest.raises(InputError) as error:
         cut_file(tmp_path / "a.txt", "\n".join(lines), min_words=7, **how)
-    assert str(error.value) == (
-        "a.txt: no text is left to cut of 6 rows (1 blank, 1 shorter than 5 characters, 3 shorter than 7 words, "
-        "1 with '=='); change continuations' filters"
-    )
+    assert "(1 blank, 1 shorter than 5 characters, 3 shorter than 7 words, 1 with '==')" in str(error.value)
 
 
 def test_running_text_is_cut_into_windows_across_its_lines(tmp_path):
@@ -107,28 +94,18 @@ def test_equal_prefixes_have_ids_of_their_own(tmp_path):
     assert len(load_prefixes(None, Cut(prefix="2 words"), files=files, limit=3).prefixes) == 3
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".json", ".csv"])
-def test_text_files_and_tables_are_read_compressed_or_not(tmp_path, suffix, compressed):
-    texts = ["It was a dark night", "Call me «Ismael», he said"]
-    table = io.StringIO()
-    csv.writer(table).writerows([["story"], *([text] for text in texts)])
-    contents = {
-        ".txt": "\n".join(texts),
-        ".jsonl": "\n".join(json.dumps({"story": text}) for text in texts),
-        ".json": json.dumps([{"story": text} for text in texts]),
-        ".csv": table.getvalue(),
-    }
-    content = contents[suffix].encode()
-    path = tmp_path / f"a{suffix}{'.gz' if compressed else ''}"
-    found = cut_file(
-        path,
-        gzip.compress(content) if compressed else content,
-        prefix="1 words",
-        continuation="2 words",
-        column="story",
-    )
-    assert [each.text + (each.reference or "") for each in found.prefixes] == ["It was a", "Call me «Ismael»,"]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", " It  was a\tdark night\nCall me «Ismael», he said"),
+        ("a.csv.gz", 'story\n It  was a\tdark night\n"Call me «Ismael», he said"\n'),
+        ("a.jsonl", '{"story": " It  was a\\tdark night"}\n{"story": "Call me «Ismael», he said"}'),
+    ],
+)
+def test_text_files_and_tables_are_read_compressed_or_not(tmp_path, name, content):
+    packed = gzip.compress(content.encode()) if name.endswith(".gz") else content
+    found = cut_file(tmp_path / name, packed, prefix="1 words", continuation="2 words", column="story")
+    assert [each.text + (each.reference or "") for each in found.prefixes] == [" It  was a", "Call me «Ismael»,"]
 
 
 @pytest.mark.parametrize(
@@ -155,23 +132,10 @@ def test_a_missing_column_and_a_torn_archive_are_refused(tmp_path):
         cut_file(tmp_path / "a.jsonl.gz", gzip.compress(b'{"text": "a"}')[:-9], prefix="1 words")
 
 
-@pytest.mark.parametrize("length", ["20", "words", "20 word", "-1 words", "20  words", "20 words "])
+@pytest.mark.parametrize("length", ["20", "-1 words", "20 words "])
 def test_a_length_is_a_number_and_a_unit(length):
     with pytest.raises(ValueError, match="a number and a unit, such as `20 words`"):
         Cut(prefix=length)
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_the_cards_of_the_papers_corpora_have_its_lengths(name):
-    card = load_dataset_card(name)
-    lengths = {"ptb_test": ("5", "25"), "writing_prompts_test": ("35", "80"), "ag_news_test": ("10", "30")}
-    prefix, continuation = lengths.get(name, ("20", "80"))
-    assert card.cut is not None
-    assert (card.purpose, card.cut.prefix, card.cut.continuation) == (
-        "continue", f"{prefix} words", f"{continuation} words",
-    )  # fmt: skip
-    assert card.cut.min_words == int(prefix) + int(continuation) + 10
-    assert card.licence
 
 
 def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path):
@@ -201,38 +165,15 @@ def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path)
     assert len(webtext.prefixes) > 1000
 
 
-def test_of_a_long_line_no_more_is_looked_at_than_is_cut(tmp_path, monkeypatch):
-    looked_at: list[int] = []
-    first_words = prefixes._first_words
-
-    def counted(text: str, most: int | None) -> list[int]:
-        looked_at.append(len(ends := first_words(text, most)))
-        return ends
-
-    monkeypatch.setattr(prefixes, "_first_words", counted)
-    line = "the quick brown fox jumps over " * 5_000
-    found = cut_file(tmp_path / "a.txt", line, prefix="20 words", continuation="80 words", min_words=50)
-    assert (len(found.prefixes), looked_at) == (1, [50, 100])
-    assert f"{found.prefixes[0].text}{found.prefixes[0].reference}" == " ".join(line.split(" ")[:100])
-    windows = cut_file(tmp_path / "a.txt", line, prefix="20 words", continuation="80 words", windows=True)
-    assert len(windows.prefixes) == 300
-
-
 def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
     rows = [{"prefix": "Q: a\nA:", "reference": " b"}, {"prefix": "Q: c\nA:", "reference": " d"}]
     content = "".join(json.dumps(row) + "\n" for row in rows)
     found = cut_file(tmp_path / "cut.jsonl", content)
     assert [(prefix.text, prefix.reference) for prefix in found.prefixes] == [tuple(row.values()) for row in rows]
     assert found.prefixes[0].id == "cut.jsonl:1"
-    assert len(cut_file(tmp_path / "cut.jsonl", content, limit=1).prefixes) == 1
     named = "".join(json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(rows, start=7))
     assert [prefix.id for prefix in cut_file(tmp_path / "named.jsonl", named).prefixes] == ["7", "8"]
     with pytest.raises(InputError, match=r"row 2: id: '7' is already at .*row 1; give each row its own"):
         cut_file(tmp_path / "twice.jsonl", named.replace('"id": 8', '"id": 7'))
-    other = tmp_path / "other" / "cut.jsonl"
-    other.parent.mkdir()
-    other.write_text(content)
-    both = load_prefixes(None, Cut(), files=[str(tmp_path / "cut.jsonl"), str(other)])
-    assert [prefix.id for prefix in both.prefixes] == ["cut.jsonl:1", "cut.jsonl:2", "cut.jsonl#2:1", "cut.jsonl#2:2"]
     with pytest.raises(InputError, match="row 1: continuations: has no length for prefixes"):
         cut_file(tmp_path / "texts.jsonl", '{"text": "a b"}\n')

@@ -26,7 +26,6 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.data.sources import read_file, read_texts
 
-Write = Callable[[str, Any], str]
 ROWS = [
     {"instruction": "Quote, and break", "input": "", "output": 'He said "no",\nthen left.'},
     {"instruction": "Übersetze", "input": "naïve \u2028 line", "output": "ok"},
@@ -53,8 +52,7 @@ def test_every_file_type_gives_the_same_rows(tmp_path, write):
         write("a.json", ROWS),
         write("b.jsonl", ROWS),
         write("lines.json", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)),
-        write("bom.jsonl", "\ufeff" + "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)),
-        write("bom.json", "\ufeff" + json.dumps(ROWS)),
+        write("bom.jsonl", "\ufeff\n" + "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)),
         write_csv(tmp_path / "c.csv", ROWS),
         write_parquet(tmp_path / "d.parquet", ROWS),
         write("UPPER.JSONL", "".join(json.dumps(row) + "\r\n" for row in ROWS)),
@@ -63,23 +61,9 @@ def test_every_file_type_gives_the_same_rows(tmp_path, write):
         assert [raw.fields for raw in read_file(Path(file))] == ROWS, file
     hashes = {load_rows(None, files=[file]).sha256 for file in files}
     assert len(hashes) == 1
-    both = load_rows(None, files=files[:2])
+    both = load_rows(None, files=[files[0], files[3]])
     assert both.counts == {"read": 4, "kept": 4, "empty": 0}
-    assert list(both.sources) == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
-
-
-def test_rows_of_a_jsonl_file_are_numbered_by_line(write):
-    file = write("gaps.jsonl", "\n" + json.dumps(ROWS[0]) + "\n  \n" + json.dumps(ROWS[1]) + "\n")
-    assert list(load_rows(None, files=[file]).sources) == [f"{file}:2", f"{file}:4"]
-
-
-def test_chats_and_nulls_are_read_from_parquet(tmp_path):
-    chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    rows = load_rows(None, files=[write_parquet(tmp_path / "chat.parquet", [chat])]).rows
-    assert list(rows) == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
-    nulls = [{"instruction": "a", "input": None, "output": "b"}, {"instruction": "a", "input": "x", "output": None}]
-    found = load_rows(None, files=[write_parquet(tmp_path / "nulls.parquet", nulls)], template="alpaca")
-    assert found.counts == {"read": 2, "kept": 1, "empty": 1}
+    assert list(both.sources) == [f"{files[0]}:{row}" for row in (1, 2)] + [f"{files[3]}:{row}" for row in (2, 4)]
 
 
 def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path, write):
@@ -115,7 +99,6 @@ ARCHIVES = {
 }
 UNREADABLE = [
     ("bad.jsonl", LINE + "\n{'instruction': 'x'}\n", "bad.jsonl, row 3: is not JSON (Expecting property name"),
-    ("torn.jsonl", LINE + LINE[:20], "torn.jsonl, row 2: is not JSON (Unterminated string"),
     ("list.jsonl", LINE + '["x"]\n', "list.jsonl, row 2: is a JSON array, not an object; write"),
     ("deep.jsonl", "[" * 100_000 + "\n", "deep.jsonl, row 1: is not JSON (maximum recursion depth exceeded"),
     (
@@ -123,21 +106,11 @@ UNREADABLE = [
         LINE.encode() + b'{"a": "\xe9"}\n',
         "latin.jsonl, line 2: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
     ),
-    (
-        "surrogate.jsonl",
-        b'{"a": "\xed\xa0\xbd"}\n',
-        "surrogate.jsonl, line 1: byte 0xed: is not UTF-8 text; save the file as UTF-8",
-    ),
     ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
-    ("text.json", '"hello"', "text.json, row 1: is a JSON string, not an object; write"),
-    ("latin.json", b'[{"a": "\xe9"}]', "latin.json, line 1: byte 0xe9: is not UTF-8 text; save the file as UTF-8"),
     ("empty.json", "", "empty.json: has no rows; give a file with at least one"),
-    ("none.json", "[]", "none.json: has no rows; give a file with at least one"),
-    ("empty.jsonl", "\n\n", "empty.jsonl: has no rows; give a file with at least one"),
     ("head.csv", "instruction,output\n", "head.csv: has no rows; give a file with at least one"),
     ("short.csv", "instruction,output\na,b\nc\n", "short.csv, row 2: must have the 2 fields of the header; quote"),
-    ("long.csv", "instruction,output\na,b,c\n", "long.csv, row 1: must have the 2 fields of the header; quote"),
     (
         "quote.csv",
         'instruction,output\na,"b\n',
@@ -149,14 +122,11 @@ UNREADABLE = [
         "latin.csv, line 3: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
     ),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
-    ("empty.parquet", b"", "empty.parquet: is not a Parquet file ("),
     ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
     ("rows.parquet.gz", LINE, "rows.parquet.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
-    ("rows.csv.gz", LINE, "rows.csv.gz: is not a complete gzip file; download or compress it again"),
     ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
     ("twice.jsonl", LINE + '\n{"a": [{"b": 1, "b": 2}]}', "twice.jsonl, row 3: has the key 'b' 2 times; keep one of"),
     ("twice.json", '[{"a": [{}]}, {"a": 1, "a": 2}]', "twice.json, row 2: has the key 'a' 2 times; keep one of them"),
-    ("lines.json", LINE + '{"a": 1, "a": 2}\n', "lines.json, row 2: has the key 'a' 2 times; keep one of them"),
     ("twice.csv", "a,b,a\n1,2,3\n", "twice.csv, header: has the column 'a' 2 times; keep one of them"),
     ("twice.parquet", columns("a", "a"), "twice.parquet: has the column 'a' 2 times; keep one of them"),
     ("inner.parquet", columns("a", fields=("b", "b")), "inner.parquet: has the column 'b' 2 times; keep one of them"),
@@ -166,13 +136,10 @@ UNREADABLE = [
         "space.csv, header: the column ' b' begins or ends with white space; rename it to 'b'",
     ),
     ("space.jsonl", LINE + '{"a ": 1}', "space.jsonl, row 2: the column 'a ' begins or ends with white space; rename"),
-    ("space.parquet", columns("a\t"), "space.parquet: the column 'a\\t' begins or ends with white space; rename it to"),
     ("rows.tar.gz", gzip.compress(TAR), "rows.tar.gz: holds a tar archive; unpack it and give the files inside"),
-    ("rows.gz", gzip.compress(TAR), "rows.gz: holds a tar archive; unpack it and give the files inside"),
-    ("rows.csv.gz", gzip.compress(gzip.compress(b"a")), "rows.csv.gz: holds a gzip file; unpack it and give the files"),
     *(
         (f"rows{suffix}", content, f"rows{suffix}: holds {kind}; unpack it and give the files inside")
-        for suffix in (".txt", ".tokens", ".jsonl", ".json", ".csv")
+        for suffix in (".txt", ".jsonl", ".json", ".csv")
         for kind, content in ARCHIVES.items()
     ),
 ]
@@ -188,20 +155,15 @@ def test_an_unreadable_file_is_refused_in_one_line(name, content, message, write
 
 
 def test_a_missing_file_is_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"no\.jsonl: no such file; give the path of an existing \.json"):
         load_rows(None, files=[str(tmp_path / "no.jsonl")])
-    assert str(error.value) == (
-        f"{tmp_path}/no.jsonl: no such file; give the path of an existing .json, .jsonl, .csv, .parquet file"
-    )
     with pytest.raises(InputError, match="is a folder; give the files inside it"):
         load_rows(None, files=[str(tmp_path)])
     with pytest.raises(InputError, match="no card and no files"):
         load_rows(None)
 
 
-@pytest.mark.parametrize(
-    ("separator", "encoding"), [(";", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16"), ("\t", "utf-8")]
-)
+@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16")])
 def test_csv_as_excel_saves_it(tmp_path, separator, encoding):
     path = tmp_path / "rows.csv"
     lines = [["instruction", "output"], ["Wie heißt das, bitte?", '"Käse; und\tBrot, ja"'], ["b", "c"]]
@@ -220,19 +182,11 @@ def test_windows_code_page_is_read_if_named_and_else_refused_with_its_row(tmp_pa
     path, other = tmp_path / "excel.csv", tmp_path / "utf8.csv"
     path.write_bytes(EXCEL.encode("cp1252"))
     other.write_bytes(EXCEL.encode())
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"excel\.csv, line 2: byte 0x93: is not UTF-8 text; set `encoding` to the"):
         list(read_file(path, option="`encoding`"))
-    assert str(error.value) == (
-        f"{path}, line 2: byte 0x93: is not UTF-8 text; set `encoding` to the file's encoding, or save the file as "
-        "UTF-8"
-    )
     # The name is that of files that are not UTF-8: beside one from Excel may be others.
     for file in (path, other):
         assert [row.fields for row in read_file(file, encoding="cp1252", option="`encoding`")] == rows
-    with pytest.raises(InputError, match=r"excel.csv: unknown encoding 'cp1253x'; set `encoding` to one that Python"):
-        list(read_file(path, encoding="cp1253x", option="`encoding`"))
-    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0x93: is not ascii text; set `encoding` to the"):
-        list(read_file(path, encoding="ascii", option="`encoding`"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
@@ -272,17 +226,15 @@ def _text_of(rows: list[dict[str, str]], suffix: str) -> str:
 def test_any_bytes_give_rows_or_a_one_line_error(content, name, encoding, tmp_path):
     path = tmp_path / name
     path.write_bytes(content)
-    rows, message = [], ""
     try:
         rows = list(read_file(path, encoding=encoding, option="`encoding`"))
     except InputError as error:
         message = str(error)
-    if message:
-        assert message.startswith(f"{path}")
-        assert len(message.splitlines()) == 1
     else:
-        assert rows
-        assert all(isinstance(row.fields, dict) for row in rows)
+        assert {type(row.fields) for row in rows} == {dict}
+        return
+    assert message.startswith(f"{path}")
+    assert len(message.splitlines()) == 1
 
 
 def test_limit_counts_kept_rows(write):
@@ -294,10 +246,11 @@ def test_limit_counts_kept_rows(write):
 
 
 def test_the_hash_covers_the_rows(write):
-    one = load_rows(None, files=[write("one.jsonl", ROWS)])
-    assert one.sha256 == load_rows(None, files=[write("extra.jsonl", [row | {"extra": 1} for row in ROWS])]).sha256
-    assert one.sha256 != load_rows(None, files=[write("order.jsonl", ROWS[::-1])]).sha256
-    assert one.sha256 != load_rows(None, files=[write("one.jsonl", ROWS)], template="alpaca").sha256
+    def sha256(rows: list[dict[str, Any]], template: Any = "chat") -> str:
+        return load_rows(None, files=[write("rows.jsonl", rows)], template=template).sha256
+
+    assert sha256(ROWS) == sha256([row | {"extra": 1} for row in ROWS])
+    assert sha256(ROWS) not in (sha256(ROWS[::-1]), sha256(ROWS, "alpaca"))
 
 
 def test_real_rows_load(shared_data):

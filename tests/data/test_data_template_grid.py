@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -207,56 +206,6 @@ def test_empty_thoughts_are_trained_if_asked_for(name):
     refused = check_template(name, empty_thinking=True)
     reasons = REFUSED.get(name, {})
     assert refused == [cell for cell in CELLS if cell in reasons and "empty_thinking" not in reasons[cell]]
-
-
-CUT_OFTEN = ("cohere2", "gemma4", "gptoss", "qwen3")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in CUT_OFTEN else pytest.mark.full) for name in NAMES]
-)
-def test_a_cut_keeps_the_beginning_of_each_row(name):
-    whole, _ = encoded(name, Rendering())
-    longest = max(len(row["input_ids"]) for row in whole.encoded)
-    for most in (1, longest // 4, longest // 2, longest):
-        cut, _ = encoded(name, Rendering(), most)
-        for row, full in zip(cut.encoded, whole.encoded, strict=True):
-            assert (row["input_ids"], row["labels"]) == (full["input_ids"][:most], full["labels"][:most])
-            ends = [place for place, on in enumerate(full["labels"]) if on != -100]
-            status = "kept" if len(full["input_ids"]) <= most else "truncated" if ends and ends[0] < most else None
-            assert row["status"] == (full["status"] if full["status"] == "empty" else status or "fully_masked")
-        without_end = sum(
-            on != -100 and full["labels"][place + 1 : place + 2] in ([], [-100]) and place >= most
-            for full in whole.encoded
-            for place, on in enumerate(full["labels"])
-        )
-        assert cut.facts.get("cut", 0) == without_end
-
-
-def test_chats_with_a_system_turn_that_the_template_rejects_are_counted():
-    for name, note in (
-        ("gemma", "1 chat with a system turn, which the chat template rejects: its text begins "),
-        ("phi3", ""),
-    ):
-        notes = encoded(name, Rendering())[0].notes
-        assert any(each.startswith(note) for each in notes if note) == bool(note)
-        assert any("system turn" in each for each in notes if not each.startswith("left out")) == bool(note)
-
-
-@pytest.mark.parametrize("name", ["gptoss", "llama3_2", "muse_glimmer"])
-def test_the_date_is_that_of_the_run_in_every_cell(name):
-    """The other templates write no date (test_data_templates.py)."""
-    today, then = date.today(), date(2024, 2, 29)
-    now, before = (encoded(name, Rendering(day=day))[0].encoded for day in (today, then))
-    tokenizer = tokenizer_of(name)
-    for row, other in zip(now, before, strict=True):
-        text, earlier = (text_of(tokenizer, one["input_ids"]) for one in (row, other))
-        for form in ("%Y-%m-%d", "%d %b %Y"):
-            text = text.replace(today.strftime(form), then.strftime(form))
-        assert text == earlier
-        own_system = "Be brief." in text  # instead of which muse_glimmer writes the date
-        assert own_system or "2024-02-29" in text or "29 Feb 2024" in text
-        assert [span[1] for span in spans(tokenizer, row)] == [span[1] for span in spans(tokenizer, other)]
 
 
 def test_the_template_proves_each_refusal():

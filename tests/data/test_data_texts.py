@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from instruct.data.rows import load_rows
 from instruct.data.sources import is_text_file, read_texts
 from instruct.data.tokens import encode_rows
 
-Write = Callable[[str, Any], str]
 LINES = [" = Valkyria Chronicles III = ", "", "\tindented, with a form feed \f, \u2028 and NUL \0 ", "Größe ☕"]
 
 
@@ -81,7 +79,6 @@ def test_any_bytes_give_texts_or_a_one_line_error(content, name, encoding, docum
 WESTERN = "Ich schätze die Übung sehr: größer als je zuvor.\n" * 3
 UNREADABLE = [
     ("empty.txt", b"", {}, "empty.txt: is empty; give a file with text"),
-    ("empty.gz", gzip.compress(b""), {}, "empty.gz: is empty; give a file with text"),
     ("bom.txt", b"\xef\xbb\xbf", {}, "bom.txt: is empty; give a file with text"),
     ("blank.txt", b" \n\t\n", {}, "blank.txt: all 2 texts are blank; fill them in or give other files"),
     (
@@ -90,22 +87,9 @@ UNREADABLE = [
         {},
         "latin.txt, row 2: byte 0xe4: is not UTF-8 text; set data.encoding to the file's encoding, or",
     ),
-    (
-        "cyrillic.txt",
-        "Русский текст".encode("koi8-r"),
-        {},
-        "cyrillic.txt, row 1: byte 0xf2: is not UTF-8 text; set data.encoding to the file's encoding, or save the file",
-    ),
-    (
-        "utf8.txt",
-        "Größe".encode(),
-        {"encoding": "ascii"},
-        "utf8.txt, row 1: byte 0xc3: is not ascii text; set data.encoding to the file's encoding",
-    ),
-    ("any.txt", b"a", {"encoding": "utf9"}, "any.txt: unknown encoding 'utf9'; set data.encoding to one that Python"),
     ("hex.txt", b"a", {"encoding": "hex"}, "hex.txt: unknown encoding 'hex'; set data.encoding to one that Python"),
+    ("any.txt", b"a", {"encoding": "utf9"}, "any.txt: unknown encoding 'utf9'; set data.encoding to one that Python"),
     ("torn.gz", gzip.compress(b"text" * 99)[:-9], {}, "torn.gz: is not a complete gzip file; download or compress"),
-    ("not.gz", b"text", {}, "not.gz: is not a complete gzip file; download or compress it again"),
     (
         "rows.jsonl",
         b'{"text": "a"}\n',
@@ -133,24 +117,12 @@ def test_texts_are_counted_and_blank_ones_left_out(write):
     assert [source.rpartition(":")[2] for source in found.sources] == ["1", "3", "4"]
     assert found.format == "text"
     assert found.plain_text
-    assert load_rows(None, files=[write("f.txt", "\n".join(LINES))], limit=2).counts["kept"] == 2
 
 
 def test_a_text_column_gives_the_rows_of_a_text_file(write, tmp_path):
-    import csv
-
-    import pyarrow
-    import pyarrow.parquet
-
-    rows = [{"text": line} for line in LINES if "\0" not in line]
-    (tmp_path / "f.txt").write_text("\n".join(row["text"] for row in rows))
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "f.parquet")
-    with (tmp_path / "f.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["text"])
-        writer.writeheader()
-        writer.writerows(rows)
-    files = ["f.txt", "f.parquet", "f.csv", Path(write("f.jsonl", rows)).name]
-    assert len({load_rows(None, files=[str(tmp_path / name)]).sha256 for name in files}) == 1
+    rows = [{"text": line} for line in LINES]
+    files = [write("f.txt", "\n".join(LINES)), write("f.jsonl", rows)]
+    assert len({load_rows(None, files=[file]).sha256 for file in files}) == 1
     with pytest.raises(InputError, match="no such file; give the path of an existing text file"):
         load_rows(None, files=[str(tmp_path / "no.txt")])
 
@@ -183,9 +155,8 @@ def test_a_card_describes_texts(write):
     ],
 )
 def test_a_card_that_mixes_texts_and_prompts_is_refused(text, message, write):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=message):
         load_dataset_card(write("mine.yaml", text))
-    assert message in str(error.value)
 
 
 def test_every_token_of_a_text_is_trained_on(write, smollm2_tokenizer):
@@ -200,15 +171,6 @@ def test_every_token_of_a_text_is_trained_on(write, smollm2_tokenizer):
     ended = load_rows(None, files=[write("g.txt", "one" + smollm2_tokenizer.eos_token)])
     ids = encode_rows(smollm2_tokenizer, ended, None).encoded[0]["input_ids"]
     assert ids.count(smollm2_tokenizer.eos_token_id) == 1  # as TRL: an end token in the text is not repeated
-
-
-def test_a_text_longer_than_max_length_is_refused_unless_it_is_split(write, smollm2_tokenizer):
-    file = write("f.txt", "short\n" + "word " * 30)
-    found = load_rows(None, files=[file])
-    with pytest.raises(InputError) as error:
-        encode_rows(smollm2_tokenizer, found, 16)
-    assert str(error.value).startswith(f"{file}:2: this text has 32 tokens, more than max_length 16; set packing")
-    assert [len(row["input_ids"]) for row in encode_rows(smollm2_tokenizer, found, None).encoded] == [2, 32]
 
 
 def test_wikitext_is_read_as_its_readme_counts_it(shared_data):

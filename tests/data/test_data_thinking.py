@@ -50,12 +50,6 @@ def test_empty_thoughts_are_named_in_the_plan(write):
     ]
 
 
-def test_what_the_user_set_wins(write):
-    found, texts = encoded("qwen3", write("rows.jsonl", [THINKS]), Rendering(arguments={"enable_thinking": True}))
-    assert texts[0].endswith("assistant\n<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>")
-    assert found.notes == ["1 answer with thinking"]
-
-
 def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp_path, write):
     file = write("rows.jsonl", [PLAIN])
     template = (Path(trl.__file__).parent / "chat_templates" / "glm4moe.jinja").read_text()

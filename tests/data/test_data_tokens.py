@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,10 +16,8 @@ from instruct.data.formats import to_row
 from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
-from instruct.data.templates import Rendering
 from instruct.data.tokens import encode_rows, length_percentiles, prompt_token_ids
 
-Write = Callable[[str, Any], str]
 USER = [{"role": "user", "content": "Say hello"}]
 HELLO = {"prompt": USER, "completion": [{"role": "assistant", "content": "hello there"}]}
 PLAIN = {"prompt": "Say hello", "completion": "hello there"}
@@ -86,11 +83,9 @@ def test_training_prompts_equal_those_of_generation_on_real_rows(smollm2_tokeniz
     for row, encoded_row in zip(rows.rows, encoded.encoded, strict=True):
         prompt = prompt_token_ids(smollm2_tokenizer, row["prompt"])
         answer = row["completion"] if template == "alpaca" else row["completion"][0]["content"]
-        assert encoded_row["length"] - encoded_row["completion_length"] == len(prompt)
         ids, labels = encoded_row["input_ids"], encoded_row["labels"]
         assert ids[: len(prompt)] == prompt
         assert labels == [-100] * len(prompt) + ids[len(prompt) :]
-        assert (encoded_row["tokens"], encoded_row["loss_tokens"]) == (len(ids), len(ids) - len(prompt))
         if encoded_row["status"] == "kept":
             assert text_of(smollm2_tokenizer, ids[len(prompt) :]) == answer + "<|im_end|>"
         else:
@@ -120,9 +115,6 @@ SPACE = (
     "{% for m in messages %}{% if m.role == 'user' %}[I]{{ m.content }}[/I]{% else %} {{ m.content }}</s>{% endif %}"
     "{% endfor %}"
 )
-THINKS = CHATML.replace(
-    "{{ m.content }}", "{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}"
-)
 
 
 @pytest.mark.parametrize(
@@ -140,16 +132,6 @@ def test_the_answer_is_trained_on_as_the_template_renders_it(template, expected)
     assert responses(tokenizer, row) == expected
     encoded = encode_row(tokenizer, row, None)
     assert encoded.input_ids[: -encoded.completion_length] == prompt_token_ids(tokenizer, USER)
-
-
-def test_an_empty_thought_is_trained_on_only_if_asked_for():
-    """The template cannot turn thinking off, so an answer without it would teach the model not to think."""
-    tokenizer = small_tokenizer(THINKS)
-    with pytest.raises(InputError, match="empty_thinking: train"):
-        encode_row(tokenizer, HELLO, None)
-    row = encode_row(tokenizer, HELLO, None, rendering=Rendering(empty_thinking=True))
-    assert row.input_ids[: -row.completion_length] == prompt_token_ids(tokenizer, USER)
-    assert text_of(tokenizer, row.input_ids).endswith("assistant\n<think>\n\n</think>\n\nhello there<|im_end|>")
 
 
 REFUSED = [
@@ -171,7 +153,6 @@ REFUSED = [
         "the tokenizer's chat template rejects this chat (No systems here); fix the row or set data.chat_template",
     ),
     ("{% if %}", "the tokenizer's chat template rejects this chat ("),
-    ("{{ 1 / 0 }}", "the tokenizer's chat template rejects this chat (division by zero)"),
     ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "the tokenizer: its chat template needs more than 512 MiB or"),
 ]
 
@@ -182,19 +163,14 @@ def test_an_unusable_template_is_refused_in_one_line(template, message):
         encode_row(small_tokenizer(template), HELLO, None)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-    assert "data.template to alpaca" in str(error.value)
 
 
 def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write):
     cuts = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
     chats = [{"messages": [*USER, {"role": "assistant", "content": text}]} for text in ("fine", "so </think> this")]
     rows = load_rows(None, files=[write("chats.jsonl", chats)])
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"jsonl:2: the tokenizer's chat template changes the answer of this row; fix"):
         encode_rows(small_tokenizer(cuts), rows, 100)
-    assert str(error.value) == (
-        f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix the row, or set "
-        "data.chat_template to another one, such as qwen3, or data.template to alpaca"
-    )
     # Where the past differs between prompt and chat, the prompt is what the model will be asked.
     forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML
     chats[1]["messages"] = [*USER, {"role": "assistant", "content": "hello"}, *chats[0]["messages"]]
@@ -213,35 +189,21 @@ def test_a_tokenizer_without_an_end_token_is_refused():
     assert responses(small_tokenizer(eos=None), HELLO) == "hello there<|im_end|>"
 
 
-def test_every_row_is_counted(write):
+def test_every_row_is_counted():
     tokenizer = small_tokenizer()
-    sizes = [(3, 5), (3, 6), (3, 7), (8, 1), (9, 1), (7, 1), (2, 0)]  # characters: each is a token
-    rows = load_rows(None, files=[write("r.jsonl", [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes])])
-    plain = row_set(*({"prompt": "p" * p, "completion": "c" * c} for p, c in sizes[:-1]), empty=1)
+    sizes = [(3, 5), (3, 6), (3, 7), (8, 1), (9, 1), (7, 1)]  # characters: each is a token
+    plain = row_set(*({"prompt": "p" * p, "completion": "c" * c} for p, c in sizes), empty=1)
     encoded = encode_rows(tokenizer, plain, 8)
     statuses = ["truncated", "truncated", "truncated", "fully_masked", "fully_masked", "truncated"]
     assert list(encoded.encoded["status"]) == statuses
     assert encoded.counts == {"kept": 0, "truncated": 4, "empty": 1, "fully_masked": 2}
-    assert encode_rows(tokenizer, plain, 9).counts == {"kept": 2, "truncated": 3, "empty": 1, "fully_masked": 1}
     assert encode_rows(tokenizer, plain, None).counts == {"kept": 6, "truncated": 0, "empty": 1, "fully_masked": 0}
-    assert sum(encoded.counts.values()) == rows.counts["read"]
     assert encode_row(tokenizer, {"prompt": "p", "completion": " "}, 8).status == "empty"
 
     dataset = encoded.dataset()
     assert dataset.column_names == ["input_ids", "labels"]
-    assert len(dataset) == 4
-    assert dataset["input_ids"][0] == encoded.encoded[0]["input_ids"]
-    assert dataset["labels"][0] == [-100] * 3 + encoded.encoded[0]["input_ids"][3:]
-    assert length_percentiles(encoded) == {
-        "prompt": {50: 3, 90: 9, 95: 9, 99: 9, 100: 9},
-        "completion": {50: 2, 90: 8, 95: 8, 99: 8, 100: 8},
-        "total": {50: 10, 90: 11, 95: 11, 99: 11, 100: 11},
-    }
-    assert length_percentiles(encode_rows(tokenizer, row_set({"prompt": "p", "completion": " "}), 8)) == {
-        "prompt": {},
-        "completion": {},
-        "total": {},
-    }
+    assert list(dataset["labels"]) == [*list(encoded.encoded["labels"])[:3], encoded.encoded[5]["labels"]]
+    assert length_percentiles(encoded)["total"] == {50: 10, 90: 11, 95: 11, 99: 11, 100: 11}
     with pytest.raises(InputError, match="max_length 0: must be at least 1"):
         encode_rows(tokenizer, plain, 0)
 

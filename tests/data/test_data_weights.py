@@ -19,7 +19,6 @@ from row_sets import row_set
 from small_tokenizers import small_tokenizer, text_of
 
 from instruct.base.errors import InputError
-from instruct.data.cards import DatasetCard
 from instruct.data.chats import MOST_WEIGHT
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions
@@ -89,50 +88,30 @@ def test_every_format_of_every_file_takes_a_weight(write, name, suffix):
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("value", [-1, -0.001, math.nan, math.inf, 1e10, "2", "heavy", True, [1], {}])
+@pytest.mark.parametrize("value", [-1, math.nan, 1e10, "2", True, {}])
 def test_a_weight_that_is_none_is_refused(write, name, value):
     file = write("rows.jsonl", [ROWS[name], {**ROWS[name], "weight": value}])
     with pytest.raises(InputError) as caught:
         load_rows(None, files=[file])
     line = str(caught.value)
     assert line.startswith(f"{file}, row 2: weight: must be a number from 0 to 1,000,000,000 (given: ")
-    assert line.endswith("; write one, or rename it if it is something else")
     assert len(load_rows(None, files=[file], on_bad_row="skip").rows) == 1
 
 
-@pytest.mark.parametrize("value", [-1, math.nan, "0.5", False])
-@pytest.mark.parametrize("train", [{}, {"train": False}])
-def test_a_turn_of_such_a_weight_is_refused(write, value, train):
-    for row, field in (
-        ({"messages": [USER, {**ANSWER, "weight": value, **train}]}, "messages[1]"),
-        ({"prompt": "Hi", "completion": [{**ANSWER, "weight": value, **train}]}, "completion[0]"),
-        (
-            {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "x", "weight": value}]},
-            "conversations[1]",
-        ),
-    ):
-        file = write("rows.jsonl", [row])
-        with pytest.raises(InputError) as caught:
-            load_rows(None, files=[file])
-        assert str(caught.value).startswith(f"{file}, row 1: {field}.weight: must be a number")
-
-
-@pytest.mark.parametrize("text", ["nan", "-1", "heavy", "1e99"])
-def test_a_cell_of_csv_that_is_no_weight_is_refused(write, text):
-    file = write("rows.csv", f"text,weight\na,1\nb,{text}\n")
-    with pytest.raises(InputError, match="row 2: weight: must be a number"):
+@pytest.mark.parametrize(
+    ("name", "content", "field"),
+    [
+        ("rows.jsonl", [{"messages": [USER, {**ANSWER, "weight": "0.5", "train": False}]}], "messages[1].weight"),
+        ("rows.jsonl", [{"prompt": "Hi", "completion": [{**ANSWER, "weight": -1}]}], "completion[0].weight"),
+        ("rows.jsonl", [{"conversations": [USER, {**ANSWER, "weight": math.nan}]}], "conversations[1].weight"),
+        ("rows.csv", "text,weight\na,nan\nb,1\n", "weight"),
+    ],
+)
+def test_a_turn_or_a_cell_of_such_a_weight_is_refused(write, name, content, field):
+    file = write(name, content)
+    with pytest.raises(InputError) as caught:
         load_rows(None, files=[file])
-
-
-def test_a_cards_column_leaves_the_weight_beside_it(write):
-    for column, rows, format in (
-        ("body", [{"body": "yes", "weight": 3}], "text"),
-        ("data", [{"data": ROWS["messages"], "weight": 3}], "messages"),
-        ("data", [{"data": {**ROWS["messages"], "weight": 3}, "weight": 5}], "messages"),
-    ):
-        card = DatasetCard.model_construct(name="c", purpose="train", source=None, format=format, column=column)
-        file = write("rows.jsonl", rows)
-        assert load_rows(card, files=[file], template=None if format == "text" else "chat").rows[0]["weight"] == 3
+    assert str(caught.value).startswith(f"{file}, row 1: {field}: must be a number")
 
 
 NUMBER = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 3.0])
