@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from train_configs import tiny_config, train, write_rows
+from train_configs import tiny_config, train, write_jsonl, write_rows
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
@@ -29,15 +29,33 @@ def template(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def asked(tmp_path: Path, fake_server, monkeypatch: pytest.MonkeyPatch):
+    """What a server is sent of a prompt: tokens, since it renders chats otherwise."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url, requests = fake_server()
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Hi\n")
+
+    def ask(config, run) -> str:
+        config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
+        config.answers.generation.base_url = url
+        answer_prompts(config, run)
+        sent = requests()[-1]  # after the check of the weights
+        assert sent["path"] == "/v1/completions"
+        return AutoTokenizer.from_pretrained(run.adapters / "emo").decode(sent["body"]["prompt"])
+
+    return ask
+
+
 def config_of(model: Path, rows: str, template: Path, **data):
     sections = {"data": {"files": [rows], "template": "chat", "chat_template": str(template), **data}}
     return tiny_config(model, rows, **sections)
 
 
 def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
-    tiny_model_folder: Path, tmp_path: Path, template: Path, fake_server, monkeypatch: pytest.MonkeyPatch
+    tiny_model_folder: Path, tmp_path: Path, template: Path, asked
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     config = config_of(
         tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={"enable_thinking": True}
     )
@@ -52,25 +70,15 @@ def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
 
     train(run.folder, config)
     saved = AutoTokenizer.from_pretrained(run.adapters / "emo")
-    asked = [{"role": "user", "content": "Hi"}]
-    assert not saved.apply_chat_template(asked, add_generation_prompt=True, tokenize=False).endswith("off:")
+    hi = [{"role": "user", "content": "Hi"}]
+    assert not saved.apply_chat_template(hi, add_generation_prompt=True, tokenize=False).endswith("off:")
     assert "strftime_now" in saved.chat_template  # a server writes its own day
 
-    # A server renders chats otherwise: it is sent the prompt's tokens.
-    url, requests = fake_server()
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("Hi\n")
-    config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
-    config.answers.generation.base_url = url
-    answer_prompts(config, run)
-    sent = requests()[-1]  # after the check of the weights
-    assert sent["path"] == "/v1/completions"
-    assert saved.decode(sent["body"]["prompt"]) == "2024-02-29<|user|>Hi<|end|><|assistant|>"
+    assert asked(config, run) == "2024-02-29<|user|>Hi<|end|><|assistant|>"
 
     # A changed file is another template: answers to its prompts are other answers.
     template.write_text(TEMPLATE.replace("<|user|>", "<|system|>").replace("{{ m.role }}", "system"))
-    answer_prompts(config, run)
-    assert saved.decode(requests()[-1]["body"]["prompt"]).startswith("2024-02-29<|system|>Hi")
+    assert asked(config, run).startswith("2024-02-29<|system|>Hi")
 
 
 def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, template: Path) -> None:
@@ -83,8 +91,6 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
         make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
     with pytest.raises(InputError, match="chat_template_kwargs: tokenize is not an argument of a template; remove it"):
         make_config(content, ["--data.chat_template_kwargs", "{tokenize: true}"], "test")
-    flagged = make_config(content, ["--data.chat_template_kwargs.enable_thinking", "false"], "test")
-    assert flagged.data.chat_template_kwargs == {"enable_thinking": False}
     with pytest.raises(InputError, match=r"^data.chat_template_kwargs.enable_thinkin: the chat template does not read"):
         load_training_rows(
             config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
@@ -94,9 +100,8 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
 
 @pytest.mark.parametrize(("thinking", "ending"), [(0, "off:"), (20, "<|assistant|>"), (3, "off:")])
 def test_answers_are_asked_in_the_mode_of_most_trained_answers(
-    tiny_model_folder: Path, tmp_path: Path, fake_server, monkeypatch: pytest.MonkeyPatch, thinking: int, ending: str
+    tiny_model_folder: Path, tmp_path: Path, asked, thinking: int, ending: str
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     template = tmp_path / "own.jinja"
     template.write_text(
         "{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
@@ -104,27 +109,10 @@ def test_answers_are_asked_in_the_mode_of_most_trained_answers(
         "off:{% endif %}{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>"
         "{% if enable_thinking is defined and not enable_thinking %}off:{% endif %}{% endif %}"
     )
-    answer = {"role": "assistant", "content": "It is 4."}
-    rows = [
-        {
-            "messages": [
-                {"role": "user", "content": f"{number}?"},
-                {**answer, **({"reasoning_content": "2"} if on else {})},
-            ]
-        }
-        for number, on in enumerate([True] * thinking + [False] * 8)
-    ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = config_of(tiny_model_folder, str(file), template)
+    user, answer = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "It is 4."}
+    rows = [{"messages": [user, {**answer, "reasoning_content": "2"}]}] * thinking + [{"messages": [user, answer]}] * 8
+    config = config_of(tiny_model_folder, write_jsonl(tmp_path / "rows.jsonl", rows), template)
     config.train |= {"max_steps": 1}
     run = train(tmp_path / "run", config)
-    url, requests = fake_server()
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("Hi\n")
-    config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
-    config.answers.generation.base_url = url
-    answer_prompts(config, run)
-    asked = AutoTokenizer.from_pretrained(run.adapters / "emo").decode(requests()[-1]["body"]["prompt"])
-    assert asked == f"<|user|>Hi<|end|>{'<|assistant|>' if ending == 'off:' else ''}{ending}"
+    assert asked(config, run) == f"<|user|>Hi<|end|>{'<|assistant|>' if ending == 'off:' else ''}{ending}"
     assert run.manifest()["steps"]["answers"]["inputs"]["chat"]["thinks"] == (ending != "off:")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from train_configs import tiny_config, train, write_rows
+from train_configs import have_the_same_weights, interrupt, tiny_config, train, write_rows
+from train_configs import interrupted as interrupted_training
 
 from instruct.base.errors import InputError
 from instruct.phases.answer import generate
@@ -55,13 +55,7 @@ def interrupted(tmp_path_factory, tiny_model_folder):
     config = tiny_config(tiny_model_folder, write_rows(folder / "rows.jsonl"))
     config.train["save_total_limit"] = 3
 
-    def interrupt(*arguments, **named):
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("instruct.training.train.model_card", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            train(folder / "run", config)
+    interrupted_training(folder / "run", config)
     return folder / "run", config
 
 
@@ -89,29 +83,36 @@ def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, int
     shutil.copytree(run, tmp_path / "damaged")
     truncate(tmp_path / "damaged" / "checkpoints" / "emo" / "checkpoint-6" / "adapter_model.safetensors")
     damaged, fresh = (train(tmp_path / name, config) for name in ("damaged", "fresh"))
-    ours, theirs = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in (damaged, fresh))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert have_the_same_weights(damaged, fresh)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_a_checkpoint_without_what_a_training_goes_on_with_is_passed_over(tmp_path, interrupted, name, caplog):
-    checkpoint = tmp_path / "checkpoint-6"
-    shutil.copytree(interrupted[0] / "checkpoints" / "emo" / "checkpoint-6", checkpoint)
-    (checkpoint / name).unlink()
-    (checkpoint / "sha256.json").unlink()
-    assert last_complete_checkpoint(tmp_path) is None
-    assert "checkpoint-6: has no state of the " in caplog.text
+STATE = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
-def test_a_checkpoint_without_hashes_is_used(tmp_path):
-    (tmp_path / "checkpoint-2").mkdir()
-    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        (tmp_path / "checkpoint-2" / name).touch()
-    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
-    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
-    record_hashes(tmp_path / "checkpoint-2")
+@pytest.mark.parametrize(
+    ("files", "state", "processes"),
+    [
+        *((tuple({*STATE} - {name}), "{}", 1) for name in STATE),
+        (STATE, '{"half', 1),
+        (STATE, None, 1),
+        ((*STATE[:2], "rng_state_0.pth", "rng_state_1.pth"), "{}", 1),
+        (STATE, "{}", 2),
+    ],
+)
+def test_a_checkpoint_without_hashes_is_used_if_it_is_whole_and_of_as_many_processes(tmp_path, files, state, processes):
+    ranks = [f"rng_state_{rank}.pth" for rank in range(processes)] if processes > 1 else STATE[2:]
+    for step, names, text in ((2, (*STATE[:2], *ranks), "{}"), (4, files, state)):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        for name in names:
+            (folder / name).touch()
+        if text is not None:
+            (folder / "trainer_state.json").write_text(text)
     (tmp_path / "checkpoint-2 copy").mkdir()
-    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
+    assert last_complete_checkpoint(tmp_path, processes) == str(tmp_path / "checkpoint-2")
+    assert (tmp_path / "checkpoint-4").exists() == (len(files) < 3)  # it is kept where only a state is missing
+    record_hashes(tmp_path / "checkpoint-2")
+    assert last_complete_checkpoint(tmp_path, processes) == str(tmp_path / "checkpoint-2")
 
 
 def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_change(tmp_path, tiny_model_folder):
@@ -130,12 +131,11 @@ def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_chang
             check_weights(run, "emo")
         weights.write_bytes(trained)
     overwrite(weights)
-    for refused in (train, partial(generate, config, run), partial(merge_adapter, config, run)):
+    for refused in (partial(train, run.folder), partial(generate, run=run), partial(merge_adapter, run=run)):
         with pytest.raises(InputError, match=r"adapter_model\.safetensors: was modified"):
-            refused(tmp_path / "run", config) if refused is train else refused()
+            refused(config=config)
     weights.write_bytes(trained)
     settings.write_text(text.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
-    assert settings.read_text() != text
     with pytest.raises(InputError, match=r"emo/adapter_config\.json: was modified after training"):
         check_weights(run, "emo")
     settings.write_text(text)
@@ -180,13 +180,6 @@ def test_a_changed_key_costs_an_interrupted_training_nothing(tmp_path, tiny_mode
         "--train.logging_steps", "1", "--train.per_device_train_batch_size", "4",
     ]  # fmt: skip
 
-    def interrupt(*arguments, **named):
-        raise KeyboardInterrupt
-
-    def steps() -> list[int]:
-        log = json.loads((tmp_path / "runs" / "cut" / "adapters" / "emo" / "training_log.json").read_text())
-        return [entry["step"] for entry in log if "loss" in entry]
-
     with monkeypatch.context() as patch:
         patch.setattr("instruct.training.train.model_card", interrupt)
         assert instruct(*command)[0] != 0
@@ -196,13 +189,11 @@ def test_a_changed_key_costs_an_interrupted_training_nothing(tmp_path, tiny_mode
     code, _, error = instruct(*command, "--train.max_steps", "5")
     assert code == 2
     assert "train.max_steps was 4 and is 5 now, but train/emo has checkpoints; " in error
-    assert "--redo train" in error
     assert {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")} == before
-    assert instruct(*command, "--train.save_steps", "3", "--train.logging_steps", "2")[0] == 0
-    assert steps() == [1, 2, 3, 4], "as it was logged before the interruption"
-
-    with monkeypatch.context() as patch:
-        patch.setattr("instruct.training.train.model_card", interrupt)
-        assert instruct(*command, "--train.max_steps", "6", "--redo", "train")[0] != 0
-    assert instruct(*command, "--train.max_steps", "8", "--redo", "train", "--train.logging_steps", "2")[0] == 0
-    assert steps() == [2, 4, 6, 8], "from the start"
+    log = tmp_path / "runs" / "cut" / "adapters" / "emo" / "training_log.json"
+    for changed, steps in (
+        (["--train.save_steps", "3"], [1, 2, 3, 4]),  # as it was logged before the interruption
+        (["--train.max_steps", "8", "--redo", "train"], [2, 4, 6, 8]),  # from the start
+    ):
+        assert instruct(*command, *changed, "--train.logging_steps", "2")[0] == 0
+        assert [entry["step"] for entry in json.loads(log.read_text()) if "loss" in entry] == steps

@@ -82,16 +82,3 @@ def test_a_copy_keeps_the_hook_of_a_device_map():
     copied = copy.deepcopy(network)
     move(network)
     assert torch.equal(copied(IDS).logits, 2 * before)
-
-
-def test_a_model_and_its_copy_train_apart_after_each_other(tmp_path):
-    """Each of two trainers of a model replaces its forward, before and after the model is copied."""
-    model = tiny_model()
-    for name in ("first", "second"):
-        make_trainer(tmp_path / name, model, learning_rate=0.1).train()
-    copied = copy.deepcopy(model)
-    kept = outputs(model)
-    make_trainer(tmp_path / "copy", copied, learning_rate=0.1).train()
-    assert all(map(torch.equal, outputs(model), kept))
-    assert not any(map(torch.equal, outputs(copied), kept))
-    assert_apart(model, copied)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from accelerate import PartialState
-from tiny import CONFIGS, make_trainer, tiny_model
+from tiny import CONFIGS, make_trainer, quiet_config, tiny_model
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, TrainingArguments
 
-from instruct import EMOConfig
 from instruct.training.processes import use_one_device
 
 
@@ -36,18 +35,14 @@ def test_a_model_named_by_path_is_loaded_onto_one_device(tmp_path, monkeypatch):
 
 
 def test_a_given_device_map_is_kept(tmp_path):
-    args = EMOConfig(
-        str(tmp_path), report_to=[], use_cpu=True, bf16=False, model_init_kwargs={"device_map": "auto", "dtype": "auto"}
-    )
+    args = quiet_config(tmp_path, model_init_kwargs={"device_map": "auto", "dtype": "auto"})
     use_one_device(args, loads_model=True)
     assert args.model_init_kwargs == {"device_map": "auto", "dtype": "auto"}
 
 
 def test_gpus_that_one_process_does_not_use_are_left_alone(tmp_path, monkeypatch):
     """The Trainer would copy the model to all of them (torch.nn.DataParallel), which TRL refuses."""
-    config = EMOConfig(
-        str(tmp_path), report_to=[], use_cpu=True, bf16=False, max_steps=1, per_device_train_batch_size=8
-    )
+    config = quiet_config(tmp_path, per_device_train_batch_size=8)
     config._n_gpu = 2
     use_one_device(config, loads_model=False)
     assert config.n_gpu == 1

@@ -26,8 +26,6 @@ from peak import save_model
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
-from instruct.training.checkpoints import last_complete_checkpoint
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCELERATE = ROOT / "recipes" / "configs" / "accelerate"
 LAUNCH = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
@@ -213,6 +211,10 @@ def recipe_config(folder: Path, model: Path, batch: int):
     )
 
 
+def adapters(run: Path) -> dict[str, bytes]:
+    return {name: (run / "adapters" / name / "adapter_model.safetensors").read_bytes() for name in SYSTEMS}
+
+
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory, tiny_model_folder) -> Path:
     """A folder with tiny.yaml, which one launcher trained with two processes: runs/two."""
@@ -239,11 +241,7 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     steps = {step: record for step, record in recorded.items() if step.startswith("train/")}
     assert {step: record["results"]["processes"] for step, record in steps.items()} == {"train/mle": 2, "train/emo": 2}
     assert [record["attempts"] for record in steps.values()] == [1, 1]
-    assert not list(run.rglob("*.making"))
-    assert not (run / "outputs").exists()
-    log = (launched / "log").read_text()
-    assert log.count(" steps each, ") == 1
-    assert "continue without `accelerate launch`: python" in log
+    assert (launched / "log").read_text().count(" steps each, ") == 1
 
 
 @pytest.mark.slow
@@ -263,9 +261,7 @@ def test_a_process_that_dies_ends_the_others_and_a_rerun_completes_the_training(
     assert launcher.wait(120) != 0
     assert not any(process.is_running() for process in ranks)
     finish(start(tmp_path, *call), tmp_path)
-    for name in SYSTEMS:
-        for file in (launched / "runs" / "two" / "adapters" / name).glob("*.safetensors"):
-            assert file.read_bytes() == (run / "adapters" / name / file.name).read_bytes()
+    assert adapters(run) == adapters(launched / "runs" / "two")
 
 
 # What the script calls of SLURM, for two nodes that are this machine.
@@ -308,20 +304,7 @@ def test_the_slurm_script_on_two_nodes_trains_what_one_launcher_with_two_process
         )
         assert len(nodes) == 4
         assert nodes == processes
-        for file in (theirs / "adapters" / name).glob("*.safetensors"):
-            assert file.read_bytes() == (ours / "adapters" / name / file.name).read_bytes()
-
-
-def test_a_checkpoint_of_a_different_number_of_processes_is_discarded(tmp_path):
-    for step, files in [(2, ["rng_state.pth"]), (4, ["rng_state_0.pth", "rng_state_1.pth"])]:
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        for name in (*files, "optimizer.pt", "scheduler.pt"):
-            (folder / name).touch()
-        (folder / "trainer_state.json").write_text("{}")
-    assert last_complete_checkpoint(tmp_path, 2) == str(tmp_path / "checkpoint-4")
-    assert last_complete_checkpoint(tmp_path, 1) == str(tmp_path / "checkpoint-2")
-    assert not (tmp_path / "checkpoint-4").exists()
+    assert adapters(ours) == adapters(theirs)
 
 
 def test_a_verb_for_one_process_is_refused_on_several(monkeypatch, capsys):

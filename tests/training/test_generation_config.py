@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
-from tiny import make_trainer, tiny_model
+from tiny import tiny_model
 from train_configs import tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -26,8 +25,7 @@ from test_data_template_grid import NAMES, REPLIES, tokenizer_of
 # What transformers refuses to save, beside the other values.
 UNUSED = [
     {"temperature": 0.6, "top_p": 0.9},
-    *({name: 0.5} for name in ("min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h", "length_penalty")),
-    {"top_k": 20},
+    *({name: 0.5} for name in ("typical_p", "epsilon_cutoff", "length_penalty")),
     {"early_stopping": True},
     {"output_scores": True},
     {"use_cache": False, "cache_implementation": "static"},
@@ -65,30 +63,6 @@ def test_the_end_of_every_templates_turn_is_in_it(tmp_path, name):
     assert {*first, end} & {*stops}, "an answer's"
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3", "gptoss", "cohere2", "smolvlm"])
-def test_a_trainer_saves_it_with_the_model_and_with_each_checkpoint(tmp_path, name):
-    tokenizer = tokenizer_of(name)
-    tokenizer.pad_token = "</s>"
-    chats = [{"messages": [{"role": "user", "content": "1?"}, {"role": "assistant", "content": "2."}]}]
-    model = tiny_model()
-    model.resize_token_embeddings(len(tokenizer))
-    trainer = make_trainer(
-        tmp_path,
-        model,
-        rows=Dataset.from_list(chats),
-        tokenizer=tokenizer,
-        save_strategy="steps",
-        save_steps=1,
-        max_length=None,
-    )
-    (end, *_) = tokenizer(REPLIES[name].end, add_special_tokens=False)["input_ids"]
-    trainer.save_model(str(tmp_path / "untrained"))
-    trainer.train()
-    trainer.save_model(str(tmp_path / "trained"))
-    for folder in ("untrained", "checkpoint-1", "trained"):
-        assert_stops(tmp_path / folder, end)
-
-
 @pytest.fixture
 def base(tmp_path, tiny_model_folder) -> Path:
     """It ends with <|system|>, and a turn of its template with <|end|>; a temperature is beside `do_sample: false`."""
@@ -123,8 +97,6 @@ def test_settings_without_effect_that_transformers_does_not_save_are_left_out_wi
     model, tokenizer = tiny_model(), small_tokenizer(None, eos="</s>")
     model.name_or_path = str(tmp_path)
     model.generation_config = GenerationConfig(**KEPT, **unused)
-    with pytest.raises(ValueError, match="invalid"):
-        model.save_pretrained(tmp_path)
     settle_generation_config(model, tokenizer)
     model.save_pretrained(tmp_path)
     saved = AutoModelForCausalLM.from_pretrained(tmp_path).generation_config

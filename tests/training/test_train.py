@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +16,12 @@ from peft import PeftModel
 from population import tiny_network
 from safetensors.torch import load_file
 from test_plain_text import write_texts
-from train_configs import metrics, tiny_config, train, write_rows
+from train_configs import have_the_same_weights, interrupted, metrics, tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.output import printed_log
 from instruct.run.directory import RunDirectory
-from instruct.training.checkpoints import last_complete_checkpoint
 from instruct.training.merge import merge_adapter
 from instruct.training.rows import load_tokenizer
 
@@ -34,21 +34,15 @@ def rows(tmp_path) -> str:
 def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder, rows):
     run = train(tmp_path / "run", tiny_config(tiny_model_folder, rows))
     adapter = run.adapters / "emo"
-    assert {"adapter_model.safetensors", "adapter_config.json", "README.md", "training_log.json"} <= {
-        path.name for path in adapter.iterdir()
-    }
     assert not list(run.folder.rglob("*.bin"))  # pickles
     card = (adapter / "README.md").read_text()
     assert "objective **emo** (variant official" in card
     assert "24 complete rows and 0 truncated" in card
     log = json.loads((adapter / "training_log.json").read_text())
     assert {"ce", "cost", "ratio", "mean_token_accuracy"} <= set(log[0])
-    assert list((run.folder / "tensorboard" / "emo").glob("events.*"))
     results = run.manifest()["steps"]["train/emo"]["results"]
-    assert results["steps"] == 6
-    assert results["rows"]["kept"] == 24
+    assert (results["steps"], results["rows"]["kept"]) == (6, 24)
     file = adapter / "adapter_model.safetensors"
-    assert any(weight.abs().sum() > 0 for name, weight in load_file(file).items() if "lora_B" in name)
     before = file.stat().st_mtime_ns
     train(tmp_path / "run", tiny_config(tiny_model_folder, rows))
     assert file.stat().st_mtime_ns == before  # it is not trained again
@@ -57,10 +51,8 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
 @pytest.mark.parametrize(
     ("system", "logged", "said"),
     [
-        ({"objective": "dft"}, {"ce"}, "**dft** on"),
         ({"objective": "energy", "energy_weight": 5}, {"ce", "energy"}, "(weight 5.0, dim 128, transport cost fixed)"),
         ({"objective": "tailr", "gamma": 0.5, "tailr_variant": "official"}, {"ce"}, "(gamma 0.5, variant official)"),
-        ({"objective": "ent", "ent_threshold": 1.1}, {"ce", "clamped_fraction"}, "(threshold 1.1)"),
         ({"objective": "power", "objective_args": {"threshold": 0.1}}, {"ce", "clamped_fraction"}, "(threshold 0.1)"),
         ({"objective": "eaft"}, {"ce", "entropy"}, "**eaft** on"),
         ({"objective": "emo"}, {"ce", "cost"}, "emphasis mle, transport cost fixed)"),
@@ -74,14 +66,12 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert said in (run.adapters / "ours" / "README.md").read_text()
     log = json.loads((run.adapters / "ours" / "training_log.json").read_text())
     assert logged <= set(log[0])
-    names = {path.name for path in (run.adapters / "ours").iterdir()}  # a whole model
-    assert {"config.json", "model.safetensors"} <= names
-    assert "adapter_config.json" not in names
+    assert (run.adapters / "ours" / "model.safetensors").is_file()
 
 
 def test_every_objective_name_makes_an_objective_of_its_options_or_its_arguments():
     from instruct.objectives.built_in import OBJECTIVES
-    from instruct.training.emo_config import EMOConfig, objective_of
+    from instruct.training.emo_config import objective_of
     from instruct.training.objective_names import OPTIONS
     from instruct.training.options import SystemOptions
 
@@ -90,19 +80,14 @@ def test_every_objective_name_makes_an_objective_of_its_options_or_its_arguments
         assert SystemOptions(objective=name).objective == name
         assert objective_of(name, {}) == kind()  # the options have the classes' defaults
     assert objective_of("tailr", {"variant": "official"}) == OBJECTIVES["tailr"](0.8, "official")
-    options = {"gamma": 0.5, "tailr_variant": "official", "use_cpu": True, "bf16": False}
-    assert EMOConfig(objective="tailr", **options).make_objective() == OBJECTIVES["tailr"](0.5, "official")
 
 
 def test_a_systems_defaults_are_those_of_the_trainer():
-    import dataclasses
-
-    from instruct.training.emo_config import EMOConfig
+    from instruct import EMOConfig
     from instruct.training.options import SystemOptions
 
-    trainers = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
-    ours = SystemOptions(objective="emo").emo_config()
-    assert ours == {name: trainers[name] for name in ours}
+    for name, value in SystemOptions(objective="emo").emo_config().items():
+        assert getattr(EMOConfig, name, None) == value
 
 
 def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
@@ -144,30 +129,6 @@ def test_a_merge_that_rounds_the_adapter_away_says_so_and_one_that_changes_nothi
     monkeypatch.setattr(Linear, "merge", lambda *arguments, **named: None)
     with pytest.raises(InputError, match=r"merging does not change .*_proj, which the adapter does"):
         merge_adapter(config, run)
-
-
-def test_an_adapter_on_a_tied_embedding_is_merged_into_an_untied_model(tmp_path, rows, tiny_model_folder):
-    """The head does not see the adapter, so that one table of both would be another model."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path / "tied"
-    config = LlamaConfig.from_pretrained(tiny_model_folder, tie_word_embeddings=True)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(folder)
-    lora = {"r": 2, "target_modules": ["embed_tokens"]}
-    experiment = tiny_config(folder, rows, lora=lora, train={"max_steps": 4, "learning_rate": 0.1})
-    run = train(tmp_path / "run", experiment)
-    (merged,) = merge_adapter(experiment, run)
-    ids = torch.arange(5, 40)[None]
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.no_grad():
-        before = base(ids).logits
-        adapted = PeftModel.from_pretrained(base, str(run.adapters / "emo"))(ids).logits
-        whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)(ids).logits
-    assert (adapted - before).abs().max() > 1e-3
-    assert torch.allclose(whole, adapted, atol=1e-5)
-    with pytest.raises(InputError, match=r"nobody: has no adapter_config\.json; name a LoRA system"):
-        merge_adapter(experiment, run, "nobody")
 
 
 @pytest.mark.slow
@@ -218,46 +179,20 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
 
 
 @pytest.mark.slow
-def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_folder, rows, monkeypatch):
+def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_folder, rows):
     config = tiny_config(tiny_model_folder, rows)
-
-    def interrupt(*arguments, **named):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("instruct.training.train.model_card", interrupt)  # after the last step, before the result
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "run", config)
+    interrupted(tmp_path / "run", config)
     assert list((tmp_path / "run" / "checkpoints" / "emo").glob("checkpoint-*"))
 
     write_rows(Path(rows), count=16)
     again, fresh = (train(tmp_path / name, config) for name in ("run", "fresh"))
-    ours, theirs = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in (again, fresh))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert have_the_same_weights(again, fresh)
     assert again.manifest()["steps"]["train/emo"]["results"]["rows"]["kept"] == 16
 
 
-def test_an_incomplete_checkpoint_is_discarded(tmp_path):
-    for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-            (folder / name).touch()
-        if state is not None:
-            (folder / "trainer_state.json").write_text(state)
-    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
-
-
 def test_a_tokenizer_without_an_end_token_is_refused(tmp_path, tiny_model_folder, rows):
-    import shutil
-
-    folder = tmp_path / "endless"
-    shutil.copytree(tiny_model_folder, folder)
-    path = folder / "tokenizer_config.json"
-    settings = json.loads(path.read_text())
-    del settings["eos_token"]
-    path.write_text(json.dumps(settings))
+    folder = shutil.copytree(tiny_model_folder, tmp_path / "endless")
+    AutoTokenizer.from_pretrained(folder, eos_token=None).save_pretrained(folder)
     with pytest.raises(InputError, match=r"endless: its tokenizer has no end token"):
         load_tokenizer(tiny_config(folder, rows))
 
@@ -297,14 +232,10 @@ def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, r
     ],
 )
 def test_a_model_that_others_cannot_take_is_refused_in_one_line(tmp_path, tiny_model_folder, rows, kind, line):
-    def make_and_train() -> None:
-        model = tmp_path / "model"
-        tiny_network(kind).save_pretrained(model)
-        AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(model)
-        train(tmp_path / "run", tiny_config(model, rows))
-
-    with pytest.raises(InputError, match=line):
-        make_and_train()
+    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match=line):  # noqa: PT012
+        tiny_network(kind).save_pretrained(tmp_path / "model")
+        train(tmp_path / "run", tiny_config(tmp_path / "model", rows))
 
 
 def test_each_systems_own_adapter_is_merged(tmp_path, tiny_model_folder, rows):
@@ -323,3 +254,5 @@ def test_each_systems_own_adapter_is_merged(tmp_path, tiny_model_folder, rows):
     assert (adapted["mle"] - adapted["emo"]).abs().max() > 1e-3
     for folder in merge_adapter(config, run):
         assert torch.allclose(logits(folder), adapted[folder.name], atol=1e-5)
+    with pytest.raises(InputError, match=r"nobody: has no adapter_config\.json; name a LoRA system"):
+        merge_adapter(config, run, "nobody")

@@ -94,6 +94,10 @@ def conversations() -> Dataset:
     return Dataset.from_list([{"messages": turns[: 2 + 2 * (row % 3)]} for row in range(8)])
 
 
+def quiet_config(folder: Path, **arguments: Any) -> EMOConfig:
+    return EMOConfig(str(folder), **{"report_to": [], "use_cpu": True, "bf16": False, **arguments})
+
+
 def make_trainer(
     folder: Path, model=None, cls=EMOTrainer, rows: Dataset | None = None, peft_config=None, tokenizer=None, **arguments
 ):

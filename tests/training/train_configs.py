@@ -6,10 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+from safetensors.torch import load_file
+
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
 from instruct.training.rows import load_training_rows
 from instruct.training.train import train_system
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
 
 
 def write_rows(path: Path, count: int = 24) -> str:
@@ -17,8 +26,7 @@ def write_rows(path: Path, count: int = 24) -> str:
         {"instruction": f"Say the number {index}.", "input": "", "output": f"The number is {index}. " * (1 + index % 3)}
         for index in range(count)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return write_jsonl(path, rows)
 
 
 def tiny_config(folder: Path, rows: str, **sections):
@@ -42,6 +50,23 @@ def train(folder: Path, config, system: str = "emo") -> RunDirectory:
     run.start(config.model_dump(mode="json"))
     train_system(config, system, run, load_training_rows(config))
     return run
+
+
+def interrupt(*arguments: Any, **named: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted(folder: Path, config) -> None:
+    """Train until after the last step, before the result is written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("instruct.training.train.model_card", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, config)
+
+
+def have_the_same_weights(run: RunDirectory, other: RunDirectory) -> bool:
+    ours, theirs = (load_file(each.adapters / "emo" / "adapter_model.safetensors") for each in (run, other))
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def metrics(run: RunDirectory, system: str = "emo") -> list[dict[str, Any]]:
