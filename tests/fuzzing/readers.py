@@ -182,7 +182,7 @@ def read_judge_labels(path: Path) -> None:
     """Pairs labeled by a judge: those with a preference."""
     found = load_labels([str(path)])
     with_one = [row for row in read_file(path) if row.fields["preference"] not in (None, -1)]
-    assert len(found.pairs) == sum(not math.isnan(row.fields["preference"]) for row in with_one)
+    assert len(found.pairs) == sum(not math.isnan(float(row.fields["preference"])) for row in with_one)
     figures = measure_agreement(found, [pair.label for pair in found.pairs]).measurements
     assert [row.n for key, row in figures.items() if key[:2] == ("people", "win_rate")] == [len(found.pairs)]
 
