@@ -225,8 +225,10 @@ def _check(log: Scores, results: _Results, config: Mapping[str, Any]) -> None:
                 log.unpaired.append(name)
         else:
             log.check_figure(name, figure, place)
-        if isinstance(higher := better.get(metric), bool):
-            log.better[name] = "higher" if higher else "lower"
+    for key in _mapping(results.content, "results", log.task):  # also a figure that is NaN, as a row's is
+        metric, comma, applied = key.partition(",")
+        if comma and isinstance(higher := better.get(metric), bool):
+            log.better[metric_name(metric, applied)] = "higher" if higher else "lower"
     for group in _mapping(results.content, "group_subtasks"):
         leaves = results.leaves(group)
         if log.task in leaves and (by_size := _by_size(results, group, leaves)) is not None:

@@ -189,6 +189,15 @@ def test_what_is_no_number_is_missing_and_what_is_no_mean_is_not_paired(tmp_path
     assert log.better["ter"] == "lower"
 
 
+def test_a_figure_that_is_no_number_leaves_which_values_are_better(tmp_path):
+    """The tool's mean of rows of which one is NaN is NaN."""
+    rows = [sample(number, ter=math.nan if number == 1 else float(number)) for number in range(3)]
+    write(tmp_path, rows, results("sums", 3, ter__none=math.nan))
+    log = logs_by_task(tmp_path)["sums"]
+    assert log.better["ter"] == "lower"
+    assert (log.mean("ter"), log.figures) == (1.0, {})
+
+
 def test_units_cluster_by_a_named_field(tmp_path):
     path = write(tmp_path, ROWS)
     (found,) = read_logs([path], Columns(cluster="question"))
