@@ -205,7 +205,7 @@ def _group_claim(
 def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:
     """A claim; `about`: its other fields."""
     first = shared.baseline[0]
-    better = first.better.get(metric, "higher")
+    better = next((each.better[metric] for each in shared.every if metric in each.better), "higher")
     names = {"candidate": shared.candidate[0].system, "baseline": first.system}
     return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
 

@@ -174,6 +174,13 @@ def test_a_metric_that_is_better_lower_is_told_so():
     assert compared.headlines()[0].startswith("t: tuned beats base: ppl -")
 
 
+@pytest.mark.parametrize("knows", [0, 1])
+def test_one_log_tells_which_values_are_better(knows):
+    logs = [make_log("base", {"ppl": RNG.random(50) + 2}), make_log("tuned", {"ppl": RNG.random(50)})]
+    logs[knows].better["ppl"] = "lower"
+    assert compare_logs(logs).headlines()[0].startswith("t: tuned beats base: ppl -")
+
+
 def test_the_winner_is_named_first_with_its_gain():
     (headline,) = compare_logs([make_log("base", np.ones(50)), make_log("tuned", np.zeros(50))]).headlines()
     assert headline.startswith("t: base beats tuned: acc +100 points")
