@@ -428,13 +428,19 @@ def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
         Column("candidate's mean", lambda claim: claim.params["means"][0], error="interval"),
         Column("other's mean", lambda claim: claim.params["means"][1], error="interval"),
         *DIFFERENCE,
-        Column("better on", "params.candidate_above"),
-        Column("worse on", "params.baseline_above"),
+        Column("better on", lambda claim: _units_apart(claim)[0]),
+        Column("worse on", lambda claim: _units_apart(claim)[1]),
         Column("simultaneous", "params.simultaneous", error="interval", sign=True, note=_SIMULTANEOUS),
         *TESTED,
         Column("detectable", "params.detectable"),
         Column("units for a point", "params.units_for_a_point", form=",d"),
     ]
+
+
+def _units_apart(claim: Claim) -> tuple[int, int]:
+    """The units on which the candidate is better, and those on which it is worse."""
+    above, below = claim.params["candidate_above"], claim.params["baseline_above"]
+    return (below, above) if claim.better == "lower" else (above, below)
 
 
 _RANK_COLUMNS = [

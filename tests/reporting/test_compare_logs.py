@@ -172,6 +172,9 @@ def test_a_metric_that_is_better_lower_is_told_so():
     compared = compare_logs(logs)
     assert compared.claims[0].finding == "candidate"
     assert compared.headlines()[0].startswith("t: tuned beats base: ppl -")
+    table = next(block for block in compared.document().opening if getattr(block, "title", "") == "Differences")
+    cells = dict(zip(table.header, table.cells()[0], strict=True))
+    assert (cells["better on"], cells["worse on"]) == ("50", "0")
 
 
 @pytest.mark.parametrize("knows", [0, 1])
