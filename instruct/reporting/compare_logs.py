@@ -398,7 +398,10 @@ def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standin
             )
             for system in systems
         ]
-        ranked += sorted(rows, key=lambda row: (sum(row.rank_interval), -(row.value or 0.0)))
+        sign = 1 if about[0].better == "lower" else -1
+        ranked += sorted(
+            rows, key=lambda row: (sum(row.rank_interval), math.inf if row.value is None else sign * row.value)
+        )
     return ranked
 
 

@@ -209,6 +209,14 @@ def test_every_pair_of_systems_has_ranks_and_simultaneous_intervals():
     assert len(compare_logs(logs, baseline="base").claims) == 3
 
 
+@pytest.mark.parametrize(("better", "order"), [("higher", ["c", "b", "a"]), ("lower", ["a", "b", "c"])])
+def test_equal_ranks_are_in_the_order_of_the_better_means(better, order):
+    few = {"a": 0.1, "b": 0.2, "c": 0.3}
+    logs = [make_log(system, [value] * 4, better={"acc": better}) for system, value in few.items()]
+    standings = compare_logs(logs, all_pairs=True).standings
+    assert [(row.system, row.rank_interval) for row in standings] == [(system, [1, 3]) for system in order]
+
+
 def test_what_is_not_compared_is_named():
     tasks = {"a": ("base", "emo", "gem"), "b": ("emo", "gem"), "c": ("gem",)}
     logs = [make_log(system, right(40, 0.5), task) for task, systems in tasks.items() for system in systems]
