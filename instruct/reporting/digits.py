@@ -29,7 +29,7 @@ def number(value: float | None, error: Error = None, sign: bool = False) -> str:
     """A figure; `sign`: it is a difference, whose sign is shown."""
     if value is None:
         return "-"
-    return f"{value:{'+' * sign},.{decimals(value, error, 0.0 if sign else 50.0)}f}"
+    return f"{value:{'+' * sign}z,.{decimals(value, error, 0.0 if sign else 50.0)}f}"  # z: no -0
 
 
 def span(interval: Sequence[float] | None, error: Error = None, sign: bool = False) -> str:

@@ -17,7 +17,7 @@ from instruct.base.errors import GateError, InputError
 from instruct.logs.source import Columns
 from instruct.reporting.compare_logs import check_difference_gate
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
-from instruct.reporting.render.lines import render_terminal
+from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.scores.scores import Row, Scores
 
 RNG = np.random.default_rng(7)
@@ -215,6 +215,12 @@ def test_equal_ranks_are_in_the_order_of_the_better_means(better, order):
     logs = [make_log(system, [value] * 4, better={"acc": better}) for system, value in few.items()]
     standings = compare_logs(logs, all_pairs=True).standings
     assert [(row.system, row.rank_interval) for row in standings] == [(system, [1, 3]) for system in order]
+
+
+def test_no_difference_is_not_below_zero():
+    logs = [make_log(system, [0.0, 1.0] * 10) for system in "abc"]
+    found = compare_logs(logs, all_pairs=True)
+    assert "| a | - | +0 | +0 |" in render_markdown(found.document())
 
 
 def test_what_is_not_compared_is_named():
