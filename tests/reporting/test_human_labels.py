@@ -14,6 +14,8 @@ import scipy.stats
 from pages import HOSTILE
 
 from instruct.analysis.inference import score_interval
+from instruct.base.errors import InputError
+from instruct.judging.interchange.labels import read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.human_labels import random_order
 from instruct.run.directory import RunDirectory
@@ -114,6 +116,17 @@ def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path
     assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
     assert f"With people's labels on 120 of 120 pairs: win rate of emo {100 * points.mean():.1f} %" in out
     assert "cannot be combined" not in out
+
+
+def test_labels_of_both_orders_are_averaged(tmp_path) -> None:
+    path = tmp_path / "labels.jsonl"
+    swapped = {"candidate": "mle", "baseline": "emo"}
+    lines = [label_line(0, "candidate", annotator="a"), label_line(0, "candidate", annotator="b", **swapped)]
+    path.write_text("\n".join(lines))
+    assert [*read_labels(path).of("emo", "mle").values()] == [*read_labels(path).of("mle", "emo").values()] == [0.5]
+    path.write_text("\n".join([lines[0], label_line(0, "candidate", annotator="a", **swapped)]))
+    with pytest.raises(InputError, match=r"row 2: .* is already labeled in row 1"):
+        read_labels(path)
 
 
 def test_labels_count_for_either_side_as_the_candidate(folder, instruct, tmp_path) -> None:

@@ -34,7 +34,10 @@ class Label(BaseModel):
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Labels by the comparison (candidate, baseline) and by pair: the mean score of those who labeled it, 0 to 1."""
+    """Labels by the comparison (candidate, baseline) and by pair: the mean score of those who labeled it, 0 to 1.
+
+    Two systems have one comparison, that of the first row, whichever side later rows call the candidate.
+    """
 
     scores: dict[tuple[str, str], dict[str, float]]
 
@@ -59,14 +62,16 @@ def labels_of(rows: Iterable[RawRow]) -> LabelScores:
     seen: dict[tuple[str, str, str, str], RawRow] = {}
     for row in rows:
         label = validated(Label, row.fields, row.place)
-        earlier = seen.setdefault((label.candidate, label.baseline, label.instruction, label.annotator), row)
+        names, score = (file_name(label.candidate), file_name(label.baseline)), _SCORES[label.label]
+        if names not in scores and names[::-1] in scores:
+            names, score = names[::-1], 1 - score
+        earlier = seen.setdefault((*names, label.instruction, label.annotator), row)
         if earlier is not row:
             raise InputError(
                 f"{row.place}: {one_line(label.instruction, 60)!r} is already labeled in row {earlier.row}; remove one "
                 "of them, or give each its annotator"
             )
-        pairs = scores.setdefault((file_name(label.candidate), file_name(label.baseline)), {})
-        pairs.setdefault(label.instruction, []).append(_SCORES[label.label])
+        scores.setdefault(names, {}).setdefault(label.instruction, []).append(score)
     return LabelScores(
         {names: {pair: sum(all_) / len(all_) for pair, all_ in pairs.items()} for names, pairs in scores.items()}
     )
