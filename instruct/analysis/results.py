@@ -50,9 +50,10 @@ class Claim(Record):
 
     `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
 
-    Where values are `missing`, `value` is that of the `n` units that have one, and `interval` and `p` hold whatever the
-    missing ones would have been: the interval from the lower end with all of them lost to the upper end with all of
-    them won, and the larger p of both, 1 where these are on different sides.
+    Where values are `missing`, `value` is that of the `n` units that have one. Of a measure from 0 to 1 `interval` and
+    `p` hold whatever the missing ones would have been: the interval from the lower end with all of them lost to the
+    upper end with all of them won, and the larger p of both, 1 where these are on different sides. Of others
+    (`unbounded` in `params`) they are of the `n` units alone.
     """
 
     measure: str

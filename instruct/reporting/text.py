@@ -72,6 +72,7 @@ def stated_figure(made: Claim) -> str:
         measure = one_line(made.measure, 60) + tasks + " " if made.judge or made.task else ""
         figure = f"{measure}{amount}{' points' * made.in_points}{side}"
     sample = [f"n = {made.n}"] * bool(made.n)
+    sample += [f"{made.missing} missing"] if "unbounded" in made.params else []
     sample += [f"{made.params['clusters']} clusters"] if "clusters" in made.params else []
     sample += [f"both against {name(made.through)}"] if made.through else []
     details = ", ".join([*_interval(made, made.interval), *sample])
@@ -85,7 +86,8 @@ def _interval(made: Claim, error: Interval | float | None) -> list[str]:
     first, ends = baseline_first(made), made.interval
     seen = sorted(2 * made.null - end for end in ends) if first else ends
     alone = made.kind != "rate" and made.finding == "no difference" and not ends[0] <= 0 <= ends[1]
-    missing = f" with {made.missing} missing lost or won" if made.missing else ""
+    bounded = made.missing and "unbounded" not in made.params
+    missing = f" with {made.missing} missing lost or won" if bounded else ""
     corrected = "(not corrected) " * alone
     return [f"95 % CI {corrected}{span(seen, error, sign=made.kind != 'rate')}{missing}"]
 

@@ -74,6 +74,8 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
     estimate, params = sample.at(math.nan), {**sample.params, **about.pop("params", {})}
     if sample.missing and sample.n and sample.share:
         estimate = bounded(estimate, sample.at(0.0), sample.at(1.0), NULL[sample.kind])
+    if sample.missing and not sample.share:
+        params["unbounded"] = True
     if simultaneous > 1:
         params["simultaneous"] = estimate.excluding(0.95 ** (1 / simultaneous))
     value, interval = (None if math.isnan(estimate.value) else estimate.value), estimate.interval

@@ -164,6 +164,16 @@ def test_missing_values_are_bounded():
     assert any("rows without a value (timed out: 40)" in caution.text for caution in compared.cautions)
 
 
+def test_missing_values_without_bounds_are_not_said_to_be_lost_or_won():
+    ours, theirs = RNG.random(40) + 6, RNG.random(40) + 5
+    ours[:8] = math.nan
+    whole = compare_logs([make_log("base", theirs[8:]), make_log("tuned", ours[8:])]).claims[0]
+    compared = compare_logs([make_log("base", theirs), make_log("tuned", ours)])
+    assert compared.claims[0].interval == pytest.approx(whole.interval)
+    assert "lost or won" not in compared.headlines()[0]
+    assert ", n = 32, 8 missing)" in compared.headlines()[0]
+
+
 def test_a_metric_that_is_better_lower_is_told_so():
     worse, better = RNG.random(50) + 2, RNG.random(50)
     logs = [make_log("base", {"ppl": worse}), make_log("tuned", {"ppl": better})]
