@@ -178,8 +178,9 @@ def _figures(
     """A system's figures, and what its trainings took."""
     figures: dict[str, list[float]] = {}
     for measure in measured.scores:
-        for scores in measured.of(measure, names):
-            figures.setdefault(measure, []).append(statistics.fmean(one for one in scores.values() if one is not None))
+        known = [[one for one in scores.values() if one is not None] for scores in measured.of(measure, names)]
+        if known and all(known):
+            figures[measure] = [*map(statistics.fmean, known)]
     for metric, title in _OTHER_FIGURES.items():
         values = [value for name in names if (value := contents.metrics.value(name, metric)) is not None]
         if len(values) == len(names):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from bench_runs import bench_run
@@ -89,6 +91,16 @@ def test_a_measure_that_a_training_lacks_is_not_compared():
     measured = measured_of(3, 0.1)
     del measured.scores[bench.GREEDY]["dft-seed2"]
     assert bench.GREEDY not in {claim.measure for claim in bench.objective_claims(measured)}
+
+
+def test_a_training_whose_answers_all_failed_has_no_figure(tmp_path):
+    run = bench_run(tmp_path / "run", {"mle": 3, "emo": 3})
+    path = run.outputs / "emo-seed2.json"
+    path.write_text(json.dumps([row | {"failed": "HTTP 400"} for row in json.loads(path.read_text())]))
+    report = build_report(run.folder)
+    assert [row.system for row in report.measurements if row.metric == bench.GREEDY] == ["mle"]
+    [claim] = [claim for claim in report.claims if claim.measure == bench.GREEDY]
+    assert (claim.value, claim.finding) == (None, "no difference")
 
 
 def test_words_are_counted_where_texts_are_measured(tmp_path):
