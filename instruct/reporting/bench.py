@@ -283,7 +283,7 @@ def _notes(
     if not contents.judged:
         notes.append("no judge compared the answers (--judge)")
     if failed := sum(bool(row.get("failed")) for answers in contents.answers.values() for row in answers.rows):
-        notes.append(f"{failed:,} answers failed; their prompts are left out of ROUGE-L's differences")
+        notes.append(f"{failed:,} answers failed; their prompts are left out of ROUGE-L's means")
     for row in contents.metrics.measurements:
         if row.metric == "matched_temperature" and row.value is None:
             notes.append(f"{row.system} has no control at its entropy: {row.details.reason}")
