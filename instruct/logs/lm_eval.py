@@ -68,6 +68,9 @@ def read_lm_eval(source: Source) -> list[Scores] | None:
     _Rows(source, log, config).read()
     if results:
         _check(log, results, config)
+    for metric in log.values:  # which values are better is in the results alone
+        if metric.partition(" ")[0] not in _MEANS:
+            log.better.setdefault(metric, "")
     return [log]
 
 

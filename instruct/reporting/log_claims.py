@@ -21,7 +21,7 @@ from instruct.reporting.text import name
 from instruct.scores import samples
 from instruct.scores.claims import claim_of
 from instruct.scores.join import Joined, join
-from instruct.scores.scores import PARTS, Scores
+from instruct.scores.scores import PARTS, Better, Scores
 
 # Families of claims: the main metric of each task or group, that of the tasks in a group, and all other metrics.
 MAIN, PARTS_OF_GROUPS, OTHERS = "tasks", "tasks of groups", "other metrics"
@@ -205,7 +205,8 @@ def _group_claim(
 def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:
     """A claim; `about`: its other fields."""
     first = shared.baseline[0]
-    better = next((each.better[metric] for each in shared.every if metric in each.better), "higher")
+    told = [each.better[metric] for each in shared.every if metric in each.better]
+    better: Better = next(filter(None, told), "" if told else "higher")
     names = {"candidate": shared.candidate[0].system, "baseline": first.system}
     return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lm_eval_runs import SUBJECTS, evaluate, write_tasks
 
+from instruct import compare_logs
 from instruct.base.errors import InputError
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
@@ -130,6 +131,14 @@ def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None
 
 ROWS = [sample(number, exact_match=float(number == 1)) for number in range(4)]
 RIGHT = results("sums", 4, exact_match__none=0.25)
+
+
+def test_without_results_nobody_is_better_in_a_metric_that_may_be_a_loss(tmp_path):
+    for system, loss in (("base", 0.9), ("tuned", 0.5)):
+        (tmp_path / system).mkdir()
+        write(tmp_path / system, [sample(number, brier=loss - number % 7 / 10 * (loss > 0.6)) for number in range(30)])
+    compared = compare_logs([tmp_path / "base", tmp_path / "tuned"])
+    assert compared.headlines()[0].startswith("sums: base is higher than tuned: brier +")
 
 
 def test_a_log_has_its_units_settings_and_figures(tmp_path):
