@@ -136,7 +136,7 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
     content["train"] |= {"max_steps": 2, "learning_rate": 0.5, "warmup_steps": 0, "per_device_train_batch_size": 1}
     config = make_config(content, [], "test")
     run_experiment(config)
-    assert "too few training seeds to compare emo with mle (2, not 3)" in printed.readouterr().out
+    assert "too few training seeds to compare emo with mle" in printed.readouterr().out
     run = RunDirectory("runs/mine")
     one, two = (load_file(run.adapters / f"emo-seed{seed}" / "adapter_model.safetensors") for seed in (1, 2))
     assert any(not one[name].equal(two[name]) for name in one)
