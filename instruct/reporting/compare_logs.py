@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -334,12 +335,12 @@ def compare_logs(
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
     add_detectable(claims)
+    mean_of = functools.cache(functools.partial(_mean, evaluated))  # of each system once, however many it is beside
     for claim in claims:
-        pair = (claim.candidate, claim.baseline)
-        means = [_mean(evaluated, system, claim.task or "", claim.measure) for system in pair]
+        means = [mean_of(system, claim.task or "", claim.measure) for system in (claim.candidate, claim.baseline)]
         claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))
-    ranked = _standings(of_family(claims, MAIN), evaluated) if all_pairs and len(systems) > 2 else []
+    ranked = _standings(of_family(claims, MAIN), mean_of) if all_pairs and len(systems) > 2 else []
     return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
 
 
@@ -375,8 +376,8 @@ def _mean(found: Sequence[Scores], system: str, task: str, metric: str) -> float
     return statistics.fmean(means) if means else None
 
 
-def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standing]:
-    """The systems of each task by their mean, with the ranks that the claims leave open."""
+def _standings(claims: Sequence[Claim], mean_of: Callable[[str, str, str], float | None]) -> list[Standing]:
+    """The systems of each task by their mean, of system, task and metric, with the ranks that the claims leave open."""
     ranked = []
     for task, metric in dict.fromkeys((claim.task or "", claim.measure) for claim in claims):
         about = [claim for claim in claims if (claim.task, claim.measure) == (task, metric)]
@@ -393,7 +394,7 @@ def _standings(claims: Sequence[Claim], found: Sequence[Scores]) -> list[Standin
                 task,
                 metric,
                 system,
-                _mean(found, system, task, metric),
+                mean_of(system, task, metric),
                 [1 + better[system], len(systems) - worse[system]],
             )
             for system in systems

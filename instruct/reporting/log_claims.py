@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import smallest_difference
@@ -29,7 +28,6 @@ MAIN, PARTS_OF_GROUPS, OTHERS = "tasks", "tasks of groups", "other metrics"
 MOST_CHANGED, MOST_SHOWN = 10, 200
 # More names than these are counted.
 _MOST_NAMED = 5
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

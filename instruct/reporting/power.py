@@ -9,7 +9,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import unit_values
@@ -21,7 +20,7 @@ from instruct.reporting.document import Document, Paragraph
 from instruct.reporting.log_claims import listed
 from instruct.reporting.tables import Column, columns_table, text_columns
 from instruct.scores.join import join
-from instruct.scores.samples import is_share
+from instruct.scores.samples import Array, is_share
 from instruct.scores.scores import Scores
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
@@ -34,7 +33,6 @@ _NOTE = (
     "Units that show the difference in four of five cases, by a two-sided test at 5 %{claims}; of units in clusters, "
     "with clusters as large as the pilot's. The pilot's own variation is uncertain: with few units, so is the plan."
 )
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -53,17 +53,15 @@ class Joined:
 
     def matrix(self, metric: str, missing: float = math.nan) -> Array:
         """Each evaluation's values of the shared units, see `Scores.means`: shape (evaluations, units)."""
-        every = zip(self.every, self.places, strict=True)
-        return np.array([each.means(metric, missing)[places] for each, places in every])
+        return self._values(range(len(self.every)), metric, missing)
 
     def sides(self, metric: str) -> Sides:
         """What both systems scored, training beside training."""
-        first, second = ([*numbers] for numbers in zip(*self.seeds, strict=True))
+        first, second = zip(*self.seeds, strict=True)
+        return lambda missing: (self._values(first, metric, missing), self._values(second, metric, 1 - missing))
 
-        def sides(missing: float) -> tuple[Array, Array]:
-            return self.matrix(metric, missing)[first], self.matrix(metric, 1 - missing)[second]
-
-        return sides
+    def _values(self, numbers: Sequence[int], metric: str, missing: float) -> Array:
+        return np.array([self.every[number].means(metric, missing)[self.places[number]] for number in numbers])
 
     def texts(self, number: int, unit: int) -> tuple[str, str]:
         """Question and response of a shared unit in one of `every`; empty where they were not kept."""

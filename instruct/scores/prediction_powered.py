@@ -16,13 +16,12 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instruct.analysis.inference import Estimate, score_interval
 from instruct.analysis.results import PredictionPowered, rounded
 from instruct.analysis.statistics import Tally
 from instruct.scores.claims import claim_of
-from instruct.scores.samples import Sample, enough_decided, fixed, match
+from instruct.scores.samples import Array, Sample, enough_decided, fixed, match
 
 MEASURE = "win rate with labels"
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
@@ -30,7 +29,6 @@ LEAST_ON_A_SIDE = 10
 # The half-width, in points, that `labels_needed` plans for.
 PRECISION = 2.0
 _Z = NormalDist().inv_cdf(0.975)
-Array = NDArray[np.float64]
 
 
 def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: Any) -> PredictionPowered:
