@@ -9,7 +9,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import isfinite
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -58,6 +60,11 @@ def in_transformers(
         network.generation_config = before
 
 
+async def _refuse_redirect(response: Any) -> None:
+    if 300 <= response.status < 400:
+        raise InputError(f"the server redirects requests ({response.status}); give the address that it redirects to")
+
+
 class _Served:
     """What lm-eval's two models of servers lack: a tokenizer that is on this machine turns prompts into ids."""
 
@@ -78,6 +85,11 @@ class _Served:
     def api_key(self) -> str:
         """What the requests are signed with."""
         return os.environ.get("OPENAI_API_KEY", "").strip()
+
+    async def amodel_call(self, session: Any, **more: Any) -> Any:
+        """Called by lm-eval for each request. A redirect is an error: another server would be sent the prompts."""
+        here = SimpleNamespace(post=partial(session.post, allow_redirects=False, raise_for_status=_refuse_redirect))
+        return await super().amodel_call(session=here, **more)  # type: ignore[misc]
 
     def loglikelihood(self, requests: list[Any], **more: Any) -> Any:
         self._check_tokenizer(requests)

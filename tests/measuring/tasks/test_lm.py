@@ -216,6 +216,17 @@ def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothin
         lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
 
 
+def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
+    other = serve(lambda body: (200, {"choices": [{"index": 0, "message": {"content": "mine now"}}]}))
+    server = serve(lambda body: (307, {}))
+    server.location = f"{other.url}/chat/completions"
+    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
+    prompt = lm.apply_chat_template([{"role": "user", "content": "Say dark."}])
+    with pytest.raises(InputError, match="redirects requests \\(307\\); give the address that it redirects to"):
+        lm.generate_until(requests("generate_until", [(prompt, {"until": ["\n"]})]))
+    assert other.bodies == []
+
+
 @pytest.mark.parametrize("reply", [(500, {"error": "sk-secret-key"}), (200, {"choices": [{"message": {}}]})])
 def test_replies_that_fail_stop_the_task_and_show_no_key(serve, reply, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
