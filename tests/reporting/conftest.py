@@ -153,6 +153,24 @@ def judge_pairs(run) -> Callable[..., None]:
     return write
 
 
+@pytest.fixture
+def judge_run(run, card, write_answers, judge_pairs, judge_showings) -> Callable[..., RunDirectory]:
+    """`judge_run(verdicts, **card)`: answers of emo and mle, and verdicts of j as `judge_pairs` or `judge_showings`."""
+
+    def write(verdicts: list[Any], **changes: object) -> RunDirectory:
+        graded = isinstance(verdicts[0], dict)
+        card("j", **({"order_policy": "one", "leading_policy": "single"} if graded else {}) | changes)
+        for name in ("emo", "mle"):
+            write_answers(name, len(verdicts))
+        if graded:
+            judge_showings(*verdicts)
+        else:
+            judge_pairs(verdicts)
+        return run
+
+    return write
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A real Chromium, for one module: while playwright drives it, an asyncio loop runs in this thread."""

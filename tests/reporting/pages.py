@@ -12,10 +12,12 @@ from instruct.base.replies import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.cautions import figure_warnings
 from instruct.reporting.model import ComparisonReport
-from instruct.reporting.report import write_report
+from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 
 PAIRS = 805
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+UNREAD = ("unparsed", "unparsed")
 HOSTILE = [
     "<script>window.broken = 1</script>",
     "</script><script>window.broken = 2</script>",
@@ -87,6 +89,12 @@ def write_run(folder: Path) -> RunDirectory:
 
 def write_test_page(folder: Path) -> Path:
     return write_report(write_run(folder).folder).path.with_suffix(".html")
+
+
+def only_comparison(run: RunDirectory) -> ComparisonReport:
+    (judge,) = build_report(run.folder).judges
+    (comparison,) = judge.comparisons
+    return comparison
 
 
 def warned(comparison: ComparisonReport) -> list[str]:
