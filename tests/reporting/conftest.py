@@ -52,6 +52,7 @@ def card(tmp_path) -> Callable[..., None]:
             "context_length": 4096,
             "licence": "none",
         }
+        write_atomically(tmp_path / "judges" / name / "prompt.txt", "{instruction} {first} {second}")
         write_atomically(tmp_path / "judges" / name / "judge.yaml", yaml.safe_dump(content | changes))
 
     return write
