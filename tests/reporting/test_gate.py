@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
+from pages import LOSS, UNREAD, WIN, only_comparison
 
 from instruct.base.files import write_atomically
 from instruct.reporting.report import build_report
-
-WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
-UNREAD = ("unparsed", "unparsed")
 
 
 @pytest.fixture
@@ -29,21 +29,16 @@ def judged(run, card, write_answers, judge_pairs):
     [
         (["50"], 0),  # both pass, one of them exactly
         (["50.01"], 4),
-        (["50.01", "--judge", "j"], 0),
         (["75", "--judge", "j", "--candidate", "emo"], 0),
         (["50", "--metric", "win_rate_low"], 4),
         (["50", "--metric", "win_rate_low", "--judge", "j"], 0),
         (["74", "--metric", "win_rate_low", "--judge", "j"], 4),
-        (["0", "--metric", "win_rate_low"], 0),
-        (["100"], 4),
     ],
 )
 def test_the_exit_code_tells_whether_every_leading_figure_passes(instruct, judged, flags, code):
     found, out, stderr = instruct("report", judged.folder, "--fail-under", *flags)
     assert found == code
     assert f"report: {judged.report / 'report.md'}" in out  # the report is written whether or not the gate passes
-    assert (judged.report / "report.md").is_file()
-    assert stderr.count("\n") == (1 if code else 0)
     assert ("below --fail-under" in stderr) == (code == 4)
     assert ("is at least" in out) == (code == 0)
 
@@ -53,32 +48,20 @@ def test_each_failing_comparison_is_named_with_its_figure(instruct, judged):
     assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
 
 
-def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 2)
-    judge_pairs([UNREAD, UNREAD])
-    for metric in ("win_rate", "win_rate_low"):
-        code, _, stderr = instruct("report", run.folder, "--fail-under", "0", "--metric", metric)
-        assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: {metric} is undefined\n")
+@pytest.mark.parametrize("metric", ["win_rate", "win_rate_low"])
+def test_a_missing_rate_fails(instruct, judge_run, metric):
+    run = judge_run([UNREAD, UNREAD])
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "0", "--metric", metric)
+    assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: {metric} is undefined\n")
 
 
-def test_one_graded_pair_says_nothing(instruct, run, card, write_answers, judge_showings):
-    card("j", order_policy="one", leading_policy="single")
-    write_answers("emo", 1)
-    judge_showings({"verdict": "first", "preference": 1.2})
-    report = build_report(run.folder)
-    assert report.judges[0].comparisons[0].policies["single"].claim.interval is None
-    assert "too few: 1 pair judged; a finding needs at least 20 graded pairs" in " ".join(report.warnings())
+@pytest.mark.parametrize(
+    ("verdict", "interval"), [({"verdict": "first", "preference": 1.2}, None), (WIN, [2.5, 100])]
+)  # of a counted pair Clopper and Pearson's
+def test_the_lower_bound_of_one_pair_is_low(instruct, judge_run, verdict, interval):
+    run = judge_run([verdict])
+    assert only_comparison(run).leading_figures.claim.interval == interval
     assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
-    assert instruct("report", run.folder, "--fail-under", "3", "--metric", "win_rate_low")[0] == 4
-
-
-def test_the_lower_bound_of_one_counted_pair_is_low(instruct, run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 1)
-    judge_pairs([WIN])
-    interval = build_report(run.folder).judges[0].comparisons[0].policies["strict"].claim.interval
-    assert interval == [2.5, 100]  # Clopper and Pearson's
     assert instruct("report", run.folder, "--fail-under", "3", "--metric", "win_rate_low")[0] == 4
 
 
@@ -102,11 +85,9 @@ def test_a_configured_comparison_without_verdicts_fails(instruct, judged):
     ("flags", "message"),
     [
         (["--fail-under", "101"], "--fail-under 101: must be a percentage"),
-        (["--fail-under", "-1"], "--fail-under -1: must be a percentage"),
         (["--fail-under", "nan"], "--fail-under nan: must be a percentage"),
+        (["--fail-under", "0.5"], "--fail-under 0.5: is below 1 %; for 50 % give 50"),
         (["--metric", "win_rate"], "--metric requires --fail-under"),
-        (["--judge", "j"], "--judge requires --fail-under"),
-        (["--candidate", "emo"], "--candidate requires --fail-under"),
         (
             ["--fail-under", "5", "--judge", "nobody"],
             "select no comparison; the report has j on emo against mle, k on emo against mle",
@@ -120,13 +101,6 @@ def test_a_wrong_call_is_refused_in_one_line(instruct, judged, flags, message):
     assert message in stderr
 
 
-@pytest.mark.parametrize("flags", [["--fail-under", "much"], ["--fail-under", "5", "--metric", "bleu"]])
-def test_invalid_thresholds_and_metrics_are_refused(instruct, judged, flags):
-    code, out, stderr = instruct("report", judged.folder, *flags)
-    assert (code, out) == (2, "")
-    assert "error: argument" in stderr
-
-
 def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
     rows = [
         {
@@ -135,17 +109,10 @@ def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
         }
         for n in range(4)
     ]  # fmt: skip
-    import json
-
     write_atomically(tmp_path / "a.json", json.dumps(rows))
     call = ["report", "--annotations", tmp_path / "a.json", "--output", tmp_path / "imported", "--fail-under"]
     assert instruct(*call, "75")[0] == 0
     assert instruct(*call, "76")[0] == 4
-
-
-def test_a_share_instead_of_a_percentage_is_asked_about(instruct, judged):
-    code, _, stderr = instruct("report", judged.folder, "--fail-under", "0.5")
-    assert (code, stderr) == (2, "instruct: --fail-under 0.5: is below 1 %; for 50 % give 50\n")
 
 
 def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, judge_pairs):
@@ -160,32 +127,21 @@ def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, jud
         claim = comparison.leading_figures.claim
         assert claim.p < 0.05 < claim.adjusted_p
         assert (claim.claims, claim.finding, claim.interval[0]) == (2, "no difference", 50)
-    assert "no difference shown" in report.headlines()[0]
-    assert report.headlines()[0].endswith("p = 0.066, corrected for 2 claims")
     code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", "win_rate_low")
     assert (code, stderr.count("but no difference is shown")) == (4, 2)
 
 
-def test_pairs_without_a_verdict_count_against_the_worst_case(instruct, run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 36)
-    write_answers("mle", 36)
-    judge_pairs([WIN] * 24 + [UNREAD] * 12)
+def test_pairs_without_a_verdict_count_against_the_worst_case(instruct, judge_run):
+    run = judge_run([WIN] * 24 + [UNREAD] * 12)
     code, _, stderr = instruct("report", run.folder, "--fail-under", "60", "--metric", "win_rate_low")
     assert (code, "win_rate_low is 50.00" in stderr) == (4, True)  # of 24 in 36, at most
     for metric in ("win_rate", "win_rate_low"):
         code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", metric)
         assert (code, "but no difference is shown with 12 verdicts missing" in stderr) == (4, True)
-    out = instruct("report", run.folder)[1]
-    assert "12 of 36 pairs have no verdict (12 unparsed, 0 failed)" in out
-    assert "with them lost or won the win rate of emo is 67–100 %" in out
 
 
-def test_a_judge_that_warns_against_its_figures_passes_only_if_it_may(instruct, run, card, write_answers, judge_pairs):
-    card("j", warning="do not quote")
-    write_answers("emo", 10)
-    write_answers("mle", 10)
-    judge_pairs([WIN] * 10)
+def test_a_judge_that_warns_against_its_figures_passes_only_if_it_may(instruct, judge_run):
+    run = judge_run([WIN] * 10, warning="do not quote")
     code, _, stderr = instruct("report", run.folder, "--fail-under", "50")
     assert (code, "the judge's card warns: do not quote" in stderr) == (4, True)
     assert instruct("report", run.folder, "--fail-under", "50", "--allow-weak-judge")[0] == 0
