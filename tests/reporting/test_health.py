@@ -7,14 +7,14 @@ import statistics
 
 import numpy as np
 import pytest
-from pages import warned
+from pages import WIN, warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.cautions import health_warnings
 from instruct.reporting.model import Health, SystemReport
 from instruct.reporting.provenance import answers_health
-from instruct.reporting.report import build_report, write_report
+from instruct.reporting.report import build_report
 
 
 def system(name, n, **health):
@@ -92,62 +92,48 @@ def test_missing_answers_give_no_warning():
     ]
 
 
-def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs, write_answers, add_step):
-    card("j")
+def test_the_report_contains_health_figures_and_warnings(run, judge_run, write_answers, add_step):
+    judge_run([WIN] * 20)
     write_answers("mle", 20, "short")
     path = write_answers("emo", 20, "again and again and " * 20)
     made = {"n": 20, "truncated": 7, "mean_tokens": 80.5, "engine": "e", "sha256": sha256_of(path)}
     add_step("answers", results={"emo": made})
-    judge_pairs([("first", "second")] * 20)
     report = build_report(run.folder)
-    emo, mle = report.systems
-    assert (emo.health.truncated, emo.health.repeated, emo.health.mean_tokens) == (7, 20, 80.5)
-    assert (mle.health.truncated, mle.health.repeated, mle.health.empty) == (None, 0, 0)
-    warnings = [
+    assert warned(report.judges[0].comparisons[0]) == [
         "the answers of emo: 7 of 20 (35 %) are cut off at the length limit, 20 of 20 (100 %) are repetitive",
         "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
         "judges tend to prefer longer answers",
     ]
-    assert warned(report.judges[0].comparisons[0]) == warnings
-    summary = str(report)
-    assert all(f"  WARNING: {warning}\n" in summary for warning in warnings)
-    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    markdown = report.to_markdown()
     assert "| emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown
     assert "| mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %) |" in markdown
-    assert "4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)" in markdown
 
 
-def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, card, judge_pairs, write_answers):
-    card("j")
-    write_answers("mle", 20, "an answer")
+def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run, write_answers):
+    judge_run([WIN] * 18 + [("failed", "failed")] * 2)
     path = write_answers("emo", 20, "an answer, too")
     rows = json.loads(path.read_text(encoding="utf-8"))
     for row in rows[:2]:
         row |= {"output": "", "failed": "HTTP 400"}
-    path.write_text(json.dumps(rows), encoding="utf-8")
-    judge_pairs([("first", "second")] * 18 + [("failed", "failed")] * 2)
+    write_atomically(path, json.dumps(rows))
     report = build_report(run.folder)
     emo, mle = report.systems
-    assert (emo.n, emo.health.failed, emo.health.empty) == (20, 2, 0)
+    assert (emo.n, emo.health.failed, emo.health.empty, mle.health.failed) == (20, 2, 0, 0)
     assert emo.health.mean_characters == len("an answer, too")
-    assert mle.health.failed == 0
-    assert "failed" not in mle.model_dump()["health"]  # so that reports without failures are as before
     comparison = report.judges[0].comparisons[0]
     figures = comparison.leading_figures
     assert (figures.n, figures.n_judged, figures.failed) == (20, 18, 2)
     assert figures.bounds[1] - figures.bounds[0] == 10.0
     assert "the answers of emo: 2 of 20 (10 %) are missing: refused, or failed" in warned(comparison)
-    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
-    assert "no answer" in markdown
+    assert "no answer" in report.to_markdown()
 
 
-def test_the_training_log_is_downsampled_and_valid_json(run, card, judge_pairs, write_answers):
-    card("j")
-    judge_pairs([("first", "second")])
-    write_answers("emo", 1)
+def test_the_training_log_is_downsampled_and_valid_json(run, judge_run):
+    judge_run([WIN])
     entries = [{"loss": 1.0, "step": step, "ce": step / 7, "grad_norm": float("nan")} for step in range(1, 1102)]
-    entries.append({"train_runtime": 1.0, "step": 1101})
-    for text, points in ((json.dumps(entries), 367), (json.dumps(entries[-1:]), None), ("[1", None), ("{}", None)):
+    entries += [{"train_runtime": 1.0, "step": 1101}]
+    evaluated = [{"step": 1, "eval_perplexity": 20.5}, {"step": 3, "eval_perplexity": float("nan")}]
+    for text, points in ((json.dumps(entries + evaluated), 367), (json.dumps(entries[-1:]), None), ("[1", None)):
         write_atomically(run.adapters / "mle" / "training_log.json", text)
         report = build_report(run.folder)
         mle, emo = report.trainings
@@ -158,3 +144,4 @@ def test_the_training_log_is_downsampled_and_valid_json(run, card, judge_pairs, 
             assert mle.log.step[:3] == [1, 4, 7]
             assert mle.log.ce[1] == pytest.approx(4 / 7, abs=1e-6)
             assert {*mle.log.grad_norm, *mle.log.cost} == {None}
+            assert mle.evaluations.perplexity == [20.5, None]
