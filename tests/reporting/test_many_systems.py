@@ -9,8 +9,8 @@ import shutil
 from argparse import Namespace
 
 import pytest
+from pages import LOSS, TIE, UNREAD, WIN
 
-from instruct.analysis.results import Record
 from instruct.base.errors import GateError
 from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
@@ -22,7 +22,6 @@ from instruct.reporting.model import ComparisonReport
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 
-WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 SYSTEMS = "abcd"  # a beats the others most often, though each file of answers before it would make it a baseline
 PROMPTS = 24
 
@@ -40,7 +39,7 @@ def four(run, card, write_answers, judge_pairs):
     for name in SYSTEMS:
         write_answers(name, PROMPTS, output=f"the answer of {name}" + "!" * (ord(name) - 96))
     for candidate, baseline, wins in judged_pairs():
-        verdicts = [WIN] * wins + [LOSS] * (PROMPTS - 2 - wins) + [TIE, ("unparsed", "unparsed")]
+        verdicts = [WIN] * wins + [LOSS] * (PROMPTS - 2 - wins) + [TIE, UNREAD]
         judge_pairs(verdicts, candidate=candidate, baseline=baseline)
     return run
 
@@ -57,11 +56,23 @@ def swapped(run: RunDirectory) -> RunDirectory:
 
 
 @pytest.fixture
-def varied(run, card, write_answers, judge_showings):
+def varied(run, judge_run):
     """A comparison with ratings, answers of many lengths and styles, and two data sets."""
-    card("j", order_policy="both", leading_policy="strict")
+    pairs = [(number, position) for number in range(80) for position in ("first", "second")]
+    showings = [
+        {
+            "pair": number,
+            "instruction": f"secret prompt {number}",
+            "dataset": f"set {number % 2}",
+            "position": position,
+            "verdict": "first" if (number * 7 % 10 < 6) == (position == "first") else "second",
+            "ratings": (8, 7) if (number * 7 % 10 < 6) == (position == "first") else (6, 7),
+        }
+        for number, position in pairs
+    ]
+    judge_run(showings, order_policy="both", leading_policy="strict")
     for name, factor in (("emo", 3), ("mle", 7)):
-        rows = json.loads(write_answers(name, 80).read_text())
+        rows = json.loads((run.outputs / f"{name}.json").read_text())[:80]
         for number, row in enumerate(rows):
             bold = "**word** " * (number * factor % 5)
             row |= {
@@ -69,20 +80,6 @@ def varied(run, card, write_answers, judge_showings):
                 "dataset": f"set {number % 2}",
             }
         (run.outputs / f"{name}.json").write_text(json.dumps(rows))
-    pairs = [(number, position) for number in range(80) for position in ("first", "second")]
-    judge_showings(
-        *(
-            {
-                "pair": number,
-                "instruction": f"secret prompt {number}",
-                "dataset": f"set {number % 2}",
-                "position": position,
-                "verdict": "first" if (number * 7 % 10 < 6) == (position == "first") else "second",
-                "ratings": (8, 7) if (number * 7 % 10 < 6) == (position == "first") else (6, 7),
-            }
-            for number, position in pairs
-        )
-    )
     return run
 
 
@@ -112,35 +109,6 @@ def test_a_mirrored_comparison_is_the_one_that_is_judged_from_the_other_side(req
         assert content(sides.mirrored(sides.mirrored(one))) == pytest.approx(content(one))
 
 
-def fields_of(kind: type[Record], seen: set[type[Record]]) -> set[tuple[str, str]]:
-    """Every field of a comparison and its parts, with its type."""
-    if kind in seen:
-        return set()
-    seen.add(kind)
-    found = set()
-    for name, field in kind.model_fields.items():
-        inner = [part for part in Record.__subclasses__() if part.__name__ in str(field.annotation)]
-        found |= {(name, str(field.annotation))}.union(*(fields_of(part, seen) for part in inner))
-    return found
-
-
-# Figures that are the same from either side, or belong to a part that is.
-SAME = {
-    "standard_error", "n", "n_judged", "tie", "contradicted", "identical", "unparsed", "failed", "conversations",
-    "consistency", "first_position_rate", "standard_deviation", "half_width", "share", "coefficient", "p",
-    "adjusted_p", "smallest_difference", "low", "high", "effective_labels", "precision", "weight",
-}  # fmt: skip
-
-
-def test_every_figure_of_a_comparison_changes_sides_or_is_known_to_be_the_same():
-    numbers = {name for name, kind in fields_of(ComparisonReport, set()) if "float" in kind}
-    assert {"win_rate", "bounds", "discrete_win_rate", "value"} <= numbers
-    change = {"candidate_mean", "baseline_mean"}
-    assert numbers - SAME - sides.RATES - sides.INTERVALS - change == {
-        "candidate", "baseline"  # of ratings, which change sides like the names
-    }  # fmt: skip
-
-
 @pytest.mark.slow
 def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instruct, run, four):
     report = write_report(run.folder).report
@@ -155,10 +123,6 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
     rates = {(row[0], other): rate for row in matrix.rows for other, rate in zip(SYSTEMS, row[1:], strict=False)}
     shown = {pair: rate for pair, rate in rates.items() if rate is not None}
     assert shown == pytest.approx(expected)
-    assert [row[0] for row in matrix.rows] == [*SYSTEMS]
-    markdown, page = ((run.report / f"report.{ending}").read_text(encoding="utf-8") for ending in ("md", "html"))
-    assert markdown.index("of row over column") < markdown.index("- **j: ")
-    assert page.index("of row over column") < page.index("<article data-comparison")
     compared = compare_logs([run.folder], all_pairs=True)
     against: dict[str, set[str]] = {}
     for claim in compared.claims:
@@ -177,12 +141,10 @@ def test_the_terminal_has_the_matrix_first_and_a_line_for_each_comparison(instru
     _, out, _ = instruct("report", four.folder)
     lines = out.splitlines()
     assert lines[0] == "Win rate (%) of row over column by j (strict)"
-    assert [line.split()[0] for line in lines[3:7]] == [*SYSTEMS]
     assert next(line.split()[1:] for line in lines if line.startswith("c "))[:3] == ["37.0", "45.7", "-"]
     assert len(lines) < 45
     _, quiet, _ = instruct("report", four.folder, "-q")
     assert len(quiet.splitlines()) == len(judged_pairs()) + 1
-    assert re.fullmatch(r"WARNING: \d+ warnings in report.md", quiet.splitlines()[-1])
 
 
 def test_panels_and_paired_differences_do_not_depend_on_the_sides(four, card, judge_pairs):
