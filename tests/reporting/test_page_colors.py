@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import instruct.reporting.render.html as html
-from instruct.reporting.figures.judges import _PARTS
 
 STYLES = Path(html.__file__).parent / "templates"
 PARTS = ("win", "tie", "split", "same", "loss", "none")
@@ -26,9 +25,9 @@ DEFICIENCIES = {
 }
 
 
-def colors(scheme: str, style: str = "report.css") -> dict[str, np.ndarray]:
+def colors(scheme: str) -> dict[str, np.ndarray]:
     """The colors of a scheme, light or dark, by variable: linear RGB from 0 to 1."""
-    text = (STYLES / style).read_text(encoding="utf-8").split("* {", maxsplit=1)[0]
+    text = (STYLES / "report.css").read_text(encoding="utf-8").split("* {", maxsplit=1)[0]
     found: dict[str, np.ndarray] = {}
     for name, value in re.findall(r"--([a-z-]+): ([^;]+);", text):
         if source := re.fullmatch(r"var\(--([a-z-]+)\)", value):
@@ -79,18 +78,3 @@ def test_text_has_the_contrast_of_wcag_aa(scheme):
     assert {pair: ratio for pair in pairs if (ratio := contrast(*(found[name] for name in pair))) < 4.5} == {}
     borders = [("edge", paper) for paper in ("paper", "card")]
     assert {pair: ratio for pair in borders if (ratio := contrast(*(found[name] for name in pair))) < 3} == {}
-
-
-def test_contradicted_and_identical_pairs_have_a_pattern():
-    text = (STYLES / "report.css").read_text(encoding="utf-8")
-    assert ".bar rect.split { fill: url(#stripes)" in text
-    assert ".bar rect.same { fill: url(#dots)" in text
-    for pattern in ("stripes", "dots"):
-        assert f'<pattern id="{pattern}"' in (STYLES / "report.html.jinja").read_text(encoding="utf-8")
-
-
-def test_figures_have_the_colors_of_the_page():
-    text = (STYLES / "report.css").read_text(encoding="utf-8")
-    on_page = {part: re.search(rf"--{part}: light-dark\((#\w+)", text)[1].upper() for part in PARTS}
-    assert [part.color.upper() for part in _PARTS] == list(on_page.values())
-    assert [bool(part.hatch) for part in _PARTS] == [False, False, True, True, False, False]
