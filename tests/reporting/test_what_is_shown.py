@@ -149,15 +149,14 @@ def test_tables_and_columns_of_exploratory_figures_say_so(report):
 
 
 def test_a_headline_without_a_difference_has_no_bare_p_below_five_percent(report):
+    verdicts = {
+        (block.judge, block.candidate, block.baseline): block
+        for block in document(report).opening
+        if isinstance(block, Verdict)
+    }
     for judge in report.judges:
         for comparison in judge.comparisons:
             made = comparison.leading_figures.claim
             if made.finding == "no difference" and made.p is not None and made.p < 0.05:
-                (verdict,) = (
-                    block
-                    for block in document(report).opening
-                    if isinstance(block, Verdict)
-                    and (block.judge, block.candidate, block.baseline)
-                    == (judge.name, comparison.candidate, comparison.baseline)
-                )
+                verdict = verdicts[judge.name, comparison.candidate, comparison.baseline]
                 assert f"before the correction for {made.claims} claims" in " ".join(verdict.details)
