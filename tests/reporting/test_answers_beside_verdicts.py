@@ -23,6 +23,11 @@ def files(tmp_path):
     return tmp_path
 
 
+def rewrite(path, **changes):
+    rows = [row | changes for row in json.loads(path.read_text())]
+    write_atomically(path, json.dumps(rows))
+
+
 def report_of(instruct, folder, *flags):
     code, _, stderr = instruct(
         "report", "--annotations", folder / "annotations.json", "--output", folder / "run", *flags
@@ -31,41 +36,38 @@ def report_of(instruct, folder, *flags):
     return json.loads((folder / "run" / "report" / "report.json").read_text())
 
 
-def test_answers_of_both_sides_give_length_figures(instruct, files):
-    report = report_of(instruct, files, "--outputs", files / "ours.json", "--reference", files / "theirs.json")
-    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
+@pytest.mark.parametrize(
+    ("sides", "lengths"),
+    [
+        ((("--outputs", "ours"), ("--reference", "theirs")), {"ours": 5, "theirs": 3}),
+        ((("--outputs", "ours"),), {"ours": 5}),
+    ],
+)
+def test_answers_of_both_sides_or_of_one_give_length_figures(instruct, files, sides, lengths):
+    report = report_of(instruct, files, *(part for flag, name in sides for part in (flag, files / f"{name}.json")))
+    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == lengths
 
 
-def test_answers_of_one_side_are_accepted(instruct, files):
-    report = report_of(instruct, files, "--outputs", files / "ours.json")
-    assert [system["name"] for system in report["systems"]] == ["ours"]
+def refused(instruct, files, *flags):
+    """What is said of a wrong call, in one line."""
+    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", "--output", files / "run", *flags)
+    assert (code, stderr.count("\n")) == (2, 1)
+    return stderr
 
 
 def test_answers_that_differ_from_the_judged_ones_are_refused(instruct, files):
-    rows = json.loads((files / "annotations.json").read_text())
-    rows[1]["output_2"] = "judged"
-    write_atomically(files / "annotations.json", json.dumps(rows))
-    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
-    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", *flags)
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert "output_2: the answer to 'p 1' differs from the one in" in stderr
-    assert "give the candidate's answers that were judged, or none" in stderr
+    rewrite(files / "annotations.json", output_2="judged")
+    said = refused(instruct, files, "--outputs", files / "ours.json")
+    assert "output_2: the answer to 'p 0' differs from the one in" in said
+    assert "give the candidate's answers that were judged, or none" in said
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (["p 0", "p 1"], "1 prompt of the other side missing, first 'p 2'"),
-        (["p 0", "p 1", "p 2", "p 3"], "1 prompt of the other side missing, first 'p 3'"),
-    ],
-)
-def test_answers_to_different_prompts_are_refused(instruct, files, rows, message):
-    answers = [{"instruction": prompt, "output": "o"} for prompt in rows]
+@pytest.mark.parametrize(("count", "first"), [(2, "p 2"), (4, "p 3")])
+def test_answers_to_different_prompts_are_refused(instruct, files, count, first):
+    answers = [{"instruction": f"p {number}", "output": "o"} for number in range(count)]
     write_atomically(files / "ours.json", json.dumps(answers))
-    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
-    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", *flags)
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert message in stderr
+    said = refused(instruct, files, "--outputs", files / "ours.json")
+    assert f"1 prompt of the other side missing, first '{first}'" in said
 
 
 @pytest.mark.parametrize(
@@ -84,28 +86,19 @@ def test_a_wrong_call_is_refused_in_one_line(instruct, files, flags, message):
 
 @pytest.mark.parametrize("holder", ["annotations", "ours"])
 def test_a_column_of_clusters_counts_in_verdicts_and_in_answers(instruct, files, holder):
-    rows = json.loads((files / f"{holder}.json").read_text())
-    rows = [row | {"doc": number // 2} for number, row in enumerate(rows)]
-    write_atomically(files / f"{holder}.json", json.dumps(rows))
+    rewrite(files / f"{holder}.json", doc="one")
     flags = ["--cluster-column", "doc", "--outputs", files / "ours.json"]
     (judge,) = report_of(instruct, files, *flags)["judges"]
-    assert judge["comparisons"][0]["policies"]["single"]["conversations"] == 2
+    assert judge["comparisons"][0]["policies"]["single"]["conversations"] == 1
 
 
 def test_clusters_without_answers_are_refused(instruct, files):
-    rows = json.loads((files / "annotations.json").read_text())
-    write_atomically(files / "annotations.json", json.dumps([row | {"cluster": "one"} for row in rows]))
-    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", "--output", files / "run")
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert "annotations.json: has clusters but no answers, which hold them in a run; give those of a side" in stderr
+    rewrite(files / "annotations.json", cluster="one")
+    said = refused(instruct, files)
+    assert "annotations.json: has clusters but no answers, which hold them in a run; give those of a side" in said
 
 
 def test_columns_that_no_file_has_are_refused(instruct, files):
-    call = ["report", "--annotations", files / "annotations.json", "--output", files / "run"]
-    code, _, stderr = instruct(*call, "--cluster-column", "doc")
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert "annotations.json, row 1: no column 'doc'" in stderr
-    for flag in ("--prompt-column", "--response-column", "--questions"):
-        code, _, stderr = instruct(*call, flag, "q")
-        assert code == 2
-        assert stderr.startswith(f"instruct: {flag} requires --outputs or --reference, files of answers;")
+    assert "annotations.json, row 1: no column 'doc'" in refused(instruct, files, "--cluster-column", "doc")
+    said = refused(instruct, files, "--prompt-column", "q")
+    assert said.startswith("instruct: --prompt-column requires --outputs or --reference, files of answers;")
