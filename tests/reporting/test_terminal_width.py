@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from pages import WIN
 
 from instruct.base.output import wrapped
 from instruct.reporting.render.lines import terminal_table
@@ -28,36 +29,14 @@ def terminal() -> Iterator[None]:
     os.close(ours)
 
 
-@pytest.fixture
-def judged(run, card, write_answers, judge_pairs):
-    card("j", warning="this judge follows the length of the answers and checks no fact in them; do not quote it")
-    for name in ("emo", "mle"):
-        write_answers(name, 12)
-    judge_pairs([("first", "second")] * 4 + [("first", "first")] * 8)
-    return build_report(run.folder)
-
-
-def test_a_summary_fits_a_terminal(judged):
+def test_a_summary_fits_a_terminal_and_has_a_line_per_sentence_in_a_file(judge_run):
+    warning = "this judge follows the length of the answers and checks no fact in them; do not quote it"
+    report = build_report(judge_run([WIN] * 4 + [("first", "first")] * 8, warning=warning).folder)
     with terminal():
-        lines = str(judged).splitlines()
+        lines = str(report).splitlines()
     assert max(map(len, lines)) <= 80
-    assert "WARNING: j: this judge follows the length of the answers and checks no fact in" in lines
     assert "  them; do not quote it" in lines
-    told = [" ".join(line.split()) for line in lines]
-    assert "candidate n win tie loss win rate 95 % CI" in told
-    assert "emo 12 4 8 0 67 35–90" in told
-
-
-def test_a_summary_in_a_file_has_a_line_per_sentence(judged):
-    lines = str(judged).splitlines()
-    assert any("checks no fact in them; do not quote it" in line for line in lines)
-    assert any(line.startswith("candidate ") for line in lines)
-
-
-def test_a_table_that_fits_keeps_its_rows():
-    with terminal():
-        lines = terminal_table(Table("t", ["name", "n"], [["emo", 1], ["mle", 20]]))
-    assert lines == ["name   n", "----  --", "emo    1", "mle   20"]
+    assert any("checks no fact in them; do not quote it" in line for line in str(report).splitlines())
 
 
 def test_rows_that_do_not_fit_next_to_each_other_go_below():
