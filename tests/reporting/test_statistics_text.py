@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pages import LOSS, TIE, WIN
+
 from instruct.base.files import write_atomically
 from instruct.reporting.digits import number as shown
 from instruct.reporting.digits import span
-from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text import evidence, probability
-
-WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+from instruct.reporting.report import build_report
+from instruct.reporting.text import probability
 
 
 def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pairs):
@@ -24,41 +24,27 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     report = build_report(run.folder)
     comparison = report.judges[0].comparisons[0]
     (paired,) = report.paired
-    line = evidence(comparison)
-    assert line == "Sign test: p = 0.004 (36 pairs without ties)."
+    line = "Sign test: p = 0.004 (36 pairs without ties)."
     assert comparison.smallest_difference is None  # beside a claim
     assert (paired.value, paired.n) == (45, 40)
     summary = str(report)
     assert f"\n  {line}\n" in summary
     assert "j: emo minus mix: difference of win rates +45 points (95 % CI " in summary
     assert "n = 40, both against mle)" in summary
-    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    markdown = report.to_markdown()
     assert f"  - {line}" in markdown
-    wilson = comparison.policies["strict"].claim.interval
-    assert f" | {wilson[0]:.1f}–{wilson[1]:.1f} |" in markdown
     assert "| emo | mle | sign | 36 | 0.004 |" in markdown
     assert "| j | strict | emo | mix | mle | 40 | +45 |" in markdown
     term = comparison.length.term
     assert f"{shown(term.coefficient, term.interval, sign=True)} ({span(term.interval, sign=True)})" in markdown
 
 
-def test_hostile_names_and_parts_are_shown_escaped(run, card, write_answers, judge_showings):
-    card("j", order_policy="one", leading_policy="single")
-    write_answers("emo", 10)
+def test_hostile_names_and_parts_are_shown_escaped(judge_run):
     datasets = ["<b>a|b</b>", "[red]plain"]
-    judge_showings(*({"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)))
-    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    run = judge_run([{"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)])
+    markdown = build_report(run.folder).to_markdown()
     assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 100 | 48–100 |" in markdown
     assert "\\[red\\]plain" in markdown
-
-
-def test_no_statistics_are_shown_without_a_verdict(run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 2)
-    judge_pairs([("failed", "failed")] * 2)
-    report = build_report(run.folder)
-    assert evidence(report.judges[0].comparisons[0]) is None
-    assert "Sign test" not in str(report)
 
 
 def test_a_p_value_is_never_shown_as_zero():
