@@ -1,31 +1,30 @@
-"""The warnings about answers and templates that do not fit together."""
+"""Warnings about answers, templates, training data and prompts that do not fit what was judged."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from pages import warned
+from pages import TIE, only_comparison, warned
 
 from instruct.base.files import sha256_of, write_atomically
+from instruct.base.machine import versions
+from instruct.data.overlap import overlap_text
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
 
-WIN = ("first", "second")
+FOUND = {"prompts": 800, "rows": 12, "exact": 2, "shared": 8, "short": 300, "found": {1: "r:1"}}
 
 
 @pytest.fixture
-def whole(run, card, write_answers, judge_pairs, add_step) -> RunDirectory:
+def whole(judge_run, add_step) -> RunDirectory:
     """A run whose training, answers and verdicts fit together."""
-    card("j")
-    write_atomically(Path("judges/j/prompt.txt"), "{prompt}")
-    answers = {name: sha256_of(write_answers(name, 4)) for name in ("emo", "mle")}
+    run = judge_run([TIE] * 4)
+    answers = {name: sha256_of(run.outputs / f"{name}.json") for name in ("emo", "mle")}
     for name in answers:
-        add_step(f"train/{name}", inputs={"template": "alpaca"}, results={"rows": {"kept": 9}})
-    add_step("answers", inputs={"template": "alpaca"})
+        add_step(f"train/{name}", inputs={"template": "alpaca", "data": "d" * 64}, results={"rows": {"kept": 9}})
+    add_step("answers", inputs={"template": "alpaca", "prompts": "p"})
     add_step("judge/j/emo_vs_mle", inputs={"answers": answers, "judge": {}})
-    judge_pairs([WIN] * 4)
     return run
 
 
@@ -36,9 +35,7 @@ def change(run: RunDirectory, step: str, part: str, **values: object) -> None:
 
 
 def warnings_of(run: RunDirectory) -> list[str]:
-    (judge,) = build_report(run.folder).judges
-    (comparison,) = judge.comparisons
-    return warned(comparison)
+    return warned(only_comparison(run))
 
 
 def test_a_consistent_run_gives_no_warning(whole):
@@ -58,8 +55,6 @@ def test_different_templates_in_training_and_generation_give_a_warning(whole):
 
 
 def test_a_step_records_packages_replaced_since_the_run_began(run):
-    from instruct.base.machine import versions
-
     with run.step("some", {}):
         pass
     recorded = run.manifest()["steps"]["some"]["versions"]
@@ -87,3 +82,28 @@ def test_external_answers_are_not_compared_with_the_training(whole, tmp_path):
     rows[0]["output"] = "another"
     write_atomically(path, json.dumps(rows))
     assert warnings_of(whole) == ["the answers of theirs have changed since they were judged; judge again"]
+
+
+def test_lost_end_tokens_empty_thoughts_and_rows_left_out_give_warnings(whole):
+    rows = {"read": 200, "kept": 196, "rejected": 4}
+    change(whole, "train/emo", "results", rows=rows, answers={"ends": 200, "cut": 30, "empty": 2})
+    change(whole, "train/mle", "results", rows={"read": 200, "kept": 200}, answers={"ends": 200, "cut": 2})
+    assert warnings_of(whole) == [
+        "the training of emo: 30 of 200 answers (15.0 %) lost the end token to max_length",
+        "the training of emo: 2 empty thoughts, which teach not to think",
+        "the training of emo: 4 of 200 rows left out as unusable",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reported"),
+    [({}, True), ({"exact": 0, "shared": 0}, False), ({"data": "e" * 64}, False), ({"prompts": "q"}, False)],
+)
+def test_evaluation_prompts_in_the_training_data_give_a_warning(whole, add_step, changes, reported):
+    """Not so if there are none, and not if other rows or other prompts were looked through."""
+    inputs = {"data": "d" * 64, "prompts": "p"}
+    of = {key: value for key, value in changes.items() if key not in inputs}
+    add_step("overlap", inputs={key: changes.get(key, value) for key, value in inputs.items()}, results=FOUND | of)
+    assert warnings_of(whole) == [f"{overlap_text(FOUND)}, on which emo and mle trained"] * reported
+    overlap = build_report(whole.folder).overlap
+    assert (overlap is None) == bool(changes.keys() & inputs.keys())
