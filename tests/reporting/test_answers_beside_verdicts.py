@@ -70,20 +70,6 @@ def test_answers_to_different_prompts_are_refused(instruct, files, count, first)
     assert f"1 prompt of the other side missing, first '{first}'" in said
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--outputs", "a.json"], "--outputs requires --annotations"),
-        (["--annotations", "annotations.json", "--output", "run", "--outputs", "absent.json"], "absent.json: no such"),
-        (["ours.json"], "ours.json is not a run directory"),  # answers alone, without a verdict
-    ],
-)
-def test_a_wrong_call_is_refused_in_one_line(instruct, files, flags, message):
-    code, _, stderr = instruct("report", *flags)
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert message in stderr
-
-
 @pytest.mark.parametrize("holder", ["annotations", "ours"])
 def test_a_column_of_clusters_counts_in_verdicts_and_in_answers(instruct, files, holder):
     rewrite(files / f"{holder}.json", doc="one")

@@ -137,16 +137,6 @@ def test_every_place_that_is_asked_for_a_system_shows_all_its_comparisons(instru
         assert preferred == next(wins for one, other, wins in judged_pairs() if (one, other) == (system, "a"))
 
 
-def test_the_terminal_has_the_matrix_first_and_a_line_for_each_comparison(instruct, four):
-    _, out, _ = instruct("report", four.folder)
-    lines = out.splitlines()
-    assert lines[0] == "Win rate (%) of row over column by j (strict)"
-    assert next(line.split()[1:] for line in lines if line.startswith("c "))[:3] == ["37.0", "45.7", "-"]
-    assert len(lines) < 45
-    _, quiet, _ = instruct("report", four.folder, "-q")
-    assert len(quiet.splitlines()) == len(judged_pairs()) + 1
-
-
 def test_panels_and_paired_differences_do_not_depend_on_the_sides(four, card, judge_pairs):
     card("k")
     judge_pairs([LOSS] * 10 + [WIN] * 12, judge="k", candidate="a", baseline="b")

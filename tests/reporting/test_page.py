@@ -6,7 +6,6 @@ import base64
 import hashlib
 import html.parser
 import json
-import random
 import re
 import zlib
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ import pages
 import pytest
 from pages import LOSS, WIN
 
-from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.digits import number
 from instruct.reporting.read import read_run
-from instruct.reporting.render.page import packed_pairs, render_page, write_page
+from instruct.reporting.render.page import packed_pairs, render_page
 from instruct.reporting.report import Report, build_report, write_report
 
 
@@ -128,37 +126,6 @@ def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
     monkeypatch.setattr("instruct.reporting.render.page.MOST_PAIRS", 2)
     (comparison,) = unpacked(pairs_of(judged))["comparisons"]
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
-
-
-@pytest.mark.slow
-def test_805_pairs_of_long_texts_stay_below_3_mb_and_cuts_are_counted(tmp_path):
-    run = pages.write_run(tmp_path / "run")
-    rng = random.Random(0)
-
-    vocabulary = [f"{rng.getrandbits(40):x}" for _ in range(5000)]
-
-    def words(n: int) -> str:  # compresses worse than natural language
-        return " ".join(rng.choices(vocabulary, k=n))
-
-    for name in ("emo", "mle"):
-        rows = [{"instruction": pages.prompt(number), "output": words(250)} for number in range(pages.PAIRS)]
-        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
-    with JudgmentStore(run.store) as store:
-        store._db.executemany(
-            "UPDATE completions SET text = ? WHERE key = ?",
-            [(words(200), f"{judge}-{n}-{place}") for judge in ("autoj", "smollm2_score") for n in range(pages.PAIRS)
-             for place in ("first", "second")],
-        )  # fmt: skip
-    report = build_report(run.folder)
-    write_page(run, report, pairs_of(run))
-    text = (run.report / "report.html").read_text(encoding="utf-8")
-    assert len(text.encode()) < 3_000_000
-    found = unpacked(json.loads(Outline(text).blocks["script"][0])["packed"])
-    pair = found["comparisons"][0]["pairs"][100]
-    answer, whole = found["texts"][pair["c"]]
-    said, said_whole = found["texts"][pair["v"][0]["w"][0]]
-    assert whole == pair["l"][0] > len(answer) >= len(said)
-    assert said_whole > len(said)
 
 
 @pytest.mark.parametrize(

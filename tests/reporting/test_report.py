@@ -89,12 +89,6 @@ def test_configured_comparisons_without_verdicts_are_named(judged, add_step, tmp
     assert str(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
 
 
-@pytest.mark.parametrize("status", ["started", "done"])
-def test_unfinished_judging_is_partial_whatever_the_store_contains(judged, add_step, status):
-    add_step("judge/j/emo_vs_mle", status=status)
-    assert only_comparison(judged).partial == (status == "started")
-
-
 def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
@@ -169,16 +163,6 @@ def test_a_judges_warning_precedes_every_figure(run, card, write_answers, judge_
     assert (figures["demo"], figures["plain"]) == (True, False)
 
 
-def test_judges_whose_names_give_the_same_file_name_keep_separate_figures(run, card, write_answers, judge_pairs):
-    write_answers("emo", 1)
-    for judge in ("a b", "a-b", "A b"):
-        card(judge)
-        judge_pairs([WIN], judge=judge)
-    write_report(run.folder)
-    names = {path.name.lower() for path in (run.report / "figures").glob("[aA]-b*.svg")}
-    assert names == {"a-b.svg", "a-b-2.svg", "a-b-3.svg"}
-
-
 def test_a_run_without_verdicts_is_refused_in_one_line(run):
     with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; .*instruct judge"):
         write_report(run.folder)
@@ -193,16 +177,6 @@ def test_a_run_without_verdicts_is_refused_in_one_line(run):
 def test_a_hub_token_is_not_reported():
     config = {"model": {"name": "m"}, "train": {"max_steps": 5, "hub_token": "hf_secret"}}
     assert config_summary(config, {"steps": {}})["training"] == "max_steps 5"
-
-
-def test_a_run_whose_store_is_missing_is_refused_in_one_line(judged):
-    comparison = {"judge": "j", "candidate": "emo", "baseline": "mle"}
-    with judged.step("judge/j/emo_vs_mle", {"answers": {}}, comparison=comparison):
-        pass
-    judged.store.unlink()
-    with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; judge first: instruct judge "):
-        build_report(judged.folder)
-    assert not judged.store.exists()
 
 
 def test_a_missing_run_is_refused_in_one_line(tmp_path):

@@ -12,8 +12,6 @@ from pages import WIN, only_comparison, warned
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion, Failure
-from instruct.judging.cards import load_judge_card
-from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Unjudged
 from instruct.reporting.report import Difficulty, build_report, write_report
@@ -191,27 +189,6 @@ def test_a_judge_that_contradicts_itself_is_said_to(judge_run):
     page = build_report(run.folder).to_html()
     assert '<i class="tie"></i>tie called by the judge <b>1</b>' in page
     assert '<i class="split"></i>judge contradicted itself <b>28</b>' in page
-
-
-@pytest.mark.parametrize(
-    ("figures", "words"),
-    [
-        (
-            {"accuracy": 66.77, "kappa": 0.4354, "kappa_interval": [0.39, 0.48], "both_orders": 54.95},
-            "s: κ 0.44 (accuracy 66.8 % of 999; 55.0 % right in both orders)",
-        ),
-        (
-            {"pairs": 40, "accuracy": 75.0, "accuracy_interval": [59.8, 85.8], "kappa": 0.5},
-            "s: κ 0.50 (accuracy 75.0 % of 40, 95 % CI 59.8–85.8), too few pairs to rely on",
-        ),
-    ],
-)  # fmt: skip
-def test_trust_names_kappa_first(card, figures, words):
-    card("j", human_agreement={"s": {"pairs": 999} | figures})
-    found = load_judge_card("j")
-    assert agreement_words(found) == words
-    small = figures.get("pairs") == 40
-    assert any("was validated on 40 pairs of s only" in text for text in agreement_warnings(found)) == small
 
 
 def test_agreement_with_people_is_reported_as_measured_and_warned_about(judge_run):

@@ -93,13 +93,6 @@ def test_another_card_can_be_allowed(two):
     assert any("the prompts differ (judge card: ffffffffffff" in caution.text for caution in found.cautions)
 
 
-def test_runs_without_a_common_judge_are_refused(two):
-    two[1].store.unlink()
-    store_verdicts(two[1], [WIN], judge="another")
-    with pytest.raises(InputError, match="no task has a metric of two systems"):
-        compared(two)
-
-
 def test_systems_of_one_run_are_seen_from_every_baseline(run, card, write_answers, judge_pairs):
     card("j")
     for name in ("a", "b", "mle"):
@@ -169,13 +162,3 @@ def test_a_wrong_call_is_refused_in_one_line(instruct, two, arguments, message):
     code, _, stderr = instruct("compare", *arguments)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
-
-
-def test_hostile_names_are_escaped(two):
-    name = "=x|[red]\x1b[31m<b>"
-    with JudgmentStore(two[1].store) as store:
-        store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
-    found = compared(two, all_pairs=True, allow=["prompt"])
-    for text in (str(found), found._repr_markdown_(), found.to_html()):
-        assert "\x1b" not in text
-    assert "<b>" not in found._repr_markdown_() + found.to_html()
