@@ -69,10 +69,17 @@ SENTENCES = {
 # What each path is about: the name of a truth of the world. A path under `claims` or `measurements` is of their family
 # or part; `{}` stands for a name, such as a policy's; `main` are the claims of `instruct compare`.
 TARGETS = {
-    "judges[].comparisons[].policies{}.claim": "verdicts",
-    "judges[].comparisons[].policies{}.standard_error": "pairs with a verdict",
-    "judges[].comparisons[].policies{}.preferred": "preferences",
-    "judges[].comparisons[].policies{}.bounds": "all verdicts",
+    "judges[].comparisons[].claim": "verdicts",
+    "judges[].comparisons[].claim.counts.standard_error": "pairs with a verdict",
+    "judges[].comparisons[].claim.counts.bounds": "all verdicts",
+    "judges[].comparisons[].strict": "verdicts",
+    "judges[].comparisons[].strict.counts.standard_error": "pairs with a verdict",
+    "judges[].comparisons[].strict.counts.bounds": "all verdicts",
+    "judges[].comparisons[].preferred": "preferences",
+    "judges[].comparisons[].preferred.counts.standard_error": "preferences",
+    "judges[].comparisons[].preferred.counts.bounds": "preferences",
+    "judges[].comparisons[].with_labels.claim.counts.standard_error": "people",
+    "judges[].comparisons[].with_labels.claim.counts.bounds": "people",
     "judges[].comparisons[].length.term": "slope of a term",
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
@@ -114,7 +121,7 @@ def walk(node: Node, path: str = "", above: Sequence[Node] = ()) -> Iterator[tup
                     kind = _kind(element) if name in ("claims", "measurements") else ""
                     yield from walk(element, f"{place}[{kind}]", nodes)
         elif isinstance(value, dict):
-            if name in ("policies", "human_agreement"):  # by names that are not of the schema
+            if name == "human_agreement":  # by names that are not of the schema
                 for element in value.values():
                     if isinstance(element, dict):
                         yield from walk(element, f"{place}{{}}", nodes)
@@ -196,7 +203,7 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         if "interval" in name or name == "bounds":
             results[place, "covers"].append((_covers(value, truth), 0.0))
         elif name == "standard_error":
-            results[place, "error"].append((value**2, (float(nodes[-1]["win_rate"]) - truth) ** 2))
+            results[place, "error"].append((value**2, (float(nodes[-2]["value"]) - truth) ** 2))
         elif name == "finding":
             better = gain if nodes[-1]["better"] == "higher" else -gain
             right = (better if value == "candidate" else -better) > 1e-9
@@ -359,7 +366,7 @@ def whole_way(folder: Path, rng: Rng, *, both: bool) -> bool:
         (folder / "annotations.json").write_text(json.dumps(rows), encoding="utf-8")
         import_into_run(folder / "annotations.json", run.folder)
     (comparison,) = json.loads(build_report(run.folder).to_json())["judges"][0]["comparisons"]
-    reported = comparison["policies"][comparison["leading"]]["claim"]
+    reported = comparison["claim"]
     claim = counted_claim(Tally(*map(scores.count, (1.0, 0.5, 0.0))))
     assert claim.interval is not None
     return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))

@@ -11,7 +11,7 @@ from instruct.analysis import results as schema_statistics
 from instruct.analysis.style import PAIRS_PER_COEFFICIENT
 from instruct.reporting import model
 from instruct.reporting.cautions import FAULTY_PERCENT, LONGER_PERCENT
-from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel
 from instruct.reporting.provenance import REPEATED_ABOVE
 from instruct.scores.samples import LEAST_DECIDED
 
@@ -25,16 +25,14 @@ NO_FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "part", [TallyFigures, ComparisonReport, Panel, model.LengthControl, model.Health, model.OverlapReport]
-)
+@pytest.mark.parametrize("part", [ComparisonReport, Panel, model.LengthControl, model.Health, model.OverlapReport])
 def test_every_figure_is_explained(part):
     assert part.model_fields.keys() - NO_FIGURES - NAMED == set()
 
 
 @pytest.mark.parametrize(
     "name",
-    ["Claim", "LengthFigures", "StyleTerm", "StyleControl", "Part"],
+    ["Claim", "Counts", "LengthFigures", "StyleTerm", "StyleControl", "Part"],
 )
 def test_every_part_of_a_figure_is_explained(name):
     described = {"dataset", "judge", "policy", "model", "candidate", "baseline"}

@@ -7,9 +7,11 @@ Rates and intervals are percentages, differences percentage points, lengths char
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+Recorded = TypeVar("Recorded", bound="Record")
 
 # A claim's value: a win rate in percent, a difference in percentage points, or a difference in the unit of the metric.
 Kind = Literal["rate", "points", "metric"]
@@ -37,6 +39,54 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
+def recorded(kind: type[Recorded], source: object, /, **known: Any) -> Recorded:
+    """What was computed as a part of report.json, see `rounded`; `known`: more fields, taken as they are."""
+    computed = {name: rounded(getattr(source, name)) for name in kind.model_fields if hasattr(source, name)}
+    return kind(**computed | known)
+
+
+class Counts(Record):
+    """Pairs by their outcome for the candidate, and what else statistics.Tally computes of them.
+
+    `weighted`: the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then come from
+    the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. The ties:
+    `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
+    about, and ties that the judge called.
+    """
+
+    weighted: bool
+    win: int
+    tie: int
+    contradicted: int
+    identical: int
+    loss: int
+    unparsed: int
+    failed: int
+    discrete_win_rate: float | None
+    standard_error: float | None
+    bounds: Interval | None
+
+    @property
+    def n(self) -> int:
+        """All pairs, with those that have no verdict."""
+        return self.win + self.tie + self.loss + self.unread
+
+    @property
+    def decided(self) -> int:
+        """Pairs with a winner."""
+        return self.win + self.loss
+
+    @property
+    def called(self) -> int:
+        """Ties that the judge called."""
+        return self.tie - self.contradicted - self.identical
+
+    @property
+    def unread(self) -> int:
+        """Pairs without a verdict."""
+        return self.unparsed + self.failed
+
+
 class Claim(Record):
     """A candidate against a baseline in one measure: the form of every comparison that a report makes.
 
@@ -48,7 +98,8 @@ class Claim(Record):
     ones FEW_PAIRS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
-    `excluding`: the 90 % interval, where no difference is shown; two one-sided tests at 5 % reject what is outside it.
+    `counts`: of a claim on a judge's verdicts. `excluding`: the 90 % interval, where no difference is shown; two
+    one-sided tests at 5 % reject what is outside it.
 
     Where values are `missing`, `value` is that of the `n` units that have one. Of a measure from 0 to 1 `interval` and
     `p` hold whatever the missing ones would have been: the interval from the lower end with all of them lost to the
@@ -78,6 +129,7 @@ class Claim(Record):
     through: str | None = None
     trainings: int = 1
     missing: int = 0
+    counts: Counts | None = Field(default=None, exclude_if=lambda counts: counts is None)
     params: dict[str, Any] = {}
     _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
 
@@ -85,6 +137,11 @@ class Claim(Record):
     def in_points(self) -> bool:
         """Whether the value is in percent or percentage points, not in the unit of a metric."""
         return self.kind != "metric"
+
+    @property
+    def error(self) -> Interval | float | None:
+        """What the digits of its value follow."""
+        return self.interval or (self.counts.standard_error if self.counts else None)
 
     @property
     def null(self) -> float:

@@ -104,6 +104,11 @@ class Tally:
         return None if len(values) < 2 else 100 * float(values.std(ddof=1)) / math.sqrt(len(values))
 
     @property
+    def weighted(self) -> bool:
+        """Whether the judge grades its preferences."""
+        return self.scores is not None
+
+    @property
     def graded(self) -> bool:
         """Whether what is tested has other values than a win, a tie and a loss."""
         return self.scores is not None or self.conversations is not None

@@ -24,7 +24,6 @@ from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.tasks import task_measurements
-from instruct.reporting.text import leads
 from instruct.reporting.texts import text_results
 from instruct.scores.claims import settle
 
@@ -77,15 +76,13 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
     settle(claims)
     for judged, comparison in compared:
-        figures_of_pairs = comparison.leading_figures
-        comparison.leads = leads(figures_of_pairs)
-        made = figures_of_pairs.claim
+        made = comparison.claim
         if made.finding not in ("candidate", "baseline"):
-            units = figures_of_pairs.conversations or figures_of_pairs.n_judged
+            units = made.params.get("clusters", made.n)
             of_test = None  # the sign test is as powerful as the normal one
             if made.test == "mean" and made.interval and made.value is not None:
                 of_test = max(abs(end - made.value) for end in made.interval)
-            smallest = smallest_difference(figures_of_pairs.standard_error, units, made.claims, of_test)
+            smallest = smallest_difference(comparison.counts.standard_error, units, made.claims, of_test)
             comparison.smallest_difference = rounded(smallest)
         comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)
     data.figures = figures(data)

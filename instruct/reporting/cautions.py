@@ -60,7 +60,7 @@ def comparison_warnings(
         *left_out_warnings(manifest, *names),
         *training_warnings(manifest, *names),
         *overlap_warnings(manifest, overlap, *names),
-        *health_warnings(*names, comparison.leading_figures.claim.finding, systems),
+        *health_warnings(*names, comparison.claim.finding, systems),
     ]
     return [
         *figure_warnings(comparison),
@@ -73,15 +73,15 @@ def comparison_warnings(
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     """What a comparison's figures say about themselves."""
-    figures, texts = comparison.leading_figures, []
-    if figures.claim.finding == "too few":
-        decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
+    claim, counts, texts = comparison.claim, comparison.counts, []
+    if claim.finding == "too few":
+        decided = f"{counted(counts.decided, 'pair')} with a winner of {claim.n} judged"
         least, needed = LEAST_DECIDED, "decided pairs"
-        units = figures.n_judged if figures.conversations is None else figures.conversations
-        graded = figures.kind == "weighted" and units < FEW_PAIRS
+        units = claim.params.get("clusters", claim.n)
+        graded = counts.weighted and units < FEW_PAIRS
         if graded:
-            decided, least, needed = f"{counted(figures.n_judged, 'pair')} judged", FEW_PAIRS, "graded pairs"
-        if figures.conversations is not None and (graded or units < LEAST_DECIDED <= figures.win + figures.loss):
+            decided, least, needed = f"{counted(claim.n, 'pair')} judged", FEW_PAIRS, "graded pairs"
+        if "clusters" in claim.params and (graded or units < LEAST_DECIDED <= counts.decided):
             decided += f", all of them in {counted(units, 'cluster')}"
             needed = "clusters"
         texts.append(f"too few: {decided}; a finding needs at least {least} {needed}")
@@ -90,13 +90,13 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
             f"{rate_and_interval(people)}"
         )
-    if missing := figures.unread:
+    if missing := counts.unread:
         texts.append(
-            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): with them lost or won the win rate of {comparison.candidate} is "
-            f"{span(figures.bounds, figures.error)} %"
+            f"{missing} of {counted(counts.n, 'pair')} {'has' if counts.n == 1 else 'have'} no verdict "
+            f"({unread(counts)}): with them lost or won the win rate of {comparison.candidate} is "
+            f"{span(counts.bounds, claim.error)} %"
             + "; most have none, so the others are no fair sample"
-            * (2 * missing > figures.n)
+            * (2 * missing > counts.n)
         )
     consistency = comparison.consistency
     if consistency is not None and consistency < LEAST_CONSISTENCY:
@@ -199,7 +199,7 @@ def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
 
 def baseline_warnings(report: ReportData) -> Iterator[ReportWarning]:
     """Systems that were compared through a baseline against which nearly every pair is won, or lost."""
-    made = [comparison.leading_figures.claim for _, comparison in compared_by(report.judges)]
+    made = [comparison.claim for _, comparison in compared_by(report.judges)]
     rates = {(claim.judge, claim.candidate, claim.baseline): claim.value for claim in made}
     for claim in report.paired:
         sides = [rates.get((claim.judge, name, str(claim.through))) for name in (claim.candidate, claim.baseline)]

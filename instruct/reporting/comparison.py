@@ -17,6 +17,7 @@ from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
 from instruct.analysis.panel import READABLE, agreements
+from instruct.analysis.results import recorded
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import Scored, style_control, style_counts, style_features
 from instruct.base.errors import counted
@@ -30,9 +31,7 @@ from instruct.reporting.model import (
     ComparisonReport,
     Panel,
     ReportData,
-    TallyFigures,
     claim_warning,
-    recorded,
 )
 from instruct.reporting.read import Judged, RunContents
 from instruct.scores import samples
@@ -58,18 +57,18 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     strict = judged.by_policy.get("strict") if judged.leading != "strict" else None
-    names = dict(zip(("judge", "candidate", "baseline"), judged.key, strict=True))
+    names = judged.key._asdict()
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
     people, cautions = with_labels(judged, contents.labels)
     return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
-        leading=judged.leading,
-        policies={
-            judged.leading: tally_figures(counts, names, judged.leading),
-            **({"strict": tally_figures(tally_pairs(strict), names, "strict")} if strict else {}),
-        },
+        claim=claim_of(samples.match(counts), measure=results.WIN_RATE, policy=judged.leading, **names),
+        preferred=claim_on_preferences(counts, policy=judged.leading, **names),
+        strict=claim_of(samples.match(tally_pairs(strict)), measure=results.WIN_RATE, policy="strict", **names)
+        if strict
+        else None,
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
         pairs_expected=len(wanted),
@@ -100,20 +99,15 @@ def _notes_on_file(judged: Judged) -> Iterator[str]:
         yield f"{UNKNOWN_ORDER}: {counted(unknown, 'verdict')} left out of the figures about positions"
 
 
-def tally_figures(counts: Tally, names: Mapping[str, Any], policy: str) -> TallyFigures:
-    """A tally as report.json holds it, with its claim.
+def claim_on_preferences(counts: Tally, **names: Any) -> results.Claim | None:
+    """Whom a weighted judge prefers on more prompts; None of others, and where pairs do not stand for themselves.
 
     Args:
-        names: of the claim: judge, candidate, baseline.
+        names: of the claim: judge, candidate, baseline, policy.
     """
-    claim = claim_of(samples.match(counts), measure=results.WIN_RATE, policy=policy, **names)
-    preferred = None
-    if counts.scores and counts.conversations is None and counts.n_judged >= FEW_PAIRS:
-        sample = samples.match(counts.preferences)
-        preferred = claim_of(sample, measure="preferred on more prompts", policy=policy, **names)
-    conversations = None if counts.conversations is None else len(counts.conversations)
-    kind = "counted" if counts.scores is None else "weighted"
-    return recorded(TallyFigures, counts, kind=kind, conversations=conversations, claim=claim, preferred=preferred)
+    if counts.scores is None or counts.conversations is not None or counts.n_judged < FEW_PAIRS:
+        return None
+    return claim_of(samples.match(counts.preferences), measure="preferred on more prompts", **names)
 
 
 def _length_and_style(judged: Judged) -> tuple[results.LengthFigures | None, results.StyleControl | None]:
@@ -203,7 +197,7 @@ def seed_claims(
         judge, *names = judged.key
         by_pair = judged.scores()
         different = {seeds[name] for name in names if name in seeds}
-        if comparison.leading_figures.win_rate is not None and len(different) == 1:
+        if comparison.claim.value is not None and len(different) == 1:
             (seed,) = different
             systems = [without_seed(name, seed) for name in names]
             if (judge, judged.leading, *reversed(systems)) in groups:
@@ -308,12 +302,11 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
     yield from report.claims
     for judge in report.judges:
         for comparison in judge.comparisons:
-            family = SINGLE_SEEDS if comparison.one_seed else VERDICTS
-            leading = comparison.leading_figures
-            for claim in filter(None, (leading.claim, leading.preferred)):
-                claim.family = family
-            for figures in comparison.policies.values():
-                yield from filter(None, (figures.claim, figures.preferred))
+            for claim in filter(None, (comparison.claim, comparison.preferred)):
+                claim.family = SINGLE_SEEDS if comparison.one_seed else VERDICTS
+                yield claim
+            if comparison.strict:
+                yield comparison.strict
             if comparison.with_labels:
                 comparison.with_labels.claim.family = LABELS
                 yield comparison.with_labels.claim

@@ -16,7 +16,6 @@ from instruct.reporting.model import (
     LengthControl,
     Panel,
     Ratings,
-    TallyFigures,
 )
 from instruct.reporting.tables import (
     DIFFERENCE,
@@ -53,11 +52,6 @@ class _Specification(NamedTuple):
     columns: Sequence[Column]
     note: str = ""
     exploratory: bool = False
-
-
-class _Tally(NamedTuple):
-    by: str
-    figures: TallyFigures
 
 
 def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = True) -> list[Table]:
@@ -97,17 +91,18 @@ def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[
 def _policies(comparisons: Sequence[ComparisonReport]) -> _Specification:
     """The verdicts and the win rate under each policy."""
     rows = [
-        (comparison, _Tally(f"{policy} ({'leads' if policy == comparison.leading else 'exploratory'})", figures))
+        (comparison, claim)
         for comparison in comparisons
-        for policy, figures in comparison.policies.items()
+        for claim in (comparison.claim, comparison.strict)
+        if claim is not None
     ]
-    used = dict.fromkeys(policy for comparison in comparisons for policy in comparison.policies)
+    used = dict.fromkeys(str(claim.policy) for _, claim in rows)
     known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparisons) else POLICIES
     meanings = "; ".join(f"{policy}: {known.get(policy, policy)}" for policy in used)
     note = f"Policies: {meanings}."
     if len(rows) > len(comparisons):
         note += f" Those that do not lead: {EXPLORATORY}."
-    return _Specification("Verdicts by policy", rows, [Column("policy", "by", text=True), *_TALLY], note)
+    return _Specification("Verdicts by policy", rows, _COUNTED, note)
 
 
 def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
@@ -118,64 +113,62 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
     columns = [
         PAIR[0],
         replace(PAIR[1], when=len({comparison.baseline for comparison in comparisons}) > 1),
-        Column("policy", "leading", text=True, when=len({comparison.leading for comparison in comparisons}) > 1),
-        *(Column(key, f"leading_figures.{key}") for key in ("n", "win", "tie", "loss")),
-        Column("unread", "leading_figures.unread", when="known"),
-        Column("win rate", "leading_figures.win_rate", error="leading_figures.error"),
-        Column("95 % CI", "leading_figures.claim.interval"),
+        Column("policy", "claim.policy", text=True, when=len({each.claim.policy for each in comparisons}) > 1),
+        *(Column(key, f"counts.{key}") for key in ("n", "win", "tie", "loss")),
+        Column("unread", "counts.unread", when="known"),
+        Column("win rate", "claim.value", error="claim.error"),
+        Column("95 % CI", "claim.interval"),
     ]
     return columns_table("Verdicts by policy", comparisons, columns)
 
 
-# Of rows with `figures`.
-FIGURES = (
-    Column(
-        "win rate %",
-        "figures.win_rate",
-        error="figures.error",
-        note="The win rate is over the pairs with a verdict; a tie counts as half a win.",
-    ),
-    Column("std. error", "figures.standard_error", error="figures.error"),
-    Column("95 % CI", "figures.claim.interval"),
-)
-_TALLY = [
-    *(Column(name, f"figures.{name}") for name in ("n", "win", "tie")),
+# Of claims on a judge's verdicts.
+_COUNTED = [
+    Column("policy", lambda claim: f"{claim.policy} ({'leads' if claim.family else 'exploratory'})", text=True),
+    *(Column(name, f"counts.{name}") for name in ("n", "win", "tie")),
     Column(
         "contradicted",
-        "figures.contradicted",
+        "counts.contradicted",
         when="known",
         note="Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties.",
     ),
     Column(
         "identical",
-        "figures.identical",
+        "counts.identical",
         when="known",
         note="Identical: the ties between two identical answers, which the judge was not asked about; they are among "
         "the ties.",
     ),
-    Column("loss", "figures.loss"),
-    *(Column(name, f"figures.{name}", when="known") for name in ("unparsed", "failed")),
-    *FIGURES,
+    Column("loss", "counts.loss"),
+    *(Column(name, f"counts.{name}", when="known") for name in ("unparsed", "failed")),
+    Column(
+        "win rate %",
+        "value",
+        error="error",
+        note="The win rate is over the pairs with a verdict; a tie counts as half a win.",
+    ),
+    Column("std. error", "counts.standard_error", error="error"),
+    Column("95 % CI", "interval"),
     Column(
         "discrete % (exploratory)",
-        "discrete_win_rate",
+        "counts.discrete_win_rate",
         error="error",
         note="Weighted judges grade their preference: the win rate is the mean grade; win, tie, loss and the discrete "
         "rate count whom it prefers. A policy for both orders takes the mean of the two grades.",
-    ).within(lambda row: row.figures if row.figures.kind == "weighted" else None),
+    ).within(lambda claim: claim if claim.counts.weighted else None),
     Column(
         "bounds %",
-        "bounds",
+        "counts.bounds",
         error="error",
         note="Bounds: the win rate with every unparsed and failed pair lost or won.",
-    ).within(lambda row: row.figures if row.figures.unread else None),
+    ).within(lambda claim: claim if claim.counts.unread else None),
 ]
 
 
 def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
     columns = [
         Column("test"),
-        Column("pairs without ties", "params.decided"),
+        Column("pairs without ties", "counts.decided"),
         *TESTED,
         Column("claims", when="known"),
     ]
@@ -189,7 +182,7 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "Two-sided p-values under the leading policy, with missing verdicts lost or won; p (Holm) is corrected for "
         "all claims of all judges, and the finding follows it."
     )
-    of_claim = [column.within(attrgetter("leading_figures.claim")) for column in columns]
+    of_claim = [column.within(attrgetter("claim")) for column in columns]
     return _Specification("Significance and power", [(it, it) for it in comparisons], [*of_claim, least], note)
 
 

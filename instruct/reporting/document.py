@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
+from instruct.analysis.results import Claim, Counts
 from instruct.base.errors import counted, one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
@@ -30,7 +31,6 @@ from instruct.reporting.model import (
     JudgeReport,
     ReportData,
     ReportWarning,
-    TallyFigures,
 )
 from instruct.reporting.provenance import answers_table, experiment_tables, trainings_table
 from instruct.reporting.tables import Table
@@ -137,7 +137,7 @@ class Verdict:
     seeds: str | None
     facts: list[Fact]
     parts: list[BarPart]
-    figures: TallyFigures
+    made: Claim
     judge_warnings: list[ReportWarning]
     warnings: list[ReportWarning]
     missing: list[str]
@@ -213,7 +213,7 @@ def document(report: ReportData) -> Document:
 
 def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     """What the document says of a comparison."""
-    figures, spread = comparison.leading_figures, comparison.spread
+    spread = comparison.spread
     details = [
         sentences.evidence(comparison),
     ]
@@ -222,17 +222,17 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         model=name(judge.model),
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
-        headline=sentences.headline(judge, comparison),
-        claim=sentences.claim(comparison),
-        leads=comparison.leads,
+        headline=sentences.headline(comparison),
+        claim=sentences.finding_pieces(comparison.claim, comparison.one_seed),
+        leads=sentences.leads(comparison.preferred),
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.stated_figure(spread)}."
         if spread
         else None,
-        facts=_facts(judge, comparison, figures),
-        parts=_parts(figures, name(comparison.candidate), name(comparison.baseline)),
-        figures=figures,
+        facts=_facts(judge, comparison),
+        parts=_parts(comparison.counts, name(comparison.candidate), name(comparison.baseline)),
+        made=comparison.claim,
         judge_warnings=judge_warnings(judge),
         warnings=comparison.warnings,
         missing=_missing(comparison),
@@ -248,60 +248,59 @@ def _missing(comparison: ComparisonReport) -> list[str]:
     return [*lines, f"{more} more without a verdict; report.md lists the reasons"] if more else lines
 
 
-def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[BarPart]:
-    better = "preferred" if figures.kind == "weighted" else "better"
+def _parts(pairs: Counts, candidate: str, baseline: str) -> list[BarPart]:
+    better = "preferred" if pairs.weighted else "better"
     counts = {
-        "win": (f"{candidate} {better}", figures.win),
-        "tie": ("tie called by the judge", figures.called),
-        "split": ("judge contradicted itself", figures.contradicted),
-        "same": ("identical answers", figures.identical),
-        "loss": (f"{baseline} {better}", figures.loss),
-        "none": ("no verdict", figures.unread),
+        "win": (f"{candidate} {better}", pairs.win),
+        "tie": ("tie called by the judge", pairs.called),
+        "split": ("judge contradicted itself", pairs.contradicted),
+        "same": ("identical answers", pairs.identical),
+        "loss": (f"{baseline} {better}", pairs.loss),
+        "none": ("no verdict", pairs.unread),
     }
     parts, x = [], 0.0
     for kind, (label, count) in counts.items():
-        width = 100 * count / figures.n if figures.n else 0.0
+        width = 100 * count / pairs.n if pairs.n else 0.0
         if count:
             parts.append(BarPart(kind, label, count, x, width))
         x += width
     return parts
 
 
-def _facts(judge: JudgeReport, comparison: ComparisonReport, figures: TallyFigures) -> list[Fact]:
+def _facts(judge: JudgeReport, comparison: ComparisonReport) -> list[Fact]:
     """Win rate, decided pairs, the judge's agreement with people, and its consistency."""
-    facts = [_rate(comparison, figures), _decided(comparison, figures), _trust(judge)]
+    facts = [_rate(comparison.claim, comparison.counts), _decided(comparison), _trust(judge)]
     if comparison.consistency is not None:
         first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
         facts.append(Fact("Same verdict in both orders", "", f"{number(comparison.consistency)} %", first))
     return facts
 
 
-def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
+def _rate(made: Claim, pairs: Counts) -> Fact:
     """The win rate of the system that the claim names first."""
-    names = [one_line(system, 40) for system in (comparison.candidate, comparison.baseline)]
-    title = "Weighted win rate of" if figures.kind == "weighted" else "Win rate of"
-    if figures.win_rate is None:
+    names = [one_line(system, 40) for system in (made.candidate, made.baseline)]
+    title = "Weighted win rate of" if pairs.weighted else "Win rate of"
+    if made.value is None:
         return Fact(title, names[0], "none", "no pair has a verdict")
-    lost = sentences.baseline_first(figures.claim)
-    words = sentences.rate_details(figures) or ["no interval"]
-    words += [f"{names[0]}: {number(figures.win_rate, figures.error)} %"] if lost else []
-    words += [excluded] if (excluded := sentences.excluded(figures.claim).removeprefix("; ")) else []
-    rate = number(sentences.claimed_rate(figures), figures.error)
-    return Fact(title, names[lost], f"{rate} %", "; ".join(words))
+    lost = sentences.baseline_first(made)
+    words = sentences.interval_words(made) or ["no interval"]
+    words += [f"{names[0]}: {number(made.value, made.error)} %"] if lost else []
+    words += [excluded] if (excluded := sentences.excluded(made).removeprefix("; ")) else []
+    return Fact(title, names[lost], f"{number(sentences.claimed_value(made), made.error)} %", "; ".join(words))
 
 
-def _decided(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
+def _decided(comparison: ComparisonReport) -> Fact:
     """How many pairs have a winner, and what the others are."""
     orders = {"both": "judged in both orders", "one": "judged in one order", "alone": "each answer rated alone"}
-    identical = f"{figures.identical} of {figures.n_judged} pairs: identical answers" if figures.identical else None
-    missing = comparison.pairs_expected - figures.n_judged
+    made, pairs = comparison.claim, comparison.counts
+    identical = f"{pairs.identical} of {made.n} pairs: identical answers" if pairs.identical else None
+    missing = comparison.pairs_expected - made.n
     words = [
-        sentences.largest_tie(figures) or identical or ("no ties" if figures.n_judged else None),
+        sentences.largest_tie(made) or identical or ("no ties" if made.n else None),
         f"{missing} of {comparison.pairs_expected} without a verdict" if missing else None,
         orders[comparison.orders],
     ]
-    value = f"{figures.win + figures.loss} of {figures.n_judged}"
-    return Fact("Decided pairs", "", value, "; ".join(filter(None, words)))
+    return Fact("Decided pairs", "", f"{pairs.decided} of {made.n}", "; ".join(filter(None, words)))
 
 
 def _trust(judge: JudgeReport) -> Fact:

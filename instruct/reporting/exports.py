@@ -9,24 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.results import Claim
+from instruct.analysis.results import Claim, rounded
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
-from instruct.reporting.model import JudgeReport, ReportData, compared_by, policy_rows
-from instruct.reporting.sides import about, baselines
+from instruct.reporting.model import ComparisonReport, ReportData, compared_by
 from instruct.run.directory import RunDirectory
+from instruct.scores.claims import mirrored
 
 Row = dict[str, Any]
-# AlpacaEval's names of what this package calls otherwise.
-_LEADERBOARD = {
-    "win_rate": "win_rate",
-    "standard_error": "standard_error",
-    "n_wins": "win",
-    "n_wins_base": "loss",
-    "n_draws": "tie",
-    "n_total": "n_judged",
-    "discrete_win_rate": "discrete_win_rate",
-}
 # What makes a cell a formula to a spreadsheet (OWASP, CSV injection); tabs and line breaks are gone by then.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -49,9 +39,9 @@ def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
 def claims_of(report: ReportData) -> Iterator[Claim]:
     """Every claim that a report makes; figures under a policy that does not lead make none."""
     for _, comparison in compared_by(report.judges):
-        yield comparison.leading_figures.claim
-        if comparison.leading_figures.preferred:
-            yield comparison.leading_figures.preferred
+        yield comparison.claim
+        if comparison.preferred:
+            yield comparison.preferred
         if comparison.with_labels:
             yield comparison.with_labels.claim
     yield from report.claims
@@ -105,26 +95,39 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
     """
     lengths = {system.name: system.mean_characters for system in report.systems}
     boards: dict[tuple[str, str], list[Row]] = {}
-    for judge, comparison, policy in policy_rows(map(_against_each, report.judges)):
-        if policy == "single":
-            length, controlled = lengths.get(comparison.candidate), comparison.length_control
+    for judge, comparison in compared_by(report.judges):
+        if comparison.claim.policy != "single":
+            continue
+        controlled, beside = comparison.length_control, _baselines(judge.comparisons)
+        rate = controlled.win_rate if controlled else None
+        for claim in (comparison.claim, mirrored(comparison.claim)):
+            if claim.baseline not in beside or claim.counts is None:
+                continue
+            length = lengths.get(claim.candidate)
+            if rate is not None and claim.candidate == comparison.baseline:
+                rate = rounded(100 - rate)
             row = {
-                "": comparison.candidate,
-                **{theirs: getattr(comparison.policies[policy], ours) for theirs, ours in _LEADERBOARD.items()},
+                "": claim.candidate,
+                "win_rate": claim.value,
+                "standard_error": claim.counts.standard_error,
+                "n_wins": claim.counts.win,
+                "n_wins_base": claim.counts.loss,
+                "n_draws": claim.counts.tie,
+                "n_total": claim.n,
+                "discrete_win_rate": claim.counts.discrete_win_rate,
                 "mode": "community",
                 "avg_length": None if length is None else int(length),
-                "length_controlled_winrate": controlled and controlled.win_rate,
+                "length_controlled_winrate": rate,
                 "lc_standard_error": controlled and controlled.standard_error,
             }
-            boards.setdefault((judge.name, comparison.baseline), []).append(row)
+            boards.setdefault((judge.name, claim.baseline), []).append(row)
     return boards
 
 
-def _against_each(judge: JudgeReport) -> JudgeReport:
-    """A judge with the comparisons that are shown against each baseline."""
-    made = judge.comparisons
-    seen = [each for baseline in baselines(made) for each in about(made, baseline, "baseline")]
-    return judge.model_copy(update={"comparisons": seen})
+def _baselines(comparisons: Sequence[ComparisonReport]) -> list[str]:
+    """The systems that others are shown against: the baselines; all, if one stands on both sides."""
+    ours, theirs = ([getattr(each, side) for each in comparisons] for side in ("baseline", "candidate"))
+    return list(dict.fromkeys(ours if set(ours).isdisjoint(theirs) else [*ours, *theirs]))
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import ComparisonReport, ReportData
-from instruct.reporting.sides import Claimed, about
+from instruct.reporting.model import ReportData
+from instruct.scores.claims import mirrored
 
 # In percent, under the leading policy: the win rate of the pairs with a verdict, or the lower end of its interval, with
 # the pairs without one lost.
 Metric = Literal["win_rate", "win_rate_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
-
-
-_Claim = ComparisonReport | Claim
 
 
 def check_gate(
@@ -51,22 +48,23 @@ def check_gate(
     if metric not in METRICS:
         raise InputError(f"`metric` {one_line(metric, 40)}: unknown metric; give one of {', '.join(METRICS)}")
     held, below = [], []
-    for by, warning, claim in _claims(report, candidate):
-        if judge not in (None, by):
+    for claim, partial, warning in _claims(report, candidate):
+        if judge not in (None, claim.judge):
             continue
-        name, value = _name(by, claim.candidate, claim.baseline), _figure(claim, metric)
+        name, value = _name(claim.judge, claim.candidate, claim.baseline), _figure(claim, metric)
         held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
-        problem = _problem(claim, metric, fail_under)
+        problem = _problem(claim, partial, metric, fail_under)
         if not problem and warning and not allow_weak_judge:
             problem = f"the judge's card warns: {one_line(warning, 200)} (`allow_weak_judge` lets it pass)"
         if problem:
             below.append(f"{name}: {problem}")
-    for pair in _of(report.not_judged, candidate):
-        if judge in (None, pair.judge):
-            held.append(name := _name(pair.judge, pair.candidate, pair.baseline))
+    for pair in report.not_judged:
+        if judge in (None, pair.judge) and candidate in (None, pair.candidate, pair.baseline):
+            names = (pair.candidate, pair.baseline)[:: -1 if candidate == pair.baseline else 1]
+            held.append(name := _name(pair.judge, *names))
             below.append(f"{name}: not judged")
     if not held:
-        known = [_name(by, claim.candidate, claim.baseline) for by, _, claim in _claims(report, None)]
+        known = [_name(claim.judge, claim.candidate, claim.baseline) for claim, _, _ in _claims(report, None)]
         raise InputError(f"`judge` and `candidate` select no comparison; the report has {', '.join(known) or 'none'}")
     if below:
         raise GateError(f"below `fail_under` {fail_under:g}: {'; '.join(below)}")
@@ -83,50 +81,41 @@ def check_threshold(fail_under: float) -> None:
         )
 
 
-def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[str, str | None, _Claim]]:
-    """What the headlines claim, or all that is about the `candidate`, after its judge and what the card warns of."""
+def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[Claim, bool, str | None]]:
+    """What the headlines claim, or all that is about the `candidate`, which is then that of each claim; whether judging
+    has not finished, and what the judge's card warns of."""
     over_seeds = {None, *(name for spread in report.seeds for name in (spread.candidate, spread.baseline))}
     for judge in report.judges:
-        for spread in _of(report.seeds, candidate):
-            if spread.judge == judge.name:
-                yield judge.name, judge.warning, spread
-        for comparison in _of(judge.comparisons, candidate):
-            if candidate not in over_seeds or not comparison.spread:
-                yield judge.name, judge.warning, comparison
+        made = [(spread, False) for spread in report.seeds if spread.judge == judge.name]
+        every = candidate not in over_seeds
+        made += [(each.claim, each.partial) for each in judge.comparisons if every or not each.spread]
+        for claim, partial in made:
+            seen = mirrored(claim) if candidate == claim.baseline else claim
+            if candidate in (None, seen.candidate):
+                yield seen, partial, judge.warning
 
 
-def _of(claims: Iterable[Claimed], candidate: str | None) -> Iterable[Claimed]:
-    """The claims, or those about one system."""
-    return claims if candidate is None else about(claims, candidate)
-
-
-def _figure(claim: _Claim, metric: str) -> float | None:
-    made = _made(claim)
-    if made.value is None:
+def _figure(claim: Claim, metric: str) -> float | None:
+    if claim.value is None:
         return None
-    ends = [made.value] if metric == "win_rate" else made.interval
+    ends = [claim.value] if metric == "win_rate" else claim.interval
     return ends[0] if ends else None
 
 
-def _made(claim: _Claim) -> Claim:
-    return claim if isinstance(claim, Claim) else claim.leading_figures.claim
-
-
-def _problem(claim: _Claim, metric: str, fail_under: float) -> str | None:
+def _problem(claim: Claim, partial: bool, metric: str, fail_under: float) -> str | None:
     """Why the gate is not reached; None if it is."""
     value = _figure(claim, metric)
     if value is None:
         return f"{metric} is undefined"
-    if isinstance(claim, ComparisonReport) and claim.partial:
+    if partial:
         return "judging has not finished"
     if value < fail_under:
         return f"{metric} is {value:.2f}"
-    made = _made(claim)
-    if (metric != "win_rate" or made.missing) and fail_under >= 50 and made.finding != "candidate":
-        missing = f" with {made.missing} verdicts missing" if made.missing else ""
+    if (metric != "win_rate" or claim.missing) and fail_under >= 50 and claim.finding != "candidate":
+        missing = f" with {claim.missing} verdicts missing" if claim.missing else ""
         return f"{metric} is {value:.2f}, but no difference is shown{missing}"
     return None
 
 
-def _name(judge: str, candidate: str, baseline: str) -> str:
+def _name(judge: str | None, candidate: str, baseline: str) -> str:
     return f"{one_line(judge, 60)} on {one_line(candidate, 60)} against {one_line(baseline, 60)}"

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.analysis.results import recorded
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
-from instruct.reporting.model import ComparisonReport, LengthControl, recorded
+from instruct.reporting.model import ComparisonReport, LengthControl
 from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
 

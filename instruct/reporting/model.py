@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from instruct.analysis import results
-from instruct.analysis.results import Claim, Interval, Record, rounded
+from instruct.analysis.results import Claim, Counts, Record
 from instruct.judging.human_agreement import HumanAgreement
 from instruct.run.measurements import Measurement
 from instruct.training.options import seed_name
@@ -27,13 +27,6 @@ from instruct.training.options import seed_name
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 7
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
-Kind = TypeVar("Kind", bound=Record)
-
-
-def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
-    """What was computed as a part of report.json, see `rounded`; `known`: more fields, taken as they are."""
-    computed = {name: rounded(getattr(source, name)) for name in kind.model_fields if hasattr(source, name)}
-    return kind(**computed | known)
 
 
 class Health(Record):
@@ -71,54 +64,6 @@ class SystemReport(Record):
     engine: str | None
     weights: str | None = Field(default=None, exclude_if=lambda checked: checked is None)
     health: Health
-
-
-class TallyFigures(Record):
-    """Outcomes for the candidate under one policy, in pairs, and the figures that statistics.Tally computes from them.
-
-    `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
-    come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
-    `counted`, and both rates are the same. `claim`: what is said of the win rate, with its interval; `preferred`: of
-    the count of a weighted judge's preferences, where pairs stand for themselves. The ties:
-    `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
-    about, and ties that the judge called.
-
-    `conversations`: that the pairs with a verdict are turns of, and that error, interval and test are of; None if each
-    pair stands for itself.
-    """
-
-    kind: Literal["weighted", "counted"]
-    n: int
-    n_judged: int
-    win: int
-    tie: int
-    contradicted: int
-    identical: int
-    loss: int
-    unparsed: int
-    failed: int
-    win_rate: float | None
-    discrete_win_rate: float | None
-    standard_error: float | None
-    bounds: Interval | None
-    preferred: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
-    claim: Claim
-    conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
-
-    @property
-    def error(self) -> Interval | float | None:
-        """What the digits of its rates follow."""
-        return self.claim.interval or self.standard_error
-
-    @property
-    def called(self) -> int:
-        """Ties that the judge called."""
-        return self.tie - self.contradicted - self.identical
-
-    @property
-    def unread(self) -> int:
-        """Pairs without a verdict."""
-        return self.unparsed + self.failed
 
 
 class ReportWarning(Record):
@@ -170,8 +115,11 @@ class LengthControl(Record):
 
 
 class ComparisonReport(Record):
-    """A candidate against a baseline by one judge's verdicts; `leading` is the policy that the judge's card puts first.
+    """A candidate against a baseline by one judge's verdicts.
 
+    `claim`: what is said of the win rate under the policy that the judge's card puts first; `preferred`: of the count
+    of a weighted judge's preferences, where pairs stand for themselves; `strict`: of the win rate under that policy, of
+    which nothing is claimed, where another one leads.
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `with_labels`: people
@@ -179,14 +127,14 @@ class ComparisonReport(Record):
     `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
     figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
     `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one of several; no claim
-    rests on it alone. `leads`: who is preferred on more prompts by a weighted judge, whose win rate is the mean of its
-    grades.
+    rests on it alone.
     """
 
     candidate: str
     baseline: str
-    leading: str
-    policies: dict[str, TallyFigures]
+    claim: Claim
+    preferred: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
+    strict: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
     orders: Literal["both", "one", "alone"]  # in how many the pairs were shown; alone: each answer by itself
     pairs_judged: int
     pairs_expected: int
@@ -205,22 +153,16 @@ class ComparisonReport(Record):
     parts: list[results.Part]
     smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     with_labels: results.PredictionPowered | None
-    leads: str | None = None
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
     spread: Annotated[Claim | None, SkipJsonSchema(), Field(exclude=True)] = None
 
-    @model_validator(mode="after")
-    def _has_its_leading_policy(self) -> ComparisonReport:
-        if self.leading not in self.policies:
-            raise ValueError(f"leading: {self.leading!r} is not among the policies")
-        return self
-
     @property
-    def leading_figures(self) -> TallyFigures:
-        """The figures under the leading policy."""
-        return self.policies[self.leading]
+    def counts(self) -> Counts:
+        """Pairs by their outcome under the leading policy."""
+        assert self.claim.counts is not None
+        return self.claim.counts
 
     @property
     def one_seed(self) -> bool:
@@ -250,32 +192,9 @@ class JudgeReport(Record):
     comparisons: list[ComparisonReport]
 
 
-class PolicyRow(NamedTuple):
-    """A comparison by one judge under one policy."""
-
-    judge: JudgeReport
-    comparison: ComparisonReport
-    policy: str
-
-    @property
-    def figures(self) -> TallyFigures:
-        """The figures under this policy."""
-        return self.comparison.policies[self.policy]
-
-    @property
-    def leads(self) -> bool:
-        """Whether the judge's card puts this policy first."""
-        return self.policy == self.comparison.leading
-
-
 def compared_by(judges: Iterable[JudgeReport]) -> list[tuple[JudgeReport, ComparisonReport]]:
     """Every comparison of some judges."""
     return [(judge, comparison) for judge in judges for comparison in judge.comparisons]
-
-
-def policy_rows(judges: Iterable[JudgeReport]) -> list[PolicyRow]:
-    """The same under every policy."""
-    return [PolicyRow(*compared, policy) for compared in compared_by(judges) for policy in compared[1].policies]
 
 
 class Panel(Record):

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.results import recorded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import read_text, sha256_of
 from instruct.data.options import data_label
@@ -23,7 +24,6 @@ from instruct.reporting.model import (
     SystemReport,
     Training,
     TrainingLog,
-    recorded,
 )
 from instruct.reporting.read import SystemAnswers
 from instruct.reporting.tables import Column, Table, columns_table, text_columns

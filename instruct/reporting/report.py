@@ -110,7 +110,7 @@ class Report(ReportData):
         said = [
             *(claim_headline(each) for each in of_family(self.claims, OBJECTIVES) if each.value is not None),
             *map(claim_headline, self.seeds),
-            *(headline(*pair) for pair in compared_by(self.judges) if not pair[1].spread),
+            *(headline(each) for _, each in compared_by(self.judges) if not each.spread),
         ]
         return list(dict.fromkeys(said))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 from instruct.analysis import results
-from instruct.analysis.results import ELSEWHERE, Claim, Interval
+from instruct.analysis.results import ELSEWHERE, Claim, Counts
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
     ReportData,
-    TallyFigures,
     Unjudged,
 )
 from instruct.scores.samples import LEAST_SEEDS
@@ -34,52 +33,53 @@ def name(text: object) -> str:
     return one_line(text, 200)
 
 
-def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
+def headline(comparison: ComparisonReport) -> str:
     """What a judge says about two systems under its leading policy."""
-    figures = comparison.leading_figures
     people = "People's labels contradict this" if contradicted(comparison) else None
-    further = (comparison.leads, people, largest_tie(figures))
-    return _sentence(name(judge.name), figures.claim, "".join(claim(comparison)), claim_figures(figures), *further)
+    further = (leads(comparison.preferred), people, largest_tie(comparison.claim))
+    return claim_headline(comparison.claim, *further, one_seed=comparison.one_seed)
 
 
-def claim_headline(made: Claim) -> str:
-    """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure."""
+def claim_headline(made: Claim, *further: str | None, one_seed: bool = False) -> str:
+    """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure.
+
+    Args:
+        further: sentences before that of the corrected p-value. one_seed: see finding_pieces.
+    """
     about = name(made.judge) if made.judge else one_line(made.task or made.measure, 60)
-    if made.value is None:
-        over = f" for every one of {made.trainings} trainings" if made.trainings > 1 else ""
-        return f"{about}: nothing has a value of both {name(made.candidate)} and {name(made.baseline)}{over}"
-    said = "".join(finding_pieces(made))
+    said = "".join(finding_pieces(made, one_seed))
     if made.finding == "too few" and made.params.get(ELSEWHERE):
         said += f" ({few_trainings(made)})"
-    return _sentence(about, made, said, stated_figure(made))
-
-
-def _sentence(about: str, made: Claim, said: str, figure: str, *further: str | None) -> str:
     correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
-    return ". ".join(filter(None, [": ".join(filter(None, [about, said, figure])), *further, correction]))
+    sentences = [": ".join(filter(None, [about, said, stated_figure(made)])), *further, correction]
+    return ". ".join(filter(None, sentences))
 
 
 def stated_figure(made: Claim) -> str:
-    """The win rate of the system that a claim names first, or what it has more than the other, with interval and n."""
+    """The win rate of the system that a claim names first, or what it has more than the other, with interval and n.
+
+    Empty without a value.
+    """
+    if made.value is None:
+        return ""
+    counts, value = made.counts, claimed_value(made)
     if made.kind == "rate":
-        rate = 100 - (made.value or 0.0) if baseline_first(made) else made.value
-        figure = f"win rate {number(rate, made.interval)} %"
+        figure = f"{'weighted ' if counts and counts.weighted else ''}win rate {number(value, made.error)} %"
     else:
-        sign = -1 if baseline_first(made) else 1
         tasks = f", mean of {made.params['tasks']} tasks" if "tasks" in made.params else ""
         side = "" if made.finding in (None, "candidate", "baseline") else f" for {name(made.candidate)}"
-        amount = number(sign * (made.value or 0.0), made.interval, sign=True)
         measure = one_line(made.measure, 60) + tasks + " " if made.judge or made.task else ""
-        figure = f"{measure}{amount}{' points' * made.in_points}{side}"
-    sample = [f"n = {made.n}"] * bool(made.n)
+        figure = f"{measure}{number(value, made.interval, sign=True)}{' points' * made.in_points}{side}"
+    clusters = f" in {counted(made.params['clusters'], 'cluster')}" if "clusters" in made.params else ""
+    sample = [f"n = {made.n}{clusters}"] * bool(made.n)
     sample += [f"{made.missing} missing"] if "unbounded" in made.params else []
-    sample += [f"{made.params['clusters']} clusters"] if "clusters" in made.params else []
+    sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
-    details = ", ".join([*_interval(made, made.interval), *sample])
+    details = ", ".join([*interval_words(made), *sample])
     return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
 
 
-def _interval(made: Claim, error: Interval | float | None) -> list[str]:
+def interval_words(made: Claim) -> list[str]:
     """The interval of a figure, as the system that is named first sees it, with the missing values lost or won."""
     if not made.interval:
         return []
@@ -89,7 +89,7 @@ def _interval(made: Claim, error: Interval | float | None) -> list[str]:
     bounded = made.missing and "unbounded" not in made.params
     missing = f" with {made.missing} missing lost or won" if bounded else ""
     corrected = "(not corrected) " * alone
-    return [f"95 % CI {corrected}{span(seen, error, sign=made.kind != 'rate')}{missing}"]
+    return [f"95 % CI {corrected}{span(seen, made.error, sign=made.kind != 'rate')}{missing}"]
 
 
 def excluded(made: Claim) -> str:
@@ -112,36 +112,41 @@ def adjusted(made: Claim) -> str:
     return f"p {_equals(made.p if made.adjusted_p is None else made.adjusted_p)}{several}"
 
 
-def leads(figures: TallyFigures) -> str | None:
+def leads(made: Claim | None) -> str | None:
     """Who is preferred on more prompts by a weighted judge, whose win rate is the mean of grades; None of others."""
-    made = figures.preferred
-    if made is None or made.value is None:
+    if made is None or made.value is None or made.counts is None:
         return None
-    lost = made.value < 50
-    leader, wins = (made.baseline, figures.loss) if lost else (made.candidate, figures.win)
+    leader, wins = (made.baseline, made.counts.loss) if made.value < 50 else (made.candidate, made.counts.win)
     who = {
         "no difference": "no difference shown",
         "too few": "too few",
     }.get(str(made.finding), name(leader))
-    counts = f"{wins} of {figures.win + figures.loss}; {adjusted(made)}"
+    counts = f"{wins} of {made.counts.decided}; {adjusted(made)}"
     return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
 
 
 def contradicted(comparison: ComparisonReport) -> bool:
     """Whether people's labels are shown to prefer the other side than the finding."""
     preferred = comparison.with_labels.claim.finding if comparison.with_labels else None
-    return {preferred, comparison.leading_figures.claim.finding} == {"candidate", "baseline"}
+    return {preferred, comparison.claim.finding} == {"candidate", "baseline"}
 
 
-def largest_tie(figures: TallyFigures) -> str | None:
+def largest_tie(made: Claim) -> str | None:
     """The more frequent kind of tie that the judge made, without a full stop; None without such ties."""
-    kinds = [(figures.contradicted, "the judge contradicted itself"), (figures.called, "the judge called a tie")]
+    if made.counts is None:
+        return None
+    ties = made.counts
+    kinds = [(ties.contradicted, "the judge contradicted itself"), (ties.called, "the judge called a tie")]
     count, words = max(kinds, key=lambda kind: kind[0])
-    return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
+    return f"{count} of {counted(made.n, 'pair')}: {words}" if count else None
 
 
-def finding_pieces(made: Claim) -> list[str]:
-    """What a claim finds in pieces, every other one a name: who beats whom, or that there is too little to say."""
+def finding_pieces(made: Claim, one_seed: bool = False) -> list[str]:
+    """What a claim finds in pieces, every other one a name: who beats whom, or that there is too little to say.
+
+    Args:
+        one_seed: whether it is of one of several training seeds, which alone shows nothing.
+    """
     ours, theirs = name(made.candidate), name(made.baseline)
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
     several = made.trainings > 1 or "seeds" in made.params
@@ -151,15 +156,20 @@ def finding_pieces(made: Claim) -> list[str]:
         "no difference": ["no difference shown between ", ours, " and ", theirs, over],
         "too few": [f"too few {few} to compare ", ours, " with ", theirs],
         "None": ["", ours, " minus ", theirs, ""],
-    }
-    return pieces.get(str(made.finding), ["", first, " beats " if made.better else " is higher than ", second, over])
+    }.get(str(made.finding), ["", first, " beats " if made.better else " is higher than ", second, over])
+    if made.value is None:
+        nothing, missing = "nothing has a value of both ", f" for every one of {made.trainings} trainings" * several
+        if made.counts:
+            nothing, missing = "no verdict on ", f" ({unread(made.counts)})"
+        pieces = [nothing, ours, " against " if made.counts else " and ", theirs, missing]
+    return [f"one training seed: {pieces[0]}", *pieces[1:]] if one_seed and made.value is not None else pieces
 
 
 def difference(claim: Claim) -> str:
     """A difference with its interval."""
     if claim.value is None:
         return "no unit has a value of both"
-    interval = ", ".join(_interval(claim, claim.interval))
+    interval = ", ".join(interval_words(claim))
     amount = number(claim.value, claim.interval, sign=True)
     return f"{amount}{' points' * claim.in_points}{', ' * bool(interval)}{interval}"
 
@@ -189,51 +199,23 @@ def seeds_cost(claim: Claim) -> list[str]:
     return [f"what the seeds cost: {said}"]
 
 
-def claim(claimed: ComparisonReport) -> list[str]:
-    """The first half of a headline in pieces, every other one a name; no claim rests on one of several seeds alone."""
-    figures, ours, theirs = claimed.leading_figures, name(claimed.candidate), name(claimed.baseline)
-    if figures.win_rate is None:
-        return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
-    first, *rest = finding_pieces(figures.claim)
-    return [f"one training seed: {first}" if claimed.one_seed else first, *rest]
-
-
-def claim_figures(figures: TallyFigures) -> str:
-    """The second half: the win rate of the system named first in the claim; empty without any verdict."""
-    if figures.win_rate is None:
-        return ""
-    clusters = "" if figures.conversations is None else f" in {counted(figures.conversations, 'cluster')}"
-    details = [*rate_details(figures), f"n = {figures.n_judged}{clusters}"]
-    details += [f"{figures.identical} identical"] if figures.identical else []
-    weighted = "weighted " * (figures.kind == "weighted")
-    rate = number(claimed_rate(figures), figures.error)
-    return f"{weighted}win rate {rate} % ({', '.join(details)}){excluded(figures.claim)}"
-
-
 def baseline_first(claim: Claim) -> bool:
     """Whether the claim names the baseline first: if it beats the candidate."""
     return claim.finding == "baseline"
 
 
-def claimed_rate(figures: TallyFigures) -> float | None:
-    """The win rate of the system that the claim names first."""
-    rate = figures.win_rate
-    return 100 - rate if rate is not None and baseline_first(figures.claim) else rate
-
-
-def rate_details(figures: TallyFigures) -> list[str]:
-    """What follows the claimed rate."""
-    return _interval(figures.claim, figures.error)
+def claimed_value(made: Claim) -> float | None:
+    """The win rate of the system that the claim names first, or by how much it is higher than the other."""
+    return 2 * made.null - made.value if made.value is not None and baseline_first(made) else made.value
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate with people's labels, and the minimum detectable difference."""
-    figures, parts = comparison.leading_figures, []
-    made = figures.claim
+    made, parts = comparison.claim, []
     if made.p is not None and made.test in ("mean", "sign"):
         test, about = "Test of the mean", []
-        if made.test == "sign":
-            test, about = "Sign test", [f"{counted(figures.win + figures.loss, 'pair')} without ties"]
+        if made.test == "sign" and made.counts:
+            test, about = "Sign test", [f"{counted(made.counts.decided, 'pair')} without ties"]
         about += [f"with {made.missing} missing lost or won"] if made.missing else []
         if made.claims > 1 and made.finding not in ("candidate", "baseline"):
             about.append(f"before the correction for {made.claims} claims")
@@ -256,13 +238,13 @@ def trust(judge: JudgeReport) -> str:
 
 def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
     """What the rates that no claim rests on are called, and a sentence for each; [] without any."""
-    figures, controlled, style = comparison.leading_figures, comparison.length_control, comparison.style
+    made, controlled, style = comparison.claim, comparison.length_control, comparison.style
     said, interval = list[str](), style.score_interval if style else None
     if style and style.score is not None:
         about = f"95 % CI {span(interval)}{f'; {style.note}' if style.note else ''}"
         said.append(f"with Arena-Hard's style control: {number(style.score, interval)} % ({about})")
-    if figures.kind == "weighted" and figures.discrete_win_rate is not None:
-        rate = number(figures.discrete_win_rate, figures.error)
+    if made.counts and made.counts.weighted and made.counts.discrete_win_rate is not None:
+        rate = number(made.counts.discrete_win_rate, made.error)
         said.append(f"counting who is preferred, not how clearly (discrete): {rate} %")
     if controlled:
         rate, error = (
@@ -271,7 +253,7 @@ def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
         stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
         said.append(controlled.note if controlled.win_rate is None else stated)
     apart = interval is not None and not interval[0] <= 50 <= interval[1]
-    unclaimed = apart and figures.claim.finding not in ("candidate", "baseline")
+    unclaimed = apart and made.finding not in ("candidate", "baseline")
     about = "; an interval on one side of 50 is no finding here" * unclaimed
     return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said
 
@@ -305,9 +287,9 @@ def not_judged(pair: Unjudged) -> str:
     return f"{name(pair.judge)}: {name(pair.candidate)} against {name(pair.baseline)}{stopped}"
 
 
-def unread(figures: TallyFigures) -> str:
+def unread(counts: Counts) -> str:
     """The pairs without a verdict, in words."""
-    return f"{figures.unparsed} unparsed, {figures.failed} failed"
+    return f"{counts.unparsed} unparsed, {counts.failed} failed"
 
 
 def capital(text: str) -> str:

@@ -89,11 +89,42 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
         p=estimate.p,
         enough=sample.enough,
         trainings=sample.trainings,
+        counts=sample.counts,
         params=params,
         **about,
     )
     claim._one_sided = estimate.one_sided
     return claim
+
+
+def mirrored(claim: Claim) -> Claim:
+    """The claim of a win rate, as the baseline sees it."""
+    counts, sides = claim.counts, {"candidate": "baseline", "baseline": "candidate"}
+    if counts is not None:
+        discrete, bounds = _mirrored(counts.discrete_win_rate), _mirrored(counts.bounds)
+        swapped = {"win": counts.loss, "loss": counts.win, "discrete_win_rate": discrete, "bounds": bounds}
+        counts = counts.model_copy(update=swapped)
+    over_seeds = {name: _mirrored(claim.params.get(name)) for name in ("interval_seeds", "interval_prompts")}
+    over_seeds["win_rates"] = [_mirrored(rate) for rate in claim.params.get("win_rates", ())]
+    return claim.model_copy(
+        update={
+            "candidate": claim.baseline,
+            "baseline": claim.candidate,
+            "value": _mirrored(claim.value),
+            "interval": _mirrored(claim.interval),
+            "excluding": _mirrored(claim.excluding),
+            "finding": sides.get(str(claim.finding), claim.finding),
+            "counts": counts,
+            "params": claim.params | {name: value for name, value in over_seeds.items() if name in claim.params},
+        }
+    )
+
+
+def _mirrored(rate: Any) -> Any:
+    """The other side's rate in percent, or its interval."""
+    if isinstance(rate, list):
+        return [rounded(100 - end) for end in reversed(rate)]
+    return None if rate is None else rounded(100 - rate)
 
 
 def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:

@@ -21,7 +21,7 @@ from instruct.analysis.inference import (
     paired_test_name,
     unit_values,
 )
-from instruct.analysis.results import Kind, rounded
+from instruct.analysis.results import Counts, Kind, recorded, rounded
 from instruct.analysis.seeds import score_difference, seed_spread
 from instruct.analysis.statistics import Tally
 
@@ -51,6 +51,7 @@ class Sample:
         share: whether scores are from 0 to 1, so that what is missing is bounded.
         enough: whether there is enough for a finding; None: none rests on this.
         trainings: of each system.
+        counts: of a judge's verdicts.
         params: of the claim.
     """
 
@@ -62,6 +63,7 @@ class Sample:
     share: bool = True
     enough: bool | None = None
     trainings: int = 1
+    counts: Counts | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -95,7 +97,8 @@ def match(counts: Tally) -> Sample:
         n=counts.n_judged,
         missing=counts.unread,
         enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        params={"decided": counts.win + counts.loss},
+        counts=recorded(Counts, counts),
+        params={} if counts.conversations is None else {"clusters": len(counts.conversations)},
     )
 
 

@@ -17,7 +17,7 @@ from instruct.analysis.outcomes import PairResult, pair_results
 from instruct.analysis.statistics import Tally, position_statistics
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import tally_pairs
-from instruct.reporting.sides import mirrored
+from instruct.scores.claims import mirrored
 
 POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 PREFERENCES = {"win": 2.0, "tie": 1.5, "loss": 1.0}

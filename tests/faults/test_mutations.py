@@ -61,9 +61,7 @@ def figures_of(folder: Path) -> dict[str, Any]:
     figures = {name: told[name] for name in ("measurements", "claims", "trainings", "not_judged")}
     for judge in told["judges"]:
         for comparison in judge["comparisons"]:
-            for policy, found in comparison["policies"].items():
-                names = ("win_rate", "claim", "n", "wins", "losses", "ties", "failed", "unparsed")
-                figures[f"{judge['name']}/{comparison['candidate']}/{policy}"] = [found.get(name) for name in names]
+            figures[f"{judge['name']}/{comparison['candidate']}"] = comparison["claim"]
     return figures
 
 

@@ -71,8 +71,8 @@ def accounted(run: RunDirectory) -> Counter[str]:
     assert shown.keys() == set(stored)
     for comparison, judgments in stored.items():
         figures = shown[comparison]
-        results = figures["policies"][figures["leading"]]
-        assert sum(results[name] for name in ("win", "tie", "loss", "unparsed", "failed")) == figures["pairs_judged"]
+        counts = figures["claim"]["counts"]
+        assert sum(counts[name] for name in ("win", "tie", "loss", "unparsed", "failed")) == figures["pairs_judged"]
         assert figures["pairs_expected"] == len({judgment.instruction for judgment in judgments})
         assert figures["partial"] == (figures["pairs_judged"] < figures["pairs_expected"])
     return Counter(judgment.verdict for judgments in stored.values() for judgment in judgments)

@@ -275,10 +275,10 @@ def test_exported_annotations_keep_clusters_and_conversations(store, tmp_path):
     for path in (write(tmp_path / "annotations.json", rows), tmp_path / "exported.json"):
         run = import_into_run(path, tmp_path / path.stem)
         [judge] = written_report(run.folder).judges
-        figures.append(judge.comparisons[0].policies["single"])
+        figures.append(judge.comparisons[0].claim)
         export_from_run(run, "alpaca_eval_gpt4", tmp_path / "exported.json")
     assert figures[0] == figures[1]
-    assert figures[0].conversations == 12
+    assert figures[0].params["clusters"] == 12
     sides = []
     for name in ("ours", "theirs"):
         asked = [

@@ -39,7 +39,7 @@ def arena_rows(count: int) -> list[dict]:
 def figures(run):
     [judge] = written_report(run.folder).judges
     [comparison] = judge.comparisons
-    return judge.name, comparison.policies[comparison.leading]
+    return judge.name, comparison.claim
 
 
 def test_arena_hard_judgments_have_the_score_of_show_result(lines, tmp_path) -> None:
@@ -50,8 +50,8 @@ def test_arena_hard_judgments_have_the_score_of_show_result(lines, tmp_path) -> 
     kept = [games for games in both if None not in games]
     official = [s for games in kept for s in [*BATTLES[games[1]], *(1 - s for s in BATTLES[games[0]])]]
     assert name == "arena_hard"
-    assert found.win_rate == pytest.approx(100 * sum(official) / len(official), abs=1e-6)
-    assert found.unparsed == len(both) - len(kept)
+    assert found.value == pytest.approx(100 * sum(official) / len(official), abs=1e-6)
+    assert found.counts.unparsed == len(both) - len(kept)
 
 
 def test_mt_bench_judgments_have_the_adjusted_win_rate_of_show_result(lines, tmp_path) -> None:
@@ -74,8 +74,8 @@ def test_mt_bench_judgments_have_the_adjusted_win_rate_of_show_result(lines, tmp
     kept = [games for games in both if "error" not in games]
     won = sum(games == ("model_1", "model_1") for games in kept)
     ties = sum(games[0] == "tie" or games[0] != games[1] for games in kept)
-    assert (name, found.n_judged) == ("mt_bench", len(kept))
-    assert found.win_rate == pytest.approx(100 * (won + ties / 2) / len(kept), abs=1e-6)
+    assert (name, found.n) == ("mt_bench", len(kept))
+    assert found.value == pytest.approx(100 * (won + ties / 2) / len(kept), abs=1e-6)
 
 
 def rating_rows() -> list[dict]:
@@ -124,7 +124,7 @@ def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
             import_into_run(lines(changed), tmp_path / "refused", baseline=baseline)
     unrated = import_into_run(lines([rows[0] | {"score": -1}, *rows[1:]]), tmp_path / "run", baseline="mle")
     [judge] = written_report(unrated.folder).judges
-    assert judge.comparisons[0].policies["single"].unparsed == 1
+    assert judge.comparisons[0].counts.unparsed == 1
 
 
 def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
@@ -152,7 +152,7 @@ def test_a_pair_of_arena_hard_with_one_game_is_unparsed_and_counted(lines, tmp_p
     rows[2]["games"] = rows[2]["games"][:1]
     rows[3]["games"] = [None, rows[3]["games"][1]]
     _, found = figures(import_into_run(lines(rows), tmp_path / "run"))
-    assert (found.unparsed, found.n_judged) == (2, 4)
+    assert (found.counts.unparsed, found.n_judged) == (2, 4)
     assert "judgments.jsonl: 1 of 6 rows without two games; their pairs are unparsed" in caplog.text
 
 

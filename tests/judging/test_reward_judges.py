@@ -37,7 +37,7 @@ def test_a_report_shows_no_order_for_a_judge_that_scores_each_answer_alone(
     report = json.loads(Path("runs/x/report/report.json").read_text())
     (comparison,) = report["judges"][0]["comparisons"]
     assert (comparison["orders"], comparison["pairs_judged"], comparison["requests"]) == ("alone", 8, 14)
-    assert comparison["policies"]["single"]["kind"] == "weighted"
+    assert comparison["claim"]["counts"]["weighted"]
     markdown = Path("runs/x/report/report.md").read_text()
     assert "| emo | mle | 8 of 8 | 14 |" in markdown
     assert "Policies: single: each answer judged alone." in markdown

@@ -123,7 +123,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     assert "unparsed" not in verdicts
     assert all(j.reason.startswith("too long") for j in judgments if j.verdict == "failed")
     comparison = json.loads((run.report / "report.json").read_text())["judges"][0]["comparisons"][0]
-    assert comparison["policies"]["strict"]["failed"] == 1
+    assert comparison["claim"]["counts"]["failed"] == 1
 
     report = (run.report / "report.json").stat().st_mtime_ns
     judge(url)  # the server has stopped: nothing is sent

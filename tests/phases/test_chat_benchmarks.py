@@ -103,7 +103,7 @@ def test_arena_hards_win_rate_is_the_score_of_its_leaderboard(run_on):
     battles += [("first", [0.5]) for one in judged if not one.key]  # equal answers
     scores = [s if position == "first" else 1 - s for position, each in battles for s in each]
     rate = 100 * sum(scores) / len(scores)
-    assert made["policies"][made["leading"]]["win_rate"] == pytest.approx(rate, abs=1e-6)
+    assert made["claim"]["value"] == pytest.approx(rate, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_mt_benchs_turns_are_judged_as_conversations(run_on):
     run, judges, printed = run_on("mt_bench", 10, "mt_bench", "mt_bench_single")
     assert len(load_answers("runs/chat/outputs/emo.json")) == 2 * 10
     assert {name: made["pairs_judged"] for name, made in judges.items()} == {"mt_bench": 20, "mt_bench_single": 20}
-    figures = judges["mt_bench"]["policies"][judges["mt_bench"]["leading"]]
-    assert (figures["n"], figures["conversations"]) == (20, 10)
-    assert figures["claim"]["test"] == "mean"
+    claim = judges["mt_bench"]["claim"]
+    assert (claim["n"], claim["params"]["clusters"]) == (20, 10)
+    assert claim["test"] == "mean"
     assert "in 10 clusters" in printed
     assert {part["dataset"] for part in judges["mt_bench"]["parts"]} == {"math", "writing"}
     ratings = [one.ratings for one in judgments_of(run, "mt_bench_single")[0] if one.ratings]

@@ -49,7 +49,7 @@ def test_a_judge_that_stops_leaves_the_others_and_a_partial_report(content, fake
     run = RunDirectory("runs/two-judges")
     assert (run.report / "report.md").is_file()
     report = build_report(run.folder)
-    judged = {judge.name: judge.comparisons[0].leading_figures.n_judged for judge in report.judges}
+    judged = {judge.name: judge.comparisons[0].claim.n for judge in report.judges}
     assert judged == {"pandalm": 0, "autoj": 64}
     assert report.panels == []  # a judge without a verdict is no member of a panel
 
@@ -72,7 +72,7 @@ def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fak
     assert "none of its requests was answered (HTTP 400); once that is settled, --retry-failed asks them again" in error
     assert instruct("run", "config.yaml", "--retry-failed")[0] == 0
     assert len(requests()) == 128
-    assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
+    assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].claim.n == 64
 
 
 def test_a_dry_run_states_the_tokens_and_dollars_of_a_paid_judge(content, fake_server, tmp_path, printed):

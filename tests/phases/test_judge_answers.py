@@ -41,7 +41,7 @@ def test_rows_are_compared_and_the_report_is_read_again(fake_server):
     (judge,) = report.judges
     (comparison,) = judge.comparisons
     assert (judge.name, comparison.candidate, comparison.baseline) == ("pandalm", "org-a", "b")
-    assert comparison.leading_figures.n_judged == 3
+    assert comparison.claim.n == 3
     assert Report.read("runs/x").to_json() == report.to_json()
     asked = len(requests())
     assert asked
@@ -54,7 +54,7 @@ def test_rows_are_compared_and_the_report_is_read_again(fake_server):
     assert headline.startswith("pandalm: ")
     assert headline in str(report).splitlines()
     (row, *_) = report.rows()
-    assert (row["candidate"], row["value"]) == ("org-a", comparison.policies[row["policy"]].win_rate)
+    assert (row["candidate"], row["value"]) == ("org-a", comparison.claim.value)
     for name in ("summary.json", "summary.md", "summary.html"):
         report.write(name)
     assert Report.read("summary.json").to_json() == report.to_json()

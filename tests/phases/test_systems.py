@@ -150,7 +150,7 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
 
     report = build_report(run.folder)
     (judge,) = report.judges
-    rates = {(each.candidate, each.baseline): each.leading_figures.win_rate for each in judge.comparisons}
+    rates = {(each.candidate, each.baseline): each.claim.value for each in judge.comparisons}
     assert len(rates) == 6
     assert [(each.candidate, each.baseline) for each in report.seeds] == [
         ("emo", "mle"), ("emo", "base"), ("mle", "baseline"),

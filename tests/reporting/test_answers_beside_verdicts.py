@@ -75,7 +75,7 @@ def test_a_column_of_clusters_counts_in_verdicts_and_in_answers(instruct, files,
     rewrite(files / f"{holder}.json", doc="one")
     flags = ["--cluster-column", "doc", "--outputs", files / "ours.json"]
     (judge,) = report_of(instruct, files, *flags)["judges"]
-    assert judge["comparisons"][0]["policies"]["single"]["conversations"] == 1
+    assert judge["comparisons"][0]["claim"]["params"]["clusters"] == 1
 
 
 def test_clusters_without_answers_are_refused(instruct, files):

@@ -12,10 +12,10 @@ import pytest
 from bench_runs import bench_run, judge_seeds
 from pypdf import PdfReader
 
+from instruct.analysis.results import WIN_RATE
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.reporting.comparison import tally_figures
 from instruct.reporting.digits import number
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.model import (
@@ -27,7 +27,8 @@ from instruct.reporting.model import (
     TrainingLog,
 )
 from instruct.reporting.report import Report, build_report, write_report
-from instruct.scores.claims import settle
+from instruct.scores.claims import claim_of, settle
+from instruct.scores.samples import match
 
 HOSTILE = [
     "$x^2$ \\frac{1}{0}",
@@ -41,14 +42,15 @@ HOSTILE = [
 
 
 def comparison_of(policies, candidate="emo", baseline="mle", **changes):
-    names = {"judge": "j", "candidate": candidate, "baseline": baseline}
-    figures = {policy: tally_figures(counts, names, policy) for policy, counts in policies.items()}
-    settle(each.claim for each in figures.values())
+    """The first of the policies leads."""
+    names = {"judge": "j", "candidate": candidate, "baseline": baseline, "measure": WIN_RATE}
+    claims = [claim_of(match(counts), policy=policy, **names) for policy, counts in policies.items()]
+    settle(claims)
     return ComparisonReport.model_construct(
         candidate=candidate,
         baseline=baseline,
-        leading=next(iter(policies)),
-        policies=figures,
+        claim=claims[0],
+        strict=claims[1] if claims[1:] else None,
         with_labels=None,
         length=None,
         partial=False,
@@ -82,7 +84,7 @@ def texts_of(path):
 
 def whole_report(name="emo"):
     """A report with something in every figure."""
-    policies = {"strict": Tally(41, 13, 27, 3, 1), "single": Tally(40, 20, 25)}
+    policies = {"single": Tally(41, 13, 27, 3, 1), "strict": Tally(40, 20, 25)}
     judge = judge_of(comparison_of(policies, name), name=name, model=name)
     curve = [2.5, 2.25, None, 2.0]
     training = training_of(name, [5, 10, 15, 20], ce=curve, cost=curve, ratio=curve, grad_norm=curve)
@@ -164,7 +166,7 @@ def test_lopsided_counts_are_drawn(tmp_path, counts):
 
 
 def test_the_forest_plot_names_every_judge_comparison_and_policy(tmp_path):
-    policies = {"strict": Tally(50, 20, 30), "single": Tally(60, 0, 40)}
+    policies = {"single": Tally(50, 20, 30), "strict": Tally(60, 0, 40)}
     judges = [
         judge_of(comparison_of(policies), comparison_of({"single": Tally(20, 0, 80)}, "mle", "base"), name=name)
         for name in ("one", "two")
@@ -178,7 +180,7 @@ def test_the_forest_plot_names_every_judge_comparison_and_policy(tmp_path):
 
 
 def test_the_forest_plot_marks_warnings_small_samples_and_partial_comparisons(tmp_path):
-    comparison = comparison_of({"strict": Tally(2), "single": Tally(2, 0, 0, 0, 9)}, partial=True)
+    comparison = comparison_of({"single": Tally(2), "strict": Tally(2, 0, 0, 0, 9)}, partial=True)
     draw_figures(report_of(judge_of(comparison, warning="proves the plumbing")), tmp_path)
     texts = texts_of(tmp_path / "figures" / "win_rates.svg")
     assert "j (WARNING: see the figure of its verdicts)" in texts
@@ -201,11 +203,11 @@ def test_names_are_shortened_only_if_both_are_too_long(tmp_path):
 
 
 def test_a_large_forest_plot_shows_only_the_leading_policies():
-    policies = {"strict": Tally(5, 2, 3), "single": Tally(6, 0, 4), "upstream": Tally(6, 1, 3)}
+    policies = {"upstream": Tally(6, 1, 3), "strict": Tally(5, 2, 3)}
     judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]
     (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
     assert len(forest.data) == 30
-    assert {row.policy for row in forest.data} == {"strict"}
+    assert {row.claim.policy for row in forest.data} == {"upstream"}
 
 
 def test_training_curves_are_drawn_for_logged_values(tmp_path):

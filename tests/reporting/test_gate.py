@@ -60,7 +60,7 @@ def test_a_missing_rate_fails(instruct, judge_run, metric):
 )  # of a counted pair Clopper and Pearson's
 def test_the_lower_bound_of_one_pair_is_low(instruct, judge_run, verdict, interval):
     run = judge_run([verdict])
-    assert only_comparison(run).leading_figures.claim.interval == interval
+    assert only_comparison(run).claim.interval == interval
     assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
     assert instruct("report", run.folder, "--fail-under", "3", "--metric", "win_rate_low")[0] == 4
 
@@ -124,7 +124,7 @@ def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, jud
         judge_pairs([WIN] * 33 + [LOSS] * 17, candidate=name)
     report = build_report(run.folder)
     for comparison in report.judges[0].comparisons:
-        claim = comparison.leading_figures.claim
+        claim = comparison.claim
         assert claim.p < 0.05 < claim.adjusted_p
         assert (claim.claims, claim.finding, claim.interval[0]) == (2, "no difference", 50)
     code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", "win_rate_low")

@@ -105,9 +105,9 @@ def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run
     assert (emo.n, emo.health.failed, emo.health.empty, mle.health.failed) == (20, 2, 0, 0)
     assert emo.health.mean_characters == len("an answer, too")
     comparison = report.judges[0].comparisons[0]
-    figures = comparison.leading_figures
-    assert (figures.n, figures.n_judged, figures.failed) == (20, 18, 2)
-    assert figures.bounds[1] - figures.bounds[0] == 10.0
+    counts = comparison.counts
+    assert (counts.n, comparison.claim.n, counts.failed) == (20, 18, 2)
+    assert counts.bounds[1] - counts.bounds[0] == 10.0
     assert "the answers of emo: 2 of 20 (10 %) are missing: refused, or failed" in warned(comparison)
     assert "no answer" in report.to_markdown()
 

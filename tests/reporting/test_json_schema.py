@@ -70,7 +70,6 @@ def test_a_complete_report_is_valid(validator, written):
 # Objects whose keys are data: names of judges, policies and files, or the figures in a card.
 _OPEN = {
     "scores",
-    "policies",
     "config",
     "machine",
     "versions",
@@ -95,8 +94,9 @@ def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
         broken = copy.deepcopy(written)
         at(broken, path)["surprise"] = 1
         assert not validator.is_valid(broken), f"{path} takes an unknown key"
+    optional = {"preferred", "strict", "counts"}
     for shape, path in {tuple("#" if isinstance(key, int) else key for key in path): path for path in held}.items():
-        for key in set(at(written, path)) - _LATER.get(shape, set()) - {"preferred"}:  # of weighted judges alone
+        for key in set(at(written, path)) - _LATER.get(shape, set()) - optional:
             broken = copy.deepcopy(written)
             del at(broken, path)[key]
             assert not validator.is_valid(broken), f"{path} does without {key}"
@@ -106,10 +106,10 @@ def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
     ("path", "value"),
     [
         (("schema_version",), 1),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "win"), 1.5),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "win_rate"), "50"),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "claim", "interval"), [50.0]),
-        (("judges", 0, "comparisons", 0, "policies", "strict", "claim", "finding"), "surely"),
+        (("judges", 0, "comparisons", 0, "claim", "counts", "win"), 1.5),
+        (("judges", 0, "comparisons", 0, "claim", "value"), "50"),
+        (("judges", 0, "comparisons", 0, "claim", "interval"), [50.0]),
+        (("judges", 0, "comparisons", 0, "claim", "finding"), "surely"),
         (("judges", 0, "name"), None),
     ],
 )
@@ -121,7 +121,6 @@ def test_a_different_type_or_version_is_invalid(validator, written, path, value)
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("judges", 0, "comparisons", 0, "leading"), "x", "judges.0.comparisons.0: .*'x' is not among the policies"),
         (("judges", 0, "comparisons", 0, "pairs_judged"), "4", "judges.0.comparisons.0.pairs_judged: must be"),
         (("judges", 0, "human_agreement"), {"set": {"kappa": None, "pairs": 1}}, "human_agreement.set.kappa: must be"),
         (("judges", 0, "usd"), float("inf"), "has a number that is not finite"),

@@ -11,16 +11,16 @@ from argparse import Namespace
 import pytest
 from pages import LOSS, TIE, UNREAD, WIN
 
+from instruct.analysis.results import Claim
 from instruct.base.errors import GateError
 from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
-from instruct.reporting import sides
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.gate import check_gate
 from instruct.reporting.matrix import matrix_tables
-from instruct.reporting.model import ComparisonReport
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
+from instruct.scores.claims import mirrored
 
 SYSTEMS = "abcd"  # a beats the others most often, though each file of answers before it would make it a baseline
 PROMPTS = 24
@@ -92,21 +92,20 @@ def flat(value: object, path: str = "") -> dict[str, object]:
     return {path: value}
 
 
-def content(comparison: ComparisonReport) -> dict[str, object]:
-    """Its figures, but for warnings."""
-    return flat(comparison.model_dump(exclude={"warnings"}))
+def content(claim: Claim) -> dict[str, object]:
+    return flat(claim.model_dump())
 
 
 @pytest.mark.parametrize("of", ["four", "varied"])
-def test_a_mirrored_comparison_is_the_one_that_is_judged_from_the_other_side(request, of):
+def test_a_mirrored_claim_is_the_one_that_is_judged_from_the_other_side(request, of):
     run = request.getfixturevalue(of)
     ours, theirs = (build_report(each.folder).judges[0].comparisons for each in (run, swapped(run)))
-    found = {(seen.candidate, seen.baseline): content(seen) for seen in map(sides.mirrored, ours)}
+    found = {(seen.candidate, seen.baseline): content(seen) for each in ours if (seen := mirrored(each.claim))}
     assert found.keys() == {(one.candidate, one.baseline) for one in theirs}
     for one in theirs:
-        assert found[one.candidate, one.baseline] == pytest.approx(content(one), abs=1e-3)
+        assert found[one.candidate, one.baseline] == pytest.approx(content(one.claim), abs=1e-3)
     for one in ours:
-        assert content(sides.mirrored(sides.mirrored(one))) == pytest.approx(content(one))
+        assert content(mirrored(mirrored(one.claim))) == pytest.approx(content(one.claim))
 
 
 @pytest.mark.slow

@@ -25,10 +25,10 @@ def test_alpaca_eval_verdicts_give_the_published_figures(
 ):
     run = import_into_run(shared_data / "alpaca_eval" / f"{file}.annotations.json", tmp_path / "published")
     comparison = only_comparison(run)
-    figures = comparison.policies[comparison.leading]
-    assert (comparison.leading, figures.kind, figures.n) == ("single", kind, 805)
+    claim, figures = comparison.claim, comparison.counts
+    assert (claim.policy, figures.weighted, figures.n) == ("single", kind == "weighted", 805)
     assert (figures.win, figures.tie, figures.loss) == counts
-    assert (figures.win_rate, figures.standard_error) == (win_rate, standard_error)
+    assert (claim.value, figures.standard_error) == (win_rate, standard_error)
     assert figures.discrete_win_rate == discrete
     # Only the weighted judge's raw replies say which answer was shown first.
     assert comparison.first_position_n == (0 if kind == "counted" else 802)
@@ -51,7 +51,7 @@ def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tm
     style = comparison.style
     assert [term.name for term in style.terms] == ["length", "lists"]  # plain text: neither has headers, nor bold
     assert style.score_interval[0] < style.score < style.score_interval[1]
-    claim = comparison.policies["single"].claim
+    claim = comparison.claim
     assert claim.p < 1e-40
     assert claim.interval == pytest.approx([23.57, 29.57], abs=0.01)
     assert claim.test == "sign"

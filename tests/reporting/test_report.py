@@ -30,15 +30,12 @@ def judged(judge_run):
 
 def test_the_counts_of_every_policy_add_up(judged):
     comparison = only_comparison(judged)
-    for figures in comparison.policies.values():
-        outcomes = [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed", "failed")]
-        assert sum(outcomes) == figures.n == 25
-        assert figures.n_judged == sum(outcomes[:3])
-        assert figures.win_rate == pytest.approx(100 * (outcomes[0] + outcomes[1] / 2) / sum(outcomes[:3]))
-        assert figures.bounds[0] <= figures.win_rate <= figures.bounds[1]
-    strict = comparison.policies["strict"]
+    claim, counts = comparison.claim, comparison.counts
+    assert (claim.policy, comparison.strict) == ("strict", None)
     # 5 x 5 pairs: 9 with a failed one, 7 more with an unparsed one, 9 readable of which 3 agree.
-    assert [getattr(strict, key) for key in ("win", "tie", "loss", "unparsed", "failed")] == [1, 7, 1, 7, 9]
+    assert [getattr(counts, key) for key in ("win", "tie", "loss", "unparsed", "failed")] == [1, 7, 1, 7, 9]
+    assert (claim.value, claim.n, claim.missing, counts.n) == (50.0, 9, 16, 25)
+    assert counts.bounds[0] <= claim.value <= counts.bounds[1]
     assert (comparison.consistency, comparison.consistency_n) == (pytest.approx(100 / 3), 9)
     assert (comparison.first_position_rate, comparison.first_position_n) == (50, 20)
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (25, 25, False)
@@ -51,14 +48,14 @@ def test_the_counts_of_every_policy_add_up(judged):
 def test_a_card_can_count_verdicts_as_its_authors_do(judge_run, parser, leading, counts):
     run = judge_run([("first", "tie"), ("tie", "second")], verdict={"parser": parser}, leading_policy="upstream")
     comparison = only_comparison(run)
-    assert comparison.leading == next(iter(comparison.policies)) == leading
-    assert [getattr(comparison.policies[leading], key) for key in ("win", "tie", "loss")] == counts
+    assert comparison.claim.policy == leading
+    assert [getattr(comparison.counts, key) for key in ("win", "tie", "loss")] == counts
 
 
 def test_policies_that_need_both_orders_are_left_out_with_a_warning(judge_run):
     comparison = only_comparison(judge_run(["first", "second", "unparsed"]))
-    assert (comparison.orders, comparison.leading, [*comparison.policies]) == ("one", "single", ["single"])
-    assert comparison.policies["single"].unparsed == 1
+    assert (comparison.orders, comparison.claim.policy, comparison.strict) == ("one", "single", None)
+    assert comparison.counts.unparsed == 1
     assert (comparison.partial, comparison.consistency) == (False, None)
     assert "needs both orders" in warned(comparison)[0]
 
@@ -70,7 +67,7 @@ def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, j
     judge_pairs([WIN, WIN, LOSS, "first"])  # stopped between the two orders of the fourth
     comparison = only_comparison(run)
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (3, 10, True)
-    assert comparison.policies["strict"].n == 3
+    assert comparison.counts.n == 3
     assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in str(build_report(run.folder))
 
 
@@ -188,7 +185,7 @@ def test_a_judge_without_its_card_is_reported_with_a_warning(run, write_answers,
     write_answers("emo", 3)
     judge_pairs([WIN, WIN, ("first", "first")], judge="gone")
     comparison = only_comparison(run)
-    assert (comparison.policies["strict"].win, comparison.leading) == (2, "strict")
+    assert (comparison.counts.win, comparison.claim.policy) == (2, "strict")
     report = build_report(run.folder)
     assert "the judge has no card here (unknown judge 'gone'" in report.judges[0].warnings[0]
     assert "agreement with people: unknown, because the judge's card is missing." in str(report)

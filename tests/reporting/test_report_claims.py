@@ -25,7 +25,7 @@ def uncertain_paths() -> Iterator[tuple[str, str]]:
                 yield path, name
                 continue
             text = json.dumps(value)
-            mark = "[]" if '"array"' in text else "{}" if name in ("policies", "human_agreement") else ""
+            mark = "[]" if '"array"' in text else "{}" if name == "human_agreement" else ""
             for kind in schema["$defs"]:
                 if f'"#/$defs/{kind}"' in text and kind not in above:
                     place = f"{path}.{name}" if path else name
@@ -65,9 +65,9 @@ def test_a_path_or_a_sentence_without_a_target_is_refused():
 
 def test_what_does_not_hold_is_counted():
     node = {"interval": [51.0, 60.0], "p": 0.01, "adjusted_p": 0.01, "finding": "candidate", "better": "higher"}
-    report = {"judges": [{"comparisons": [{"policies": {"strict": {"claim": node}}}]}]}
+    report = {"judges": [{"comparisons": [{"claim": node}]}]}
     scored = simulation.score(report, {"verdicts": worlds.constant(50.0)})
-    path = "judges[].comparisons[].policies{}.claim"
+    path = "judges[].comparisons[].claim"
     assert scored[f"{path}.interval", "covers"] == [(False, 0.0)]
     assert {key[0].rpartition(".")[2] for key, values in scored.items() if values[0][0] and key[1] == "false"} == {
         "p",

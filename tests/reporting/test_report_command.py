@@ -70,9 +70,9 @@ def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, tmp_
     assert code == 0
     (judge,) = json.loads((folder / "report.json").read_text())["judges"]
     (comparison,) = judge["comparisons"]
-    figures = comparison["policies"]["single"]
+    counts = comparison["claim"]["counts"]
     assert (judge["name"], comparison["candidate"], comparison["baseline"]) == ("nobody_knows", "ours", "theirs")
-    assert [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
+    assert [counts[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
     assert comparison["notes"] == [
         "these verdicts were read from a file, not made in this run",
         "the file does not say which answer was shown first: 4 verdicts left out of the figures about positions",

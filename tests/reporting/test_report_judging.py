@@ -117,8 +117,7 @@ def test_single_ratings_have_means_and_no_position_statistics(judge_run):
     comparison = only_comparison(run)
     assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3, "turns": []}
     assert (comparison.orders, comparison.consistency, comparison.first_position_rate) == ("alone", None, None)
-    figures = comparison.policies["single"]
-    assert [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
+    assert [getattr(comparison.counts, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
     markdown = texts(run)[0]
     assert "| emo | mle | 7.00 | 5.00 | 3 |" in markdown
     assert "first position" not in markdown
@@ -131,9 +130,9 @@ def test_a_weighted_judge_has_weighted_and_discrete_rates(judge_run):
         {"verdict": "failed", "reason": "no log-probabilities"},
     ])  # fmt: skip
     comparison = only_comparison(run)
-    figures = comparison.policies["single"]
-    assert (figures.kind, figures.win_rate, figures.discrete_win_rate) == ("weighted", 67.142857, 85.714286)
-    assert figures.bounds == [58.75, 71.25]
+    counts = comparison.counts
+    assert (counts.weighted, comparison.claim.value, counts.discrete_win_rate) == (True, 67.142857, 85.714286)
+    assert counts.bounds == [58.75, 71.25]
     assert comparison.length_control.win_rate is None
     for text in texts(run):
         assert "too few pairs to compare emo with mle: weighted win rate 67.1 % (n = 7)" in text
@@ -180,9 +179,10 @@ def test_a_different_model_with_the_same_prompt_is_a_separate_judge(run, card, w
 
 def test_a_judge_that_contradicts_itself_is_said_to(judge_run):
     run = judge_run([WIN] * 3 + [("first", "first")] * 28 + [("tie", "tie")])
-    figures = only_comparison(run).leading_figures
-    assert (figures.win, figures.tie, figures.contradicted, figures.identical, figures.loss) == (3, 29, 28, 0, 0)
-    assert (figures.claim.finding, [round(end, 1) for end in figures.claim.interval]) == ("too few", [48.2, 61.0])
+    comparison = only_comparison(run)
+    claim, counts = comparison.claim, comparison.counts
+    assert (counts.win, counts.tie, counts.contradicted, counts.identical, counts.loss) == (3, 29, 28, 0, 0)
+    assert (claim.finding, [round(end, 1) for end in claim.interval]) == ("too few", [48.2, 61.0])
     for text in texts(run):
         assert "too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 48.2–61.0, n = 32)" in text
         assert "28 of 32 pairs: the judge contradicted itself" in text
@@ -218,8 +218,8 @@ def test_log_odds_of_both_orders_are_averaged_next_to_strict(run, card, write_an
             for number, position in odds
         )
     comparison = only_comparison(run)
-    assert list(comparison.policies) == ["averaged", "strict"]
-    leading, strict = comparison.leading_figures, comparison.policies["strict"]
+    assert comparison.claim.policy == "averaged"
+    leading, strict = comparison.counts, comparison.strict.counts
     assert (leading.win, leading.tie, leading.loss) == (1, 0, 1)
     assert (strict.win, strict.tie, strict.loss) == (0, 2, 0)
 
@@ -231,15 +231,16 @@ def test_an_invalid_judge_card_does_not_stop_the_report(judge_run, damage):
     if damage == "prompt.txt":
         Path("judges/j/prompt.txt").unlink()
     (judge,) = build_report(run.folder).judges
-    assert judge.comparisons[0].policies["strict"].win == 2
+    assert judge.comparisons[0].counts.win == 2
     assert damage in judge.warnings[0]
 
 
 def test_identical_answers_are_counted_apart(judge_run):
     same = {"verdict": "tie", "reason": "identical outputs", "key": ""}
     run = judge_run([*[{"verdict": "first"}] * 5, {"verdict": "second"}, {"verdict": "tie"}, *[same] * 3])
-    figures = only_comparison(run).leading_figures
-    assert (figures.win, figures.tie, figures.identical, figures.loss, figures.win_rate) == (5, 4, 3, 1, 70.0)
+    comparison = only_comparison(run)
+    counts = comparison.counts
+    assert (counts.win, counts.tie, counts.identical, counts.loss, comparison.claim.value) == (5, 4, 3, 1, 70.0)
     assert "n = 10, 3 identical); " in texts(run)[1]
     assert '<i class="same"></i>identical answers <b>3</b>' in build_report(run.folder).to_html()
 

@@ -43,16 +43,15 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(judge_run):
     run = judge_run([{"verdict": v, "dataset": "aaaaabaab"[i]} for i, v in enumerate(verdicts)])
     comparison = only_comparison(run)
     a, b = comparison.parts
-    figures = comparison.policies["single"]
+    counts = comparison.counts
     assert (a.dataset, a.n, b.dataset, b.n) == ("a", 7, "b", 2)
-    assert all(getattr(a, key) + getattr(b, key) == getattr(figures, key) for key in ("n", "win", "tie", "loss"))
+    assert all(getattr(a, key) + getattr(b, key) == getattr(counts, key) for key in ("n", "win", "tie", "loss"))
     assert (a.unread, b.unread) == (1, 1)
     assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
     assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 1, 1, 0.5])), abs=1e-6)
     assert (b.win_rate, b.interval) == (None, None)  # a single verdict
-    claim = comparison.leading_figures.claim
-    assert claim.params == {"decided": 6}
-    assert claim.p == pytest.approx(2 * 93 / 256)  # five of eight
+    assert counts.decided == 6
+    assert comparison.claim.p == pytest.approx(2 * 93 / 256)  # five of eight
 
 
 def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
@@ -96,7 +95,7 @@ def test_all_judges_are_corrected_together(run, card, write_answers, judge_pairs
             judge_pairs([WIN] * 6, judge=judge, baseline=baseline)
     report = build_report(run.folder)
     for _, comparison in compared_by(report.judges):
-        claim = comparison.leading_figures.claim
+        claim = comparison.claim
         assert (claim.p, claim.adjusted_p, claim.claims) == (0.03125, 0.125, 4)
         assert claim.finding == "no difference"
         assert claim.interval[0] == 50

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from counted import claimed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -15,14 +16,12 @@ from pages import WIN
 
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
-from instruct.reporting.comparison import tally_figures
 from instruct.reporting.document import Brief, document
-from instruct.reporting.model import ComparisonReport, JudgeReport
+from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown, terminal_table
 from instruct.reporting.report import Report, build_report, write_report
 from instruct.reporting.tables import Table
 from instruct.reporting.text import headline
-from instruct.scores.claims import settle
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -121,16 +120,8 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
-    figures = tally_figures(counts, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "strict")
-    settle([figures.claim])
-    comparison = ComparisonReport.model_construct(
-        candidate="emo",
-        baseline="mle",
-        leading="strict",
-        policies={"strict": figures},
-        with_labels=None,
-    )
-    assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence
+    claim = claimed(counts).model_copy(update={"judge": "j"})
+    assert headline(ComparisonReport.model_construct(claim=claim, with_labels=None)) == sentence
 
 
 def golden_reports() -> list[Report]:

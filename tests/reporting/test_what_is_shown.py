@@ -78,10 +78,10 @@ def test_every_rate_with_an_interval_has_the_digits_of_its_error(report):
     cells = [cell for table in tables_of(document(report).numbers) for row in table.cells() for cell in row]
     for judge in report.judges:
         for comparison in judge.comparisons:
-            for figures in comparison.policies.values():
-                interval = figures.claim.interval
+            for claim in filter(None, (comparison.claim, comparison.strict)):
+                interval = claim.interval
                 if interval and (decimals := expected(interval, 50.0)) is not None:
-                    assert f"{figures.win_rate:.{decimals}f}" in cells
+                    assert f"{claim.value:.{decimals}f}" in cells
                     assert "–".join(f"{end:.{decimals}f}" for end in interval) in cells
     for claim in report.claims:
         if claim.interval and claim.value is not None and claim.kind != "rate":
@@ -156,7 +156,7 @@ def test_a_headline_without_a_difference_has_no_bare_p_below_five_percent(report
     }
     for judge in report.judges:
         for comparison in judge.comparisons:
-            made = comparison.leading_figures.claim
+            made = comparison.claim
             if made.finding == "no difference" and made.p is not None and made.p < 0.05:
                 verdict = verdicts[judge.name, comparison.candidate, comparison.baseline]
                 assert f"before the correction for {made.claims} claims" in " ".join(verdict.details)

@@ -15,7 +15,7 @@ from benchmarks import claims
 from instruct.analysis.inference import mean_test, student
 from instruct.analysis.results import WIN_RATE
 from instruct.analysis.statistics import Tally
-from instruct.reporting.comparison import tally_figures
+from instruct.reporting.comparison import claim_on_preferences
 from instruct.scores.claims import agreeing_interval, claim_of, finding_of, holm, settle
 from instruct.scores.samples import match
 
@@ -73,9 +73,9 @@ def test_claims_of_a_family_are_corrected_by_holms_method():
 def test_the_mean_and_the_number_of_preferences_are_two_claims():
     """Many small wins and few large losses: the mean is 1/2."""
     grades = tally(["win"] * 80 + ["loss"] * 20, [0.625] * 80 + [0.0] * 20)
-    made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
-    settle([made.claim, made.preferred])
-    assert (made.claim.finding, made.preferred.finding) == ("no difference", "candidate")
+    preferred = claim_on_preferences(grades, candidate="emo", baseline="mle")
+    settle([preferred])
+    assert (claimed(grades).finding, preferred.finding) == ("no difference", "candidate")
     assert claimed(tally(["win"] * 20, np.linspace(0.7, 0.95, 20))).finding == "candidate"
     assert claimed(tally(["win"] * 5, [1.0] * 5)).finding == "too few"
 
@@ -83,12 +83,10 @@ def test_the_mean_and_the_number_of_preferences_are_two_claims():
 def test_fewer_than_twenty_grades_claim_nothing():
     """Neither that of the mean nor that of preferences."""
     grades = tally(["win"] * 19, np.linspace(0.7, 0.95, 19))
-    made = tally_figures(grades, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "single")
-    settle([made.claim])
-    claim = made.claim
+    claim = claimed(grades)
     assert (claim.finding, claim.interval, claim.p, claim.adjusted_p, claim.excluding) == ("too few", *[None] * 4)
-    assert made.preferred is None
-    assert made.win_rate == pytest.approx(82.5)
+    assert claim_on_preferences(grades, candidate="emo", baseline="mle") is None
+    assert claim.value == pytest.approx(82.5)
 
 
 def test_the_interval_of_wins_and_losses_is_clopper_and_pearsons():
@@ -134,4 +132,4 @@ def test_the_small_grid_goes_the_whole_way_and_reaches_every_target():
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every target is reached" in done.stdout
-    assert "| `judges[].comparisons[].policies{}.claim.interval` |" in done.stdout
+    assert "| `judges[].comparisons[].claim.interval` |" in done.stdout

@@ -7,11 +7,12 @@ import textwrap
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from instruct.analysis.results import Claim
 from instruct.base.errors import one_line
 from instruct.reporting.digits import number, span
 from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, ORANGE, ROW, WIDTH, Drawing
-from instruct.reporting.model import ComparisonReport, JudgeReport, PolicyRow, TallyFigures, policy_rows
+from instruct.reporting.model import ComparisonReport, JudgeReport, compared_by
 from instruct.reporting.text import EXPLORATORY
 
 _WARNING = " (WARNING: see the figure of its verdicts)"
@@ -20,7 +21,7 @@ _BAR_ROW, _BAR = 0.62, 0.56
 
 
 class _Part(NamedTuple):
-    """A part of a bar: what it is called, its color, that of its count, its hatch, and what TallyFigures call it."""
+    """A part of a bar: what it is called, its color, that of its count, its hatch, and what Counts call it."""
 
     label: str
     color: str
@@ -54,7 +55,7 @@ def _draw_outcomes(judge: JudgeReport) -> canvas.Figure:
     warning = textwrap.wrap(one_line(judge.warning or "", 400), 100)
     names = [_in_two_lines(comparison) for comparison in judge.comparisons]
     left, right, top = canvas.left_margin(names), 1.45, 0.85 + (0.18 * len(warning) + 0.3 if warning else 0)
-    policies = ", ".join(dict.fromkeys(comparison.leading for comparison in judge.comparisons))
+    policies = ", ".join(dict.fromkeys(str(comparison.claim.policy) for comparison in judge.comparisons))
     titles = f"Verdicts of {one_line(judge.name, 60)}", f"{one_line(judge.model, 70)}, policy: {policies}"
     figure, (axes,) = canvas.panels(titles, 1, (_BAR_ROW * len(names), 0.68), (left, right, top))
     for place, comparison in enumerate(judge.comparisons):
@@ -70,7 +71,7 @@ def _draw_outcomes(judge: JudgeReport) -> canvas.Figure:
         box = {"facecolor": "#FFF1E8", "edgecolor": ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
         style: Any = {"size": 8.5, "color": ALERT, "weight": "bold", "linespacing": 1.35, "bbox": box}
         figure.text(0.23 / WIDTH, 1 - 0.86 / figure.get_figheight(), "\n".join(warning), va="top", **style)
-    every = [comparison.leading_figures for comparison in judge.comparisons]
+    every = [comparison.counts for comparison in judge.comparisons]
     shown = [part for part in _PARTS if any(map(attrgetter(part.counted), every))]
     handles = [Patch(facecolor=part.color, label=part.label, linewidth=0, **part.hatch) for part in shown]
     spacing: Any = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
@@ -89,12 +90,12 @@ def _draw_bar(axes: canvas.Axes, place: int, comparison: ComparisonReport, inche
     """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
     from matplotlib.patheffects import withStroke
 
-    figures, start = comparison.leading_figures, 0.0
+    made, pairs, start = comparison.claim, comparison.counts, 0.0
     narrow: list[tuple[float, str]] = []
     for part in _PARTS:
-        if not (count := getattr(figures, part.counted)):
+        if not (count := getattr(pairs, part.counted)):
             continue
-        share = 100 * count / figures.n
+        share = 100 * count / pairs.n
         axes.barh(place, share, _BAR, left=start, color=part.color, linewidth=0, **part.hatch)
         axes.barh(place, share, _BAR, left=start, color="none", edgecolor="white", linewidth=0.4)
         text, middle = str(count), start + share / 2
@@ -106,12 +107,11 @@ def _draw_bar(axes: canvas.Axes, place: int, comparison: ComparisonReport, inche
             narrow.append((middle, text))
         start += share
     _draw_narrow(axes, place, narrow, inches)
-    rate, error = figures.win_rate, figures.standard_error
-    said = "no verdict" if rate is None else f"{number(rate, figures.error)} %"
-    said += "" if error is None else f" ± {number(error, figures.error)}"
-    pairs = f"n = {figures.n_judged}" + ", PARTIAL" * comparison.partial
+    rate, error = made.value, pairs.standard_error
+    said = "no verdict" if rate is None else f"{number(rate, made.error)} %"
+    said += "" if error is None else f" ± {number(error, made.error)}"
     axes.text(102, place - 0.13, said, va="center", color=INK, size=10, weight="bold")
-    axes.text(102, place + 0.2, pairs, va="center", color=FAINT, size=8)
+    axes.text(102, place + 0.2, f"n = {made.n}" + ", PARTIAL" * comparison.partial, va="center", color=FAINT, size=8)
 
 
 def _draw_narrow(axes: canvas.Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
@@ -128,14 +128,32 @@ def _draw_narrow(axes: canvas.Axes, row: int, labels: list[tuple[float, str]], i
 
 def win_rates(judges: list[JudgeReport]) -> Drawing | None:
     """A forest plot over judges, comparisons and policies, with 95 % intervals; None without a verdict."""
-    rows = policy_rows(judges)
+    rows = [
+        _Rate(judge, comparison, claim)
+        for judge, comparison in compared_by(judges)
+        for claim in (comparison.claim, comparison.strict)
+        if claim is not None
+    ]
     if len(rows) > _MOST_ROWS:
         rows = [row for row in rows if row.leads]
     title = "Win rates with their 95 % intervals, by judge, comparison and policy"
     return Drawing("win_rates", title, rows, _draw_win_rates) if rows else None
 
 
-def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
+class _Rate(NamedTuple):
+    """A comparison by one judge under one policy."""
+
+    judge: JudgeReport
+    comparison: ComparisonReport
+    claim: Claim
+
+    @property
+    def leads(self) -> bool:
+        """Whether the judge's card puts this policy first."""
+        return self.claim is self.comparison.claim
+
+
+def _draw_win_rates(rows: list[_Rate]) -> canvas.Figure:
     from matplotlib.lines import Line2D
 
     lines = _lines(rows)
@@ -149,12 +167,12 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
             color = ALERT if text.endswith(_WARNING) else INK
             canvas.beside(axes, 0.15 - left, place, text, weight="bold", size=9, color=color)
             continue
-        color, figures = INK if row.leads else FAINT, row.figures
+        color, claim = INK if row.leads else FAINT, row.claim
         canvas.beside(axes, 0.3 - left, place, text, size=9, color=color)
-        canvas.beside(axes, -0.15, place, row.policy, size=8, color=color, ha="right")
+        canvas.beside(axes, -0.15, place, str(claim.policy), size=8, color=color, ha="right")
         canvas.beside(axes, WIDTH - left - right + 0.15, place, _said(row), size=8, color=color)
-        if figures.win_rate is not None:
-            canvas.mark(axes, place, figures.win_rate, _shown_interval(figures), row.leads)
+        if claim.value is not None:
+            canvas.mark(axes, place, claim.value, _shown_interval(claim), row.leads)
     if not all(row.leads for row in rows):
         styles = (BLUE, BLUE, "the judge's leading policy"), (FAINT, "white", f"another policy ({EXPLORATORY})")
         handles = [
@@ -165,9 +183,9 @@ def _draw_win_rates(rows: list[PolicyRow]) -> canvas.Figure:
     return figure
 
 
-def _lines(rows: list[PolicyRow]) -> list[tuple[str, PolicyRow | None]]:
+def _lines(rows: list[_Rate]) -> list[tuple[str, _Rate | None]]:
     """A line for each judge and each of its rows; a comparison is named on its first row."""
-    lines: list[tuple[str, PolicyRow | None]] = []
+    lines: list[tuple[str, _Rate | None]] = []
     judge, comparison = None, None
     for row in rows:
         if row.judge is not judge:
@@ -179,24 +197,21 @@ def _lines(rows: list[PolicyRow]) -> list[tuple[str, PolicyRow | None]]:
     return lines
 
 
-def _limits(rows: list[PolicyRow]) -> tuple[float, float]:
+def _limits(rows: list[_Rate]) -> tuple[float, float]:
     """The ends of the axis: all intervals and 50, rounded outward to tens."""
-    ends = [
-        end for row in rows for end in (row.figures.win_rate, *(row.figures.claim.interval or ())) if end is not None
-    ]
+    ends = [end for row in rows for end in (row.claim.value, *(row.claim.interval or ())) if end is not None]
     low, high = 10 * math.floor(min([45, *ends]) / 10), 10 * math.ceil(max([55, *ends]) / 10)
     return max(0, low), min(100, high)
 
 
-def _said(row: PolicyRow) -> str:
-    figures = row.figures
-    if figures.win_rate is None:
+def _said(row: _Rate) -> str:
+    claim = row.claim
+    if claim.value is None:
         return "no verdict"
-    interval = f" ({span(shown)})" if (shown := _shown_interval(figures)) else ", too few"
-    rate = number(figures.win_rate, figures.error)
-    return f"{rate}{interval}, n = {figures.n_judged}" + ", PARTIAL" * row.comparison.partial
+    interval = f" ({span(shown)})" if (shown := _shown_interval(claim)) else ", too few"
+    return f"{number(claim.value, claim.error)}{interval}, n = {claim.n}" + ", PARTIAL" * row.comparison.partial
 
 
-def _shown_interval(figures: TallyFigures) -> list[float] | None:
+def _shown_interval(claim: Claim) -> list[float] | None:
     """With too few pairs an interval is not drawn."""
-    return None if figures.claim.finding == "too few" else figures.claim.interval
+    return None if claim.finding == "too few" else claim.interval
