@@ -76,10 +76,6 @@ TARGETS = {
     "judges[].comparisons[].strict.counts.standard_error": "pairs with a verdict",
     "judges[].comparisons[].strict.counts.bounds": "all verdicts",
     "judges[].comparisons[].preferred": "preferences",
-    "judges[].comparisons[].preferred.counts.standard_error": "preferences",
-    "judges[].comparisons[].preferred.counts.bounds": "preferences",
-    "judges[].comparisons[].with_labels.claim.counts.standard_error": "people",
-    "judges[].comparisons[].with_labels.claim.counts.bounds": "people",
     "judges[].comparisons[].length.term": "slope of a term",
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
@@ -100,6 +96,11 @@ TARGETS = {
 # What is not simulated here, and why.
 ELSEWHERE = {
     "judges[].comparisons[].length_control.standard_error": "AlpacaEval's own estimate, equal to its leaderboard's",
+    **{
+        f"judges[].comparisons[].{claim}.counts.{name}": "not there: the counts are those of the comparison's claim"
+        for claim in ("preferred", "with_labels.claim")
+        for name in ("standard_error", "bounds")
+    },
     "judges[].human_agreement{}.yardstick_p": "of a judge's card: `instruct validate` measured it",
 }
 

@@ -107,7 +107,8 @@ def claim_on_preferences(counts: Tally, **names: Any) -> results.Claim | None:
     """
     if counts.scores is None or counts.conversations is not None or counts.n_judged < FEW_PAIRS:
         return None
-    return claim_of(samples.match(counts.preferences), measure="preferred on more prompts", **names)
+    sample = replace(samples.match(counts.preferences), counts=None)  # those of the comparison
+    return claim_of(sample, measure="preferred on more prompts", **names)
 
 
 def _length_and_style(judged: Judged) -> tuple[results.LengthFigures | None, results.StyleControl | None]:

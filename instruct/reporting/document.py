@@ -224,7 +224,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         baseline=name(comparison.baseline),
         headline=sentences.headline(comparison),
         claim=sentences.finding_pieces(comparison.claim, comparison.one_seed),
-        leads=sentences.leads(comparison.preferred),
+        leads=sentences.leads(comparison),
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.stated_figure(spread)}."

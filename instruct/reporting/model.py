@@ -344,12 +344,14 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
     schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
-    # All of these are written; those with a default are absent from old reports.
+    # All of these are written, but for what some reports, claims and comparisons alone have.
     for part in (
         schema,
         *(schema["$defs"][name] for name in ("Claim", "Panel", "ComparisonReport")),
     ):
-        part["required"] = [name for name in part["properties"] if name != "bench"]
+        part["required"] = [
+            name for name in part["properties"] if name not in ("bench", "counts", "preferred", "strict")
+        ]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -36,7 +36,7 @@ def name(text: object) -> str:
 def headline(comparison: ComparisonReport) -> str:
     """What a judge says about two systems under its leading policy."""
     people = "People's labels contradict this" if contradicted(comparison) else None
-    further = (leads(comparison.preferred), people, largest_tie(comparison.claim))
+    further = (leads(comparison), people, largest_tie(comparison.claim))
     return claim_headline(comparison.claim, *further, one_seed=comparison.one_seed)
 
 
@@ -112,16 +112,17 @@ def adjusted(made: Claim) -> str:
     return f"p {_equals(made.p if made.adjusted_p is None else made.adjusted_p)}{several}"
 
 
-def leads(made: Claim | None) -> str | None:
+def leads(comparison: ComparisonReport) -> str | None:
     """Who is preferred on more prompts by a weighted judge, whose win rate is the mean of grades; None of others."""
-    if made is None or made.value is None or made.counts is None:
+    made, pairs = comparison.preferred, comparison.counts
+    if made is None or made.value is None:
         return None
-    leader, wins = (made.baseline, made.counts.loss) if made.value < 50 else (made.candidate, made.counts.win)
+    leader, wins = (made.baseline, pairs.loss) if made.value < 50 else (made.candidate, pairs.win)
     who = {
         "no difference": "no difference shown",
         "too few": "too few",
     }.get(str(made.finding), name(leader))
-    counts = f"{wins} of {made.counts.decided}; {adjusted(made)}"
+    counts = f"{wins} of {pairs.decided}; {adjusted(made)}"
     return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
 
 

@@ -12,6 +12,7 @@ four more, one for each way in which person and judge agree or differ (benchmark
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def rate_by_people(labels: Array, judged: Array, **names: Any) -> PredictionPowe
     graded = not np.isin(labels, [0, 0.5, 1]).all()
     counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
     return PredictionPowered(
-        claim=claim_of(match(counts), measure=MEASURE, **names),
+        claim=claim_of(replace(match(counts), counts=None), measure=MEASURE, **names),
         labels=n,
         pairs=n,
         weight=0.0,

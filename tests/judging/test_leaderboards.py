@@ -152,7 +152,7 @@ def test_a_pair_of_arena_hard_with_one_game_is_unparsed_and_counted(lines, tmp_p
     rows[2]["games"] = rows[2]["games"][:1]
     rows[3]["games"] = [None, rows[3]["games"][1]]
     _, found = figures(import_into_run(lines(rows), tmp_path / "run"))
-    assert (found.counts.unparsed, found.n_judged) == (2, 4)
+    assert (found.counts.unparsed, found.n) == (2, 4)
     assert "judgments.jsonl: 1 of 6 rows without two games; their pairs are unparsed" in caplog.text
 
 

@@ -204,9 +204,9 @@ def test_names_are_shortened_only_if_both_are_too_long(tmp_path):
 
 def test_a_large_forest_plot_shows_only_the_leading_policies():
     policies = {"upstream": Tally(6, 1, 3), "strict": Tally(5, 2, 3)}
-    judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]
+    judges = [judge_of(*[comparison_of(policies)] * 11, name=str(number)) for number in range(3)]
     (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
-    assert len(forest.data) == 30
+    assert len(forest.data) == 33
     assert {row.claim.policy for row in forest.data} == {"upstream"}
 
 

@@ -70,6 +70,7 @@ def test_a_complete_report_is_valid(validator, written):
 # Objects whose keys are data: names of judges, policies and files, or the figures in a card.
 _OPEN = {
     "scores",
+    "policies",
     "config",
     "machine",
     "versions",
