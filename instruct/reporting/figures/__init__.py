@@ -8,8 +8,7 @@ from typing import Any
 
 from instruct.base.files import write_atomically
 from instruct.reporting.bench import bench_differences
-from instruct.reporting.figures import judges as of_judges
-from instruct.reporting.figures import systems as of_systems
+from instruct.reporting.figures import shown
 from instruct.reporting.figures.canvas import KINDS, Drawing
 from instruct.reporting.model import Figure, JudgeReport, ReportData
 
@@ -35,11 +34,11 @@ def drawings(report: ReportData) -> list[Drawing]:
     judges = report.judges
     names = outcome_names(judges)
     every = [
-        *(of_judges.outcomes(judge, names[judge.name]) for judge in judges),
-        of_judges.win_rates(judges),
-        of_systems.differences(bench_differences(report)),
-        of_systems.training_curves(report.trainings),
-        of_systems.precision_recall(report.measurements),
+        *(shown.outcomes(judge, names[judge.name]) for judge in judges),
+        shown.win_rates(judges),
+        shown.differences(bench_differences(report)),
+        shown.training_curves(report.trainings),
+        shown.precision_recall(report.measurements),
     ]
     return [drawing for drawing in every if drawing]
 

@@ -1,16 +1,16 @@
-"""What all figures share: their style, their places on a page, and how they become files."""
+"""What a figure is, and the three kinds of them: stacked bars, a forest plot and curves, each as SVG and PDF."""
 
 from __future__ import annotations
 
 import io
 import math
+import statistics
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from instruct.base.errors import one_line
 from instruct.base.files import ending_of, write_atomically
 
 if TYPE_CHECKING:
@@ -22,42 +22,46 @@ BLUE, ORANGE = "#0072B2", "#E69F00"
 COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
 INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
 WIDTH = 8.0  # inches, as wide as a page
-ROW = 0.27  # of a forest plot
-_LEFT = 0.15
 _STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure on every machine
-    "font.size": 10,
+    "font.size": 9,
     "text.parse_math": False,  # names are foreign text: a dollar sign is a dollar sign
     "svg.hashsalt": "instruct",
     "svg.fonttype": "path",
     "axes.edgecolor": LINE,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.labelcolor": INK,
     "axes.labelsize": 8,
-    "axes.titlecolor": INK,
     "axes.titlelocation": "left",
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
-    "legend.borderaxespad": 0,
     "legend.fontsize": 8,
     "legend.frameon": False,
-    **{f"{axis}tick.{key}": value for axis in "xy" for key, value in (("color", FAINT), ("labelsize", 8))},
-    **{f"{axis}tick.major.size": 3 for axis in "xy"},
+    "xtick.color": FAINT,
+    "xtick.labelsize": 8,
 }
 # For the page, and for papers.
 KINDS = ("svg", "pdf")
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_BAR, _ROW, _PANEL = 0.62, 0.27, 2.5  # inches: a row of bars, one of a forest plot, and a panel of curves
+_FEW_POINTS = 40
+_SPIKE = 20  # times the median
+
+
+class Content(Protocol):
+    """What a figure shows, with the kind of figure that it is."""
+
+    def draw(self) -> Figure:
+        """Draw it."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: the stem of its files, its title, its data, and the function that draws it. A notebook shows it."""
+    """A figure: the stem of its files, its title, and what it shows. A notebook shows it."""
 
     name: str
     title: str
-    data: Any
-    draw: Callable[[Any], Figure]
+    data: Content
 
     @property
     def svg(self) -> str:
@@ -83,8 +87,9 @@ class Drawing:
 
         files = {}
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
-            figure = self.draw(self.data)
+            # A name in a script that the font lacks, and names of wide letters that leave a figure no room.
+            warnings.filterwarnings("ignore", message="Glyph .* missing|constrained_layout not applied")
+            figure = self.data.draw()
             for kind in kinds:
                 buffer = io.BytesIO()
                 figure.savefig(buffer, format=kind, facecolor="white", metadata=_METADATA[kind])
@@ -92,86 +97,169 @@ class Drawing:
         return files
 
 
-def empty_figure(height: float, title: str, subtitle: str) -> Figure:
-    """An empty figure, `height` inches high, with its title and a line below it."""
+class Part(NamedTuple):
+    """A part of each bar: what it is called, its color, that of its counts, and its hatch."""
+
+    label: str
+    color: str
+    ink: str
+    hatch: dict[str, Any] = {}
+
+
+class Bar(NamedTuple):
+    """A stacked bar: its label, the count of each part, and what is said beside it."""
+
+    label: str
+    counts: Sequence[int]
+    said: str
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Stacked bars of shares, with their counts in them, below a warning."""
+
+    heading: str
+    warning: str
+    parts: Sequence[Part]
+    rows: Sequence[Bar]
+
+    def draw(self) -> Figure:
+        """Draw a row for each bar, in percent of all its counts."""
+        from matplotlib.patheffects import withStroke
+
+        lines = self.warning.count("\n") + bool(self.warning)
+        figure, (axes,) = _panels(self.heading, _BAR * len(self.rows) + 0.2 * lines, 1)
+        places = range(len(self.rows))
+        starts = [0.0] * len(self.rows)
+        drawn: list[Any] = []
+        for number, part in enumerate(self.parts):
+            counts = [row.counts[number] for row in self.rows]
+            shares = [100 * row.counts[number] / (sum(row.counts) or 1) for row in self.rows]
+            bars = axes.barh(places, shares, 0.8, left=starts, color=part.color, linewidth=0)
+            drawn.append(bars)
+            axes.barh(places, shares, 0.8, left=starts, color="none", linewidth=0, **part.hatch)
+            inside = [str(count) if share > 2.5 else "" for count, share in zip(counts, shares, strict=True)]
+            halo: Any = {"path_effects": [withStroke(linewidth=4, foreground=part.color)]} if part.hatch else {}
+            axes.bar_label(bars, inside, label_type="center", color=part.ink, weight="bold", **halo)
+            starts = [start + share for start, share in zip(starts, shares, strict=True)]
+        _rows(axes, [(row.label, row.said) for row in self.rows])
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("% of pairs")
+        axes.set_title(self.warning, color=ALERT)
+        labels = [part.label for part in self.parts]
+        style: Any = {"ncols": len(labels) or 1, "handlelength": 1, "columnspacing": 1.2}
+        figure.legend(drawn, labels, loc="outside lower left", **style)
+        return figure
+
+
+class Row(NamedTuple):
+    """A row of a forest plot: its label, what is said beside it, a figure with its interval, and whether it leads."""
+
+    label: str
+    said: str
+    figure: float | None
+    interval: Sequence[float] | None
+    leads: bool = True
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Figures with their intervals, in panels with a title; `even`: where systems are equal."""
+
+    heading: str
+    panels: Sequence[tuple[str, Sequence[Row]]]
+    even: float
+    unit: str = ""
+    shared: bool = False
+    """Whether all panels have one axis."""
+
+    def draw(self) -> Figure:
+        """Draw a row for each figure, and a dashed line where systems are equal."""
+        sizes = [len(rows) for _, rows in self.panels]
+        height = _ROW * sum(sizes) + 0.6 * len(sizes)
+        figure, every = _panels(self.heading, height, len(sizes), sharex=self.shared, height_ratios=sizes)
+        figure.set_layout_engine("constrained", h_pad=0.12)
+        for axes, (title, rows) in zip(every, self.panels, strict=True):
+            for place, row in enumerate(rows):
+                color, face = (BLUE, BLUE) if row.leads else (FAINT, "white")
+                if row.interval:
+                    axes.plot(row.interval, [place, place], color=color, linewidth=2 if row.leads else 1.2)
+                if row.figure is not None:
+                    axes.plot(row.figure, place, "o", color=color, markerfacecolor=face, markersize=5)
+            axes.axvline(self.even, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+            axes.set_title(title).set_in_layout(False)  # a long one may go beyond its axes
+            _rows(axes, [(row.label, row.said) for row in rows])
+        every[-1].set_xlabel(self.unit)
+        return figure
+
+
+class Line(NamedTuple):
+    """A line in a panel: its label, the color's number, its points, and how it is drawn otherwise."""
+
+    label: str
+    color: int
+    xs: Sequence[float]
+    ys: Sequence[float]
+    style: dict[str, Any] = {}
+
+
+class Panel(NamedTuple):
+    """Curves with the same axes."""
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves in panels, two side by side."""
+
+    heading: str
+    panels: Sequence[Panel]
+
+    def draw(self) -> Figure:
+        """Draw a panel for each quantity, above a legend; its axis is logarithmic if few values would flatten most."""
+        rows, columns = -(-len(self.panels) // 2), min(2, len(self.panels))
+        figure, every = _panels(self.heading, _PANEL * rows * (3 - columns), rows, columns)
+        handles = {}
+        for axes, (title, x, y, lines) in zip(every, self.panels, strict=False):
+            for line in lines:
+                few: Any = {"marker": "o", "markersize": 3} if len(line.xs) <= _FEW_POINTS else {}
+                color = COLORS[line.color % len(COLORS)]
+                dashes = "-" if line.color < len(COLORS) else "--"
+                style = {"color": color, "linewidth": 1.4, "linestyle": dashes, **few, **line.style}
+                (handles[line.label],) = axes.plot(line.xs, line.ys, **style)
+            axes.set(title=title, xlabel=x, ylabel=y)
+            values = [value for line in lines for value in line.ys if not math.isnan(value)]
+            if min(values) > 0 and max(values) > _SPIKE * statistics.median(values):
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+                axes.yaxis.set_minor_formatter("")
+        for axes in every[len(self.panels) :]:
+            axes.remove()
+        handles.pop("", None)
+        several = 2 if max(map(len, handles), default=0) <= 45 else 1
+        figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=several)
+        return figure
+
+
+def _panels(heading: str, height: float, rows: int, columns: int = 1, **layout: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with its heading, and its panels; they take `height` inches."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height))
-    place = _LEFT / WIDTH
-    figure.text(place, 1 - 0.2 / height, title, va="top", size=13, weight="bold")
-    figure.text(place, 1 - 0.47 / height, subtitle, va="top", size=9, color=FAINT)
-    return figure
+    figure = Figure(figsize=(WIDTH, height + 1.3), layout="constrained")
+    figure.suptitle(heading, x=0.02, ha="left", size=11, weight="bold")
+    return figure, [*figure.subplots(rows, columns, squeeze=False, **layout).flat]
 
 
-def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches from the figure's left and top."""
-    total = figure.get_figheight()
-    return figure.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
-
-
-def panels(
-    titles: tuple[str, str],
-    count: int,
-    size: tuple[float, float],
-    margins: tuple[float, float, float],
-    columns: int = 1,
-    below: float = 0.0,
-) -> tuple[Figure, list[Axes]]:
-    """A figure with its title and the line below it, and `count` panels in columns; all places are in inches.
-
-    Args:
-        size: a panel's height, and the space below it.
-        margins: the space to the left and to the right of a panel, and above the first row of panels.
-        below: further space below all panels.
-    """
-    (height, gap), (left, right, top) = size, margins
-    figure = empty_figure(top + math.ceil(count / columns) * (height + gap) + below, *titles)
-    width = WIDTH / columns
-    places = [divmod(number, columns) for number in range(count)]
-    return figure, [
-        axes_at(figure, left + column * width, top + row * (height + gap), width - left - right, height)
-        for row, column in places
-    ]
-
-
-def as_forest(axes: Axes, rows: int, limits: tuple[float, float], middle: float) -> None:
-    """Make axes those of a forest plot, with a row for each figure, and a dashed line where systems are equal."""
-    axes.set_xlim(*limits)
-    axes.set_ylim(rows - 0.5, -0.5)
-    axes.axvline(middle, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+def _rows(axes: Axes, rows: Sequence[tuple[str, str]]) -> None:
+    """Label each row of a figure, the first one on top, and say something beside it."""
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    axes.locator_params(axis="x", nbins=5)
-
-
-def mark(axes: Axes, row: float, figure: float, interval: list[float] | None, leads: bool = True) -> None:
-    """A figure and its interval in a row of a forest plot."""
-    color = BLUE if leads else FAINT
-    if interval:
-        axes.plot(interval, [row, row], color=color, linewidth=2 if leads else 1.2)
-    face = color if leads else "white"
-    axes.plot(figure, row, "o", color=color, markerfacecolor=face, markersize=5, clip_on=False, zorder=3)
-
-
-def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> None:
-    """Text in a row of a forest plot, `inches` from the left end of the axes, or beyond their right end."""
-    place: Mapping[str, Any] = {"va": "center_baseline", "clip_on": False, "transform": axes.get_yaxis_transform()}
-    axes.text(inches / (axes.get_position().width * WIDTH), row, text, **place, **style)
-
-
-def percent(value: float, _: object = None) -> str:
-    """The label of a tick."""
-    return f"{value:g} %"
-
-
-def abreast(candidate: str, baseline: str, most: int) -> str:
-    """The two names of a comparison on one line; each is cut to half of `most` if together they are longer."""
-    first, second = (one_line(name, most) for name in (candidate, baseline))
-    if len(first + second) > most:
-        first, second = (one_line(name, most // 2) for name in (first, second))
-    return f"{first} vs {second}"
-
-
-def left_margin(labels: list[str]) -> float:
-    """Inches that the labels of rows need on the left."""
-    return min(2.6, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))
+    beside: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center", "size": 8}
+    for place, (_, said) in enumerate(rows):
+        axes.annotate(said, (1, place), (8, 0), **beside)
