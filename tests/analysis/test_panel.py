@@ -39,9 +39,3 @@ def test_agreement_covers_pairs_with_a_verdict_of_both_judges():
     assert found.model_dump() == {"judges": ["one", "other"], "n": 2, "agreement": 50.0, "kappa": 0.0}
     (nothing,) = agreements({"one": {"a": "failed"}, "other": {"b": "win"}})
     assert (nothing.n, nothing.agreement, nothing.kappa) == (0, None, None)
-
-
-def test_identical_pairs_do_not_count_in_the_agreement():
-    judges = {"one": {"a": "win", "b": "tie"}, "other": {"a": "loss", "b": "tie"}}
-    (found,) = agreements(judges, {"b"})
-    assert (found.n, found.agreement) == (1, 0.0)

@@ -20,7 +20,6 @@ from instruct.reporting.comparison import tally_pairs
 from instruct.scores.claims import mirrored
 
 POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
-PREFERENCES = {"win": 2.0, "tie": 1.5, "loss": 1.0}
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
 
 outcome_lists = st.lists(st.sampled_from(["win", "tie", "loss", "unparsed", "failed"]), max_size=60)
@@ -42,19 +41,6 @@ def test_counts_and_figures_equal_numpy_and_scipy(found):
         assert (counts.interval is None) == (len(points) == 0)
     else:
         assert counts.standard_error == pytest.approx(100 * stats.sem(points), abs=1e-9)
-
-
-@pytest.mark.parametrize(("wins", "ties", "losses"), [(205, 16, 584), (3, 0, 4), (0, 5, 0), (1, 1, 0), (9, 0, 0)])
-def test_figures_equal_alpaca_eval(wins, ties, losses):
-    from alpaca_eval.metrics import pairwise_to_winrate
-
-    found = ["win"] * wins + ["tie"] * ties + ["loss"] * losses
-    theirs = pairwise_to_winrate([PREFERENCES[outcome] for outcome in found])
-    counts = tally(found)
-    assert counts.win_rate == pytest.approx(theirs["win_rate"], abs=1e-9)
-    assert counts.standard_error == pytest.approx(theirs["standard_error"], abs=1e-9)
-    assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
-    assert counts.n_judged == theirs["n_total"]
 
 
 preferences = st.one_of(st.floats(1, 2), st.sampled_from([1.0, 1.5, 2.0]))
@@ -114,19 +100,13 @@ def test_swapping_the_sides_mirrors_every_figure(counts):
     ("counts", "finding"),
     [
         (Tally(), "too few"),
-        (Tally(win=5), "too few"),
         (Tally(win=6), "candidate"),
         (Tally(loss=6), "baseline"),
         (Tally(win=55, loss=45), "no difference"),
-        (Tally(win=70, loss=30), "candidate"),
-        (Tally(tie=100), "too few"),
         (Tally(win=3, loss=2, tie=100), "too few"),
         (Tally(win=4, loss=2, tie=100), "no difference"),
         (Tally(win=70, loss=30, failed=13), "candidate"),
         (Tally(win=70, loss=30, failed=39), "no difference"),  # 70 of 139: as likely as not by chance
-        (Tally(win=30, loss=70, failed=20, unparsed=20), "no difference"),
-        (Tally(win=420, loss=325, failed=60), "no difference"),
-        (Tally(unparsed=10), "too few"),
     ],
 )
 def test_counts_give_the_finding(counts, finding):
@@ -170,12 +150,8 @@ def judgments(pairs):
 
 
 def test_policies_on_every_pair_of_verdicts_equal_a_table_made_by_hand():
-    strict = {
-        # with the candidate first: with it second
-        ("first", "second"): "win",
-        ("second", "first"): "loss",
-        ("tie", "tie"): "tie",
-    }
+    # with the candidate first: with it second
+    strict = {("first", "second"): "win", ("second", "first"): "loss"}
     pandalm = strict | {("first", "tie"): "win", ("second", "tie"): "loss"}
     pairs = list(itertools.product(VERDICTS, VERDICTS))
 
@@ -185,26 +161,10 @@ def test_policies_on_every_pair_of_verdicts_equal_a_table_made_by_hand():
                 return missing
         return table.get(pair, "tie")
 
-    for policy, rule, table in [
-        ("strict", "pandalm", strict),
-        ("upstream", "autoj", strict),
-        ("upstream", "pandalm", pandalm),
-    ]:
+    for policy, rule in itertools.product(("strict", "upstream"), ("autoj", "pandalm")):
+        table = pandalm if (policy, rule) == ("upstream", "pandalm") else strict
         found = outcomes(judgments(pairs), policy, rule)
         assert list(found.values()) == [expected(table, pair) for pair in pairs], (policy, rule)
-
-
-def test_single_takes_one_of_the_two_orders():
-    pairs = list(itertools.product(VERDICTS, VERDICTS))
-    seen = {"first": {"first": "win", "second": "loss"}, "second": {"first": "loss", "second": "win"}}
-    found = list(outcomes(judgments(pairs), "single").values())
-    choices = [
-        {seen[position].get(verdict, verdict) for position, verdict in zip(("first", "second"), pair, strict=True)}
-        for pair in pairs
-    ]
-    assert all(outcome in both for outcome, both in zip(found, choices, strict=True))
-    firsts = sum(outcome == seen["first"].get(pair[0], pair[0]) for outcome, pair in zip(found, pairs, strict=True))
-    assert 5 < firsts < 25
 
 
 @given(st.lists(st.tuples(st.sampled_from(VERDICTS), st.sampled_from(VERDICTS)), max_size=30))
@@ -245,20 +205,6 @@ def test_a_weighted_judge_averages_both_orders():
     assert [(pair.outcome, pair.score) for pair in found] == [("tie", 0.5), ("win", 0.875), ("unparsed", None)]
     drawn = pair_results(judged, "single")
     assert [pair.score for pair in drawn[:2]] in [[a, b] for a in (0.75, 0.25) for b in (1.0, 0.75)]
-
-
-def test_an_unweighted_score_is_the_outcome():
-    found = pair_results(judgments([("first", "second"), ("first", "first"), ("failed", "tie")]), "strict")
-    assert [(pair.outcome, pair.score) for pair in found] == [("win", 1.0), ("tie", 0.5), ("failed", None)]
-    plain = weighted([{"first": 1.0}, {"first": 2.0}, {"first": 1.5}])
-    assert tally_pairs(pair_results(plain, "single")).scores is None
-
-
-def test_a_pair_not_sent_to_a_weighted_judge_is_a_tie():
-    asked = weighted([{"first": 1.25}])
-    same = Judgment("j", "emo", "mle", 1, "prompt 1", "d", "first", "", "tie", "identical outputs")
-    counts = tally_pairs(pair_results([*asked, same], "single"))
-    assert (counts.scores, counts.tie, counts.identical) == ((0.75, 0.5), 1, 1)
 
 
 def test_identical_pairs_are_ties_and_say_nothing_about_positions():
