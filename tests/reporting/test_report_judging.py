@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from pages import WIN, only_comparison, warned
+from pages import TIE, WIN, only_comparison, warned
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
@@ -54,13 +54,6 @@ def test_every_missing_verdict_is_counted_even_with_many_reasons(judge_run):
     assert reasons[-1].model_dump() == {"verdict": "failed", "reason": "other reasons", "n": 20}
 
 
-def test_trimmed_pairs_are_counted_and_reported(judge_run):
-    trimmed = {"verdict": "first", "trimmed": True}
-    comparison = only_comparison(judge_run([trimmed, trimmed, {"verdict": "second"}]))
-    assert comparison.trimmed == 2
-    assert warned(comparison) == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
-
-
 def test_the_report_says_what_stopped_the_judging(run, card, write_answers, judge_pairs, add_step):
     card("j")
     write_answers("emo", 10)
@@ -103,11 +96,53 @@ def test_costs_are_reported_by_judge(run, card, write_answers, judge_pairs):
         assert "\nSpent on judging: 2.00 USD (dear 1.75).\n" in text
 
 
+FIRST, SECOND = {"verdict": "first"}, {"verdict": "second"}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "counts", "said"),
+    [
+        (  # a judge that contradicts itself
+            [WIN] * 3 + [("first", "first")] * 28 + [TIE],
+            {"win": 3, "tie": 29, "contradicted": 28, "identical": 0, "loss": 0, "called": 1},
+            ["too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 48.2–61.0, n = 32)",
+             "28 of 32 pairs: the judge contradicted itself"],
+        ),
+        (  # identical answers, which it was not asked about
+            [*[FIRST] * 5, SECOND, {"verdict": "tie"},
+             *[{"verdict": "tie", "reason": "identical outputs", "key": ""}] * 3],
+            {"win": 5, "tie": 4, "identical": 3, "loss": 1, "value": 70.0},
+            ["n = 10, 3 identical); "],
+        ),
+        (  # a judge that grades its preferences
+            [*[{"verdict": "second", "preference": 1.75, "position": "second"}] * 6,
+             {"verdict": "first", "preference": 1.2, "position": "second"}, {"verdict": "failed"}],
+            {"weighted": True, "value": 67.142857, "discrete_win_rate": 85.714286, "bounds": [58.75, 71.25]},
+            ["too few pairs to compare emo with mle: weighted win rate 67.1 % (n = 7)",
+             "no length-controlled rate: no instruction-difficulty file was given"],
+        ),
+        (
+            [FIRST | {"trimmed": True}] * 2 + [SECOND],
+            {"win": 2, "loss": 1},
+            ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"],
+        ),
+    ],
+    ids=["contradicted", "identical", "weighted", "trimmed"],
+)  # fmt: skip
+def test_verdicts_are_counted_and_said(judge_run, verdicts, counts, said):
+    run = judge_run(verdicts)
+    comparison = only_comparison(run)
+    found = {"value": comparison.claim.value, "called": comparison.counts.called, **comparison.counts.model_dump()}
+    assert {key: found[key] for key in counts} == counts
+    for text in texts(run):
+        assert [each for each in said if each not in text] == []
+
+
 def test_single_ratings_have_means_and_no_position_statistics(judge_run):
     run = judge_run(
         [
-            {"verdict": "first", "ratings": (8.0, 5.0)},
-            {"verdict": "second", "ratings": (4.0, 7.0), "position": "second"},
+            FIRST | {"ratings": (8.0, 5.0)},
+            SECOND | {"ratings": (4.0, 7.0), "position": "second"},
             {"verdict": "tie", "ratings": (6.0, 6.0)},
             {"verdict": "unparsed", "reason": "no rating"},
         ],
@@ -121,22 +156,6 @@ def test_single_ratings_have_means_and_no_position_statistics(judge_run):
     markdown = texts(run)[0]
     assert "| emo | mle | 7.00 | 5.00 | 3 |" in markdown
     assert "first position" not in markdown
-
-
-def test_a_weighted_judge_has_weighted_and_discrete_rates(judge_run):
-    run = judge_run([
-        *[{"verdict": "second", "preference": 1.75, "position": "second"}] * 6,
-        {"verdict": "first", "preference": 1.2, "position": "second"},
-        {"verdict": "failed", "reason": "no log-probabilities"},
-    ])  # fmt: skip
-    comparison = only_comparison(run)
-    counts = comparison.counts
-    assert (counts.weighted, comparison.claim.value, counts.discrete_win_rate) == (True, 67.142857, 85.714286)
-    assert counts.bounds == [58.75, 71.25]
-    assert comparison.length_control.win_rate is None
-    for text in texts(run):
-        assert "too few pairs to compare emo with mle: weighted win rate 67.1 % (n = 7)" in text
-        assert "no length-controlled rate: no instruction-difficulty file was given" in text
 
 
 def test_a_headline_says_who_is_preferred_on_more_prompts(judge_run):
@@ -175,20 +194,6 @@ def test_a_different_model_with_the_same_prompt_is_a_separate_judge(run, card, w
     assert (judge.human_agreement, judge.agreement) == (None, "not measured")
     for text in texts(run):
         assert "do not compare these figures with published ones" in text
-
-
-def test_a_judge_that_contradicts_itself_is_said_to(judge_run):
-    run = judge_run([WIN] * 3 + [("first", "first")] * 28 + [("tie", "tie")])
-    comparison = only_comparison(run)
-    claim, counts = comparison.claim, comparison.counts
-    assert (counts.win, counts.tie, counts.contradicted, counts.identical, counts.loss) == (3, 29, 28, 0, 0)
-    assert (claim.finding, [round(end, 1) for end in claim.interval]) == ("too few", [48.2, 61.0])
-    for text in texts(run):
-        assert "too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 48.2–61.0, n = 32)" in text
-        assert "28 of 32 pairs: the judge contradicted itself" in text
-    page = build_report(run.folder).to_html()
-    assert '<i class="tie"></i>tie called by the judge <b>1</b>' in page
-    assert '<i class="split"></i>judge contradicted itself <b>28</b>' in page
 
 
 def test_agreement_with_people_is_reported_as_measured_and_warned_about(judge_run):
@@ -233,16 +238,6 @@ def test_an_invalid_judge_card_does_not_stop_the_report(judge_run, damage):
     (judge,) = build_report(run.folder).judges
     assert judge.comparisons[0].counts.win == 2
     assert damage in judge.warnings[0]
-
-
-def test_identical_answers_are_counted_apart(judge_run):
-    same = {"verdict": "tie", "reason": "identical outputs", "key": ""}
-    run = judge_run([*[{"verdict": "first"}] * 5, {"verdict": "second"}, {"verdict": "tie"}, *[same] * 3])
-    comparison = only_comparison(run)
-    counts = comparison.counts
-    assert (counts.win, counts.tie, counts.identical, counts.loss, comparison.claim.value) == (5, 4, 3, 1, 70.0)
-    assert "n = 10, 3 identical); " in texts(run)[1]
-    assert '<i class="same"></i>identical answers <b>3</b>' in build_report(run.folder).to_html()
 
 
 def test_stored_winners_of_identical_answers_are_warned_about(run, judge_run, write_answers):
