@@ -102,19 +102,13 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
         (Tally(win=50, loss=50),
          "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100); differences "
          "beyond ±8.7 points are excluded (90 % CI)"),
-        (Tally(win=1), "j: too few pairs to compare emo with mle: win rate 100 % (95 % CI 2–100, n = 1)"),
         (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
         (Tally(win=420, loss=325, failed=60),
          "j: no difference shown between emo and mle: win rate 56.4 % (95 % CI 48.7–63.0 with 60 missing lost or won, "
          "n = 745); differences beyond ±12.6 points are excluded (90 % CI)"),
-        (Tally(win=30, loss=60, tie=10, failed=30),
-         "j: no difference shown between emo and mle: win rate 35.0 % (95 % CI 20.3–58.2 with 30 missing lost or won, "
-         "n = 100); differences beyond ±29.2 points are excluded (90 % CI). 10 of 100 pairs: the judge called a tie"),
         (Tally(win=30, loss=70, failed=9),
          "j: mle beats emo: win rate 70.0 % (95 % CI 54.9–80.0 with 9 missing lost or won, "
          "n = 100)"),
-        (Tally(win=1, loss=9, scores=(0.9, *[0.1] * 9)),
-         "j: too few pairs to compare emo with mle: weighted win rate 18.0 % (n = 10)"),
         (Tally(win=3, loss=27, scores=(*[0.9] * 3, *[0.1] * 27)),
          "j: mle beats emo: weighted win rate 82.0 % (95 % CI 68.1–88.7, n = 30)"),
     ],
