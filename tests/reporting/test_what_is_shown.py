@@ -6,7 +6,6 @@ The population: reports of the worlds that benchmarks.worlds draws, through ever
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterator
 
@@ -61,32 +60,6 @@ def test_a_table_of_nothing_is_in_no_output():
     for text in (render_markdown(shown), render_terminal(shown)):
         assert "Nothing" not in text
         assert "A note" not in text
-
-
-def expected(interval: list[float], even: float) -> int | None:
-    """Decimals by hand: two significant digits of a quarter of the width, and none that make an end even."""
-    quarter = (interval[1] - interval[0]) / 4
-    decimals = max(0, 1 - math.floor(math.log10(float(f"{quarter:.1e}")))) if quarter else None
-    while decimals is not None and any(
-        end != even and f"{end:.{decimals}f}" == f"{even:.{decimals}f}" for end in interval
-    ):
-        decimals += 1
-    return decimals
-
-
-def test_every_rate_with_an_interval_has_the_digits_of_its_error(report):
-    cells = [cell for table in tables_of(document(report).numbers) for row in table.cells() for cell in row]
-    for judge in report.judges:
-        for comparison in judge.comparisons:
-            for claim in filter(None, (comparison.claim, comparison.strict)):
-                interval = claim.interval
-                if interval and (decimals := expected(interval, 50.0)) is not None:
-                    assert f"{claim.value:.{decimals}f}" in cells
-                    assert "–".join(f"{end:.{decimals}f}" for end in interval) in cells
-    for claim in report.claims:
-        if claim.interval and claim.value is not None and claim.kind != "rate":
-            decimals = expected(claim.interval, 0.0)
-            assert decimals is None or f"{claim.value:+,.{decimals}f}" in cells
 
 
 @pytest.mark.parametrize(
