@@ -10,9 +10,6 @@ import unicodedata
 import pytest
 from pypdf import PdfReader
 
-from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.report import write_report
-
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 PHONE = {"viewport": {"width": 390, "height": 664}, "has_touch": True, "is_mobile": True}  # an iPhone below its bars
@@ -30,32 +27,6 @@ def first_screen(page) -> str:
     return re.sub(r"\s+", " ", page.evaluate(ON_SCREEN))
 
 
-@pytest.fixture
-def visit_small(run, write_answers, browser):
-    """`visit_small(verdicts, **context)`: the page of a small run, judged by autoj as given."""
-    opened = []
-
-    def go(verdicts: list[tuple[str, str]], **context):
-        for name in ("emo", "mle"):
-            write_answers(name, len(verdicts))
-        judgments = [
-            Judgment("autoj", "emo", "mle", number, f"secret prompt {number}", "d", position, "k", verdict)
-            for number, pair in enumerate(verdicts)
-            for position, verdict in zip(("first", "second"), pair, strict=True)
-        ]
-        with JudgmentStore(run.store) as store:
-            store.add_judgments(judgments)
-        page = browser.new_context(**context).new_page()
-        page.goto(write_report(run.folder).path.with_suffix(".html").as_uri())
-        page.wait_for_selector("#list button")
-        opened.append(page)
-        return page
-
-    yield go
-    for page in opened:
-        page.context.close()
-
-
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_the_first_screen_has_winner_rate_interval_decided_pairs_trust_and_largest_tie(visit, screen):
     text = first_screen(visit(**screen))
@@ -68,15 +39,6 @@ def test_the_first_screen_has_winner_rate_interval_decided_pairs_trust_and_large
         "autoj: κ 0.37 (accuracy 60.0 % of 1392",
     ):
         assert said in text
-
-
-@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_the_first_screen_of_3_decided_pairs_of_32_names_no_winner(visit_small, screen):
-    verdicts = [("first", "second")] * 2 + [("second", "first")] + [("first", "first")] * 28 + [("tie", "tie")]
-    text = first_screen(visit_small(verdicts, **screen))
-    assert "Too few pairs to compare emo with mle" in text
-    assert "51.6 % | 95 % CI 45.0–58.1" in text
-    assert "3 of 32 | 28 of 32 pairs: the judge contradicted itself; judged in both orders" in text
 
 
 def unfold(page) -> None:
