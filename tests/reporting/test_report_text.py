@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from pathlib import Path
 
 import pytest
-from counted import claimed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -16,12 +14,12 @@ from pages import WIN
 
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
-from instruct.reporting.document import Brief, document
-from instruct.reporting.model import ComparisonReport
-from instruct.reporting.render.lines import escape_markdown, terminal_table
-from instruct.reporting.report import Report, build_report, write_report
-from instruct.reporting.tables import Table
-from instruct.reporting.text import headline
+from instruct.reporting.comparison import tally_figures
+from instruct.reporting.model import ComparisonReport, JudgeReport
+from instruct.reporting.render.lines import escape_markdown
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.text import headline, probability
+from instruct.scores.claims import settle
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -114,29 +112,16 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
-    claim = claimed(counts).model_copy(update={"judge": "j"})
-    assert headline(ComparisonReport.model_construct(claim=claim, with_labels=None)) == sentence
-
-
-def golden_reports() -> list[Report]:
-    """The reports that are kept: that of tests/golden lacks what differs from run to run."""
-    kept = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_text(encoding="utf-8"))
-    golden = Report.model_validate(kept | {"created": "2026-01-01", "versions": {}, "machine": {}})
-    return [golden, Report.read(ROOT / "tests" / "golden" / "alpaca_7b" / "report.json")]
-
-
-def test_a_table_in_the_terminal_has_what_differs_and_fits(run, card, write_answers, judge_pairs):
-    """No policy, baseline or count that says nothing, and no row beyond 80 columns."""
-    card("j", order_policy="one", leading_policy="single")
-    for baseline in ("mle", "other"):
-        judge_pairs(["first"] * 7, baseline=baseline)
-    two = next(text for text in str(build_report(run.folder)).splitlines() if text.startswith("candidate "))
-    assert two.split() == ["candidate", "against", "n", "win", "tie", "loss", "win", "rate", "95", "%", "CI"]
-    for report in golden_reports():
-        tables = [block.content for block in document(report).opening if isinstance(block, Brief)]
-        lines = [line for table in tables if isinstance(table, Table) for line in terminal_table(table)]
-        assert lines
-        assert max(map(len, lines)) <= 80
+    figures = tally_figures(counts, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "strict")
+    settle([figures.claim])
+    comparison = ComparisonReport.model_construct(
+        candidate="emo",
+        baseline="mle",
+        leading="strict",
+        policies={"strict": figures},
+        with_labels=None,
+    )
+    assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence
 
 
 def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
@@ -156,3 +141,17 @@ def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
         assert all(text[1:] in form for form in written), text
     quiet = instruct("report", run.folder, "--quiet")[1].splitlines()
     assert quiet == [*report.headlines(), "WARNING: 4 warnings in report.md"]
+
+
+def test_hostile_names_and_parts_are_shown_escaped(judge_run):
+    datasets = ["<b>a|b</b>", "[red]plain"]
+    run = judge_run([{"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)])
+    markdown = build_report(run.folder).to_markdown()
+    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 100 | 48–100 |" in markdown
+    assert "\\[red\\]plain" in markdown
+
+
+def test_a_p_value_is_never_shown_as_zero():
+    assert [probability(p) for p in (None, 1e-9, 0.00099, 0.001, 0.0456, 1.0)] == [
+        "-", "< 0.001", "< 0.001", "0.001", "0.046", "1.000"
+    ]  # fmt: skip
