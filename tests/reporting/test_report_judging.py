@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pandas
 import pytest
 from pages import TIE, WIN, only_comparison, warned
 
@@ -286,24 +285,11 @@ def test_a_run_keeps_the_difficulties_that_a_report_was_given(instruct, run, car
 def test_ratings_of_turns_have_the_means_of_the_official_script(run, card, judge_showings):
     """FastChat's show_result.py (single): the mean score of a model by turn, and over both turns."""
     card("j", protocol="single", verdict={"parser": "autoj_rating"}, **ONE)
-    scores = {("81", 1): (8.0, 6.0), ("81", 2): (5.0, 7.0), ("82", 1): (9.0, 6.5), ("82", 2): (4.0, 4.0)}
-    judge_showings(*(
-        {"instruction": f"{id}, turn {turn}", "verdict": "first", "ratings": ratings}
-        for (id, turn), ratings in scores.items()
-    ))  # fmt: skip
-    frame = pandas.DataFrame(
-        [
-            {"model": model, "turn": turn, "score": ratings[side]}
-            for (_, turn), ratings in scores.items()
-            for side, model in enumerate(("emo", "mle"))
-        ]
-    )
-    by_turn = frame.groupby(["model", "turn"])["score"].mean()
-    overall = frame.groupby("model")["score"].mean()
+    scores = {"81, turn 1": (8.0, 6.0), "81, turn 2": (5.0, 7.0), "82, turn 1": (9.0, 6.5), "82, turn 2": (4.0, 4.0)}
+    judge_showings(*(FIRST | {"instruction": question, "ratings": ratings} for question, ratings in scores.items()))
     found = only_comparison(run).ratings
-    assert (found.candidate, found.baseline, found.n) == (overall["emo"], overall["mle"], 4)
-    for number, turn in enumerate(found.turns, start=1):
-        assert (turn.candidate, turn.baseline, turn.n) == (by_turn["emo", number], by_turn["mle", number], 2)
+    assert (found.candidate, found.baseline, found.n) == (6.5, 5.875, 4)
+    assert [(turn.candidate, turn.baseline, turn.n) for turn in found.turns] == [(8.5, 6.25, 2), (4.5, 5.5, 2)]
 
 
 def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card, judge_showings):
