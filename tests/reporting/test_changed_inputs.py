@@ -99,11 +99,14 @@ def test_lost_end_tokens_empty_thoughts_and_rows_left_out_give_warnings(whole):
     ("changes", "reported"),
     [({}, True), ({"exact": 0, "shared": 0}, False), ({"data": "e" * 64}, False), ({"prompts": "q"}, False)],
 )
-def test_evaluation_prompts_in_the_training_data_give_a_warning(whole, add_step, changes, reported):
-    """Not so if there are none, and not if other rows or other prompts were looked through."""
+def test_evaluation_prompts_in_the_training_data_give_a_warning(whole, add_step, judge_pairs, changes, reported):
+    """Not so if there are none, if other rows or other prompts were looked through, or of systems from elsewhere."""
+    judge_pairs([TIE] * 4, candidate="theirs", baseline="others")
     inputs = {"data": "d" * 64, "prompts": "p"}
     of = {key: value for key, value in changes.items() if key not in inputs}
     add_step("overlap", inputs={key: changes.get(key, value) for key, value in inputs.items()}, results=FOUND | of)
-    assert warnings_of(whole) == [f"{overlap_text(FOUND)}, on which emo and mle trained"] * reported
-    overlap = build_report(whole.folder).overlap
-    assert (overlap is None) == bool(changes.keys() & inputs.keys())
+    report = build_report(whole.folder)
+    ours, theirs = map(warned, report.judges[0].comparisons)
+    assert ours == [f"{overlap_text(FOUND)}, on which emo and mle trained"] * reported
+    assert not any("evaluation prompts" in text for text in theirs)
+    assert (report.overlap is None) == bool(changes.keys() & inputs.keys())

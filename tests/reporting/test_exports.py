@@ -35,6 +35,7 @@ def judged(run, card, write_answers, judge_pairs):
         ("＝1", "'＝1"),
         ("emo=1", "emo=1"),
         (-1.5, -1.5),
+        (True, "true"),
         (None, ""),
     ],
 )

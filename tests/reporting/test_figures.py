@@ -236,6 +236,7 @@ def test_the_report_lists_draws_and_embeds_the_figures(judge_run, tmp_path):
     with pytest.raises(KeyError, match="no figure 'none' in this report; it has j, win_rates"):
         report.figures["none"]
     assert report == Report.read(run.folder)
+    assert report._repr_markdown_() == report.to_comment()
     assert json.loads(report.to_json())["figures"][1]["name"] == "win_rates"
 
 

@@ -106,12 +106,14 @@ def test_the_pairs_are_read_from_the_store_under_the_leading_policy(judged):
 
 def test_rated_pairs_include_both_ratings_and_both_replies(run, judge_run):
     showing = {"verdict": "first", "ratings": (7.0, 5.0), "key": "one two"}
-    judge_run([showing], protocol="single", verdict={"parser": "autoj_rating"})
+    same = {"verdict": "tie", "reason": "identical outputs", "key": ""}
+    judge_run([showing, same], protocol="single", verdict={"parser": "autoj_rating"})
     with JudgmentStore(run.store) as store:
-        store.add_replies("j", [(key, Completion(f"words on {key}"), 0.0) for key in ("one", "two")])
+        store.add_replies("j", [(key, Completion(f"words on {key}", {"7": -0.25}), 0.0) for key in ("one", "two")])
     found = unpacked(pairs_of(run))
-    (verdict,) = found["comparisons"][0]["pairs"][0]["v"]
-    assert verdict["g"] == ["7", "5"]
+    rated, identical = found["comparisons"][0]["pairs"]
+    (verdict,) = rated["v"]
+    assert (verdict["g"], verdict["k"], identical["i"]) == (["7", "5"], "7 -0.25", 1)
     assert [found["texts"][number] for number in verdict["w"]] == ["words on one", "words on two"]
 
 

@@ -143,7 +143,8 @@ def test_the_command_prints_the_claims_and_writes_files(instruct, two, tmp_path)
     assert out.startswith("j against mle: ")
     assert all(f"written: {file}" in out for file in files)
     assert json.loads(files[3].read_text())["claims"][0]["task"] == "j against mle"
-    assert instruct("compare", *(run.folder for run in two), "--fail-under", "90")[0] == 4
+    code, out, _ = instruct("compare", *(run.folder for run in two), "--fail-under", "90", "--for", "pr")
+    assert (code, out.startswith("# Evaluations side by side")) == (4, True)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +163,20 @@ def test_a_wrong_call_is_refused_in_one_line(instruct, two, arguments, message):
     code, _, stderr = instruct("compare", *arguments)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
+
+
+def test_runs_without_a_common_judge_are_refused(two):
+    two[1].store.unlink()
+    store_verdicts(two[1], [WIN], judge="another")
+    with pytest.raises(InputError, match="no task has a metric of two systems"):
+        compared(two)
+
+
+def test_hostile_names_are_escaped(two):
+    name = "=x|[red]\x1b[31m<b>"
+    with JudgmentStore(two[1].store) as store:
+        store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
+    found = compared(two, all_pairs=True, allow=["prompt"])
+    for text in (str(found), found._repr_markdown_(), found.to_html()):
+        assert "\x1b" not in text
+    assert "<b>" not in found._repr_markdown_() + found.to_html()
