@@ -135,9 +135,8 @@ class Bars:
         for number, part in enumerate(self.parts):
             counts = [row.counts[number] for row in self.rows]
             shares = [100 * row.counts[number] / (sum(row.counts) or 1) for row in self.rows]
-            bars = axes.barh(places, shares, 0.8, left=starts, color=part.color, linewidth=0)
+            bars = axes.barh(places, shares, 0.8, left=starts, color=part.color, linewidth=0, **part.hatch)
             drawn.append(bars)
-            axes.barh(places, shares, 0.8, left=starts, color="none", linewidth=0, **part.hatch)
             inside = [str(count) if share > 2.5 else "" for count, share in zip(counts, shares, strict=True)]
             halo: Any = {"path_effects": [withStroke(linewidth=4, foreground=part.color)]} if part.hatch else {}
             axes.bar_label(bars, inside, label_type="center", color=part.ink, weight="bold", **halo)
