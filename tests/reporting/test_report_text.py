@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from counted import claimed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -14,12 +15,10 @@ from pages import WIN
 
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
-from instruct.reporting.comparison import tally_figures
-from instruct.reporting.model import ComparisonReport, JudgeReport
+from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text import headline, probability
-from instruct.scores.claims import settle
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -112,16 +111,9 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
-    figures = tally_figures(counts, {"judge": "j", "candidate": "emo", "baseline": "mle"}, "strict")
-    settle([figures.claim])
-    comparison = ComparisonReport.model_construct(
-        candidate="emo",
-        baseline="mle",
-        leading="strict",
-        policies={"strict": figures},
-        with_labels=None,
-    )
-    assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence
+    claim = claimed(counts).model_copy(update={"judge": "j"})
+    comparison = ComparisonReport.model_construct(claim=claim, preferred=None, with_labels=None)
+    assert headline(comparison) == sentence
 
 
 def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
