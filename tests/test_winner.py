@@ -20,7 +20,7 @@ import pytest
 from kept_tasks import keep_task
 
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.logs.scores import COLUMNS as COLUMNS_OF_SCORES
+from instruct.logs.tables import COLUMNS as COLUMNS_OF_SCORES
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values
 from tests.reporting.bench_runs import WORDS, bench_run, write_outputs

@@ -188,7 +188,7 @@ _COLUMNS = ("unit", "cluster", "system", "task", "epoch")
 
 def compare(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
-    from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs, write_compared
+    from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs
     from instruct.reporting.render.lines import render_markdown, render_terminal
 
     for path in arguments.output or ():
@@ -203,7 +203,7 @@ def compare(arguments: argparse.Namespace) -> Result:
         columns=_named_columns(arguments, arguments.metric or ()),
     )
     for path in arguments.output or ():
-        write_compared(compared, path)
+        compared.write(path)
     if arguments.purpose:
         pages = [path for path in arguments.output or () if path.endswith(".html")]
         text = render_markdown(compared.summary(pages[0] if pages else ""))

@@ -13,15 +13,15 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.clusters import repeats, row_cluster
+from instruct.analysis.clusters import row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
 from instruct.data.sources import most_bytes, too_large
-from instruct.logs.source import LARGEST, Source
+from instruct.logs.source import LARGEST, Source, mapping, numbers
 from instruct.scores.scores import Row, Scores, listed
 
 _SCHEMA = 2
@@ -148,141 +148,88 @@ class _Archive:
         return InputError(f"{self._path}: is no complete log of Inspect; copy or download it again")
 
 
-def _log(path: Path, header: Mapping[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Scores:
+def _log(path: Path, header: dict[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Scores:
     if header.get("version") != _SCHEMA:
         raise InputError(
             f"{path}: is a log of schema {one_line(header.get('version'), 20)}, not {_SCHEMA}; rewrite it with "
             "`inspect log convert`"
         )
-    about = _mapping(header, "eval")
-    version = _mapping(about, "packages").get("inspect_ai")
-    model, task = about.get("model"), about.get("task")
-    log = Scores(
-        "Inspect",
-        path,
-        model if isinstance(model, str) else "",
-        task if isinstance(task, str) else path.stem,
-        version if isinstance(version, str) else None,
-        run=run if isinstance(run := about.get("run_id"), str) else None,
+    about = mapping(header, "eval")
+    model, task, run, version = (
+        value if isinstance(value, str) else None
+        for value in (*map(about.get, ("model", "task", "run_id")), mapping(about, "packages").get("inspect_ai"))
     )
-    reader = _Samples(log, cluster)
-    for sample, place in samples:
-        reader.add(sample, place)
+    log = Scores("Inspect", path, model or "", path.stem if task is None else task, version, run=run)
+    system, limits = _add_samples(log, samples, cluster)
     if not log.units:
         raise InputError(f"{path}: has no samples; evaluate without --no-log-samples")
-    log.settings = _settings(header, about) | reader.settings()
-    reader.finish()
-    results = _mapping(header, "results")
+    log.settings = _settings(header, about) | {"system prompt": system}
+    if limits:
+        stopped = ", ".join(f"{number} by {name}" for name, number in sorted(limits.items()))
+        log.settings["samples stopped"] = stopped
+    results = mapping(header, "results")
     _check_number(log, results, about)
     _keep_figures(log, results.get("scores"))
     return log
 
 
-def _check_number(log: Scores, results: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Refuse a log that has fewer samples than its figures are of; count what one that was stopped lacks."""
-    planned = results.get("total_samples")
-    if planned is None:
-        planned = _times(_mapping(about, "dataset").get("samples"), _mapping(about, "config").get("epochs") or 1)
-    logged = results.get("logged_samples")
-    stopped = not results or results.get("early_stopping") is not None
-    least = planned if logged is None else logged
-    if not stopped and isinstance(least, int) and len(log.units) < least:
-        raise InputError(
-            f"{log.path}: has {len(log.units)} samples, its figures are of {least}; copy or download it again"
-        )
-    if isinstance(planned, int) and len(log.units) < planned:
-        log.settings["samples"] = f"{len(log.units)} of {planned}"
-
-
-def _times(samples: Any, epochs: Any) -> int | None:
-    return samples * epochs if isinstance(samples, int) and isinstance(epochs, int) else None
-
-
-class _Samples:
-    """Reads samples into a log."""
-
-    def __init__(self, log: Scores, cluster: str | None) -> None:
-        self._log, self._column = log, cluster
-        self._clusters: dict[str, str | None] = {}
-        self._other: set[str] = set()
-        self._limits: Counter[str] = Counter()
-        self._system: str | None = None
-
-    def add(self, sample: Any, place: str) -> None:
+def _add_samples(
+    log: Scores, samples: Iterable[tuple[Any, str]], column: str | None
+) -> tuple[str | None, Counter[str]]:
+    """Read samples into a log; returns the first one's system prompt, and how many each limit stopped."""
+    other: set[str] = set()
+    limits: Counter[str] = Counter()
+    system = None
+    for sample, place in samples:
         if not isinstance(sample, dict) or not isinstance(sample.get("id"), int | str) or "input" not in sample:
             raise InputError(f"{place}: has no id or no input, so it is no sample; download the log again")
-        unit, epoch = str(sample["id"]), sample.get("epoch")
-        metadata = _mapping(sample, "metadata")
-        if self._column is not None and self._column not in metadata:
+        metadata, epoch = mapping(sample, "metadata"), sample.get("epoch")
+        if column is not None and column not in metadata:
             raise InputError(
-                f"{place}: the metadata have no {one_line(self._column, 60)!r} to cluster by (they have "
+                f"{place}: the metadata have no {one_line(column, 60)!r} to cluster by (they have "
                 f"{one_line(', '.join(metadata), 120) or 'nothing'}); name one of them"
             )
-        doc = _hash([_turns(sample["input"]), sample.get("choices")])
-        shared = row_cluster(metadata, doc, self._column)
-        self._clusters.setdefault(unit, None if shared is None else _hash(shared))
-        values, reason = self._values(_mapping(sample, "scores"), place)
-        stopped = _mapping(sample, "limit").get("type")
-        if stopped is not None:
-            self._limits[one_line(stopped, 40)] += 1
+        turns, prompt = _turns(sample["input"]), _prompt(sample)
+        doc = _hash([turns, sample.get("choices")])
+        shared = row_cluster(metadata, doc, column)
+        values, reason = numbers(_values(mapping(sample, "scores"), place), other)
+        if (stopped := mapping(sample, "limit").get("type")) is not None:
+            limits[one_line(stopped, 40)] += 1
         if not values:
-            error = re.match(r"\w*", str(_mapping(sample, "error").get("message")))
+            error = re.match(r"\w*", str(mapping(sample, "error").get("message")))
             failed = sample.get("error") is not None and error
             reason = f"error: {failed[0]}" if failed else f"limit: {stopped}" if stopped else "no score"
-        prompt = _prompt(sample)
-        if self._system is None:
-            self._system = next((text for role, text in prompt if role == "system"), "none")
-        turns = _turns(sample["input"])
+        if system is None:
+            system = next((text for role, text in prompt if role == "system"), "none")
         row = Row(
-            unit,
+            str(sample["id"]),
             values,
             reason,
             epoch=epoch if isinstance(epoch, int | str) else None,
+            cluster=None if shared is None else _hash(shared),
             doc=doc,
             target=_hash(sample.get("target")),
             prompt=_hash(prompt) if prompt else None,
             question=turns[-1][1] if turns else "",
             response=_reply(sample),
         )
-        self._log.add(row, place)
-
-    def settings(self) -> dict[str, Any]:
-        """What only the samples tell."""
-        stopped = ", ".join(f"{number} by {name}" for name, number in sorted(self._limits.items()))
-        return {"system prompt": self._system} | ({"samples stopped": stopped} if stopped else {})
-
-    def finish(self) -> None:
-        """Leave out what is no number, and number the clusters."""
-        for metric in self._other:
-            self._log.values.pop(metric, None)
-        self._log.unpaired = sorted(self._other)
-        if clusters := repeats(self._clusters, chosen=self._column is not None):
-            self._log.clusters = [clusters[unit] for unit in self._log.units]
-
-    def _values(self, scores: Mapping[str, Any], place: str) -> tuple[dict[str, float | None], str | None]:
-        values: dict[str, float | None] = {}
-        reason = None
-        for scorer, score in scores.items():
-            if not isinstance(score, dict) or "value" not in score:
-                raise InputError(f"{place}: scores: {one_line(scorer, 60)}: has no value; download the log again")
-            for metric, value in _parts(scorer, score["value"]):
-                number = _number(value)
-                if value is None or number != number:
-                    values[metric], reason = None, one_line(score.get("reason") or f"{scorer}: not scored", 80)
-                elif number is None:
-                    self._other.add(metric)
-                else:
-                    values[metric] = number
-        return values, reason
+        log.add(row, place)
+    log.finish(other, chosen=column is not None)
+    return system, limits
 
 
-def _parts(scorer: str, value: Any) -> list[tuple[str, Any]]:
-    """The metrics in a score's value, which may be a mapping or a list of several."""
-    if isinstance(value, dict):
-        return [(f"{scorer}/{key}", part) for key, part in value.items()]
-    if isinstance(value, list):
-        return [(f"{scorer}/{number}", part) for number, part in enumerate(value, start=1)]
-    return [(scorer, value)]
+def _values(scores: dict[str, Any], place: str) -> Iterator[tuple[str, float | None, str]]:
+    """Each metric of a sample, its number, and why there is none."""
+    for scorer, score in scores.items():
+        if not isinstance(score, dict) or "value" not in score:
+            raise InputError(f"{place}: scores: {one_line(scorer, 60)}: has no value; download the log again")
+        value, why = score["value"], one_line(score.get("reason") or f"{scorer}: not scored", 80)
+        parts = [(scorer, value)]
+        if isinstance(value, dict):
+            parts = [(f"{scorer}/{key}", part) for key, part in value.items()]
+        elif isinstance(value, list):
+            parts = [(f"{scorer}/{number}", part) for number, part in enumerate(value, start=1)]
+        yield from ((metric, math.nan if part is None else _number(part), why) for metric, part in parts)
 
 
 def _number(value: Any) -> float | None:
@@ -298,52 +245,68 @@ def _number(value: Any) -> float | None:
     return number if not isinstance(value, str) or math.isfinite(number) else None
 
 
+def _check_number(log: Scores, results: dict[str, Any], about: dict[str, Any]) -> None:
+    """Refuse a log that has fewer samples than its figures are of; count what one that was stopped lacks."""
+    planned = results.get("total_samples")
+    if planned is None:
+        planned, epochs = mapping(about, "dataset").get("samples"), mapping(about, "config").get("epochs") or 1
+        planned = planned * epochs if isinstance(planned, int) and isinstance(epochs, int) else None
+    logged = results.get("logged_samples")
+    stopped = not results or results.get("early_stopping") is not None
+    least = planned if logged is None else logged
+    if not stopped and isinstance(least, int) and len(log.units) < least:
+        raise InputError(
+            f"{log.path}: has {len(log.units)} samples, its figures are of {least}; copy or download it again"
+        )
+    if isinstance(planned, int) and len(log.units) < planned:
+        log.settings["samples"] = f"{len(log.units)} of {planned}"
+
+
 def _keep_figures(log: Scores, scores: Any) -> None:
     """Check the samples against the tool's figures, and keep the others beside them."""
     for score in scores if isinstance(scores, list) else ():
         if not isinstance(score, dict):
             continue
         name, scorer, reducer = str(score.get("name")), str(score.get("scorer")), score.get("reducer")
-        part = f"{scorer}/{name}"
+        part, reduced = f"{scorer}/{name}", reducer not in (None, "mean")
         metric = part if part in log.values or part in log.unpaired else scorer
-        for key, figure in _mapping(score, "metrics").items():
+        for key, figure in mapping(score, "metrics").items():
             value = _number(figure.get("value")) if isinstance(figure, dict) else None
             if value is None or not math.isfinite(value):
                 continue
             is_mean = key in _MEANS and figure.get("name") in _MEANS and not figure.get("params")
-            if is_mean and reducer in (None, "mean") and metric in log.values:
+            if is_mean and not reduced and metric in log.values:
                 if log.mean(metric) is not None:
                     log.check_figure(metric, value, f"{log.path}, results")
                 continue
-            other = f"{key} ({metric}, {reducer})" if reducer not in (None, "mean") else f"{key} ({metric})"
+            other = f"{key} ({metric}, {reducer})" if reduced else f"{key} ({metric})"
             log.figures[other] = value
             log.unpaired.append(other)
     log.unpaired = list(dict.fromkeys(log.unpaired))
 
 
-def _settings(header: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    config = _mapping(about, "config")
+def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    config, plan = mapping(about, "config"), mapping(header, "plan")
     generation = {
         name: value
-        for part in (_mapping(about, "model_generate_config"), _mapping(_mapping(header, "plan"), "config"))
+        for part in (mapping(about, "model_generate_config"), mapping(plan, "config"))
         for name, value in part.items()
         if value is not None
     }
-    steps = _mapping(header, "plan").get("steps")
+    steps, reducers = plan.get("steps"), config.get("epochs_reducer")
     solvers = [str(step.get("solver")) for step in (steps if isinstance(steps, list) else ()) if isinstance(step, dict)]
-    reducers = config.get("epochs_reducer")
     settings = {
         "solver": ", ".join(solvers) or about.get("solver"),
-        "task arguments": listed(_mapping(about, "task_args")),
+        "task arguments": listed(mapping(about, "task_args")),
         "limit": config.get("limit") or "none",
         "epochs": config.get("epochs"),
         "epochs reducer": ", ".join(map(str, reducers)) if isinstance(reducers, list) else None,
         "max tokens": generation.pop("max_tokens", None),
         "temperature": generation.pop("temperature", None),
         "generation": listed(generation),
-        "model arguments": listed(_mapping(about, "model_args")),
+        "model arguments": listed(mapping(about, "model_args")),
         "task version": about.get("task_version"),
-        "tool version": _mapping(about, "packages").get("inspect_ai"),
+        "tool version": mapping(about, "packages").get("inspect_ai"),
         "date": about.get("created"),
         "status": header.get("status", "not ended") if header.get("status") != "success" else None,
     }
@@ -371,7 +334,7 @@ def _text(content: Any) -> str:
     )
 
 
-def _prompt(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _prompt(sample: dict[str, Any]) -> list[tuple[str, str]]:
     """What the model was shown before it first said something."""
     messages = sample.get("messages")
     shown = []
@@ -382,21 +345,16 @@ def _prompt(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     return _turns(shown)
 
 
-def _reply(sample: Mapping[str, Any]) -> str:
+def _reply(sample: dict[str, Any]) -> str:
     """What the model said last."""
-    output = _mapping(sample, "output")
+    output = mapping(sample, "output")
     if isinstance(completion := output.get("completion"), str) and completion:
         return completion
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    return _text(_mapping(first, "message").get("content"))
+    return _text(mapping(first, "message").get("content"))
 
 
 def _hash(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _mapping(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    inner = content.get(name)
-    return inner if isinstance(inner, dict) else {}

@@ -141,8 +141,8 @@ def _row(pair: str, metric: str, value: float | None, reason: str | None, prompt
 
 def _check(log: Scores, source: Source) -> None:
     """Check the win rate of the leaderboard beside the annotations, and keep its other figures."""
-    leaderboard = source.beside("leaderboard.csv")
-    for row in leaderboard.rows() if leaderboard else ():
+    leaderboard = source.path.with_name("leaderboard.csv")
+    for row in Source(leaderboard).rows() if leaderboard.is_file() else ():
         if row.fields.get("") == log.system:
             if (rate := read_number(row, "win_rate")) is not None:
                 log.check_figure(METRIC, rate / 100, row.place)

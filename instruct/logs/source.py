@@ -7,7 +7,7 @@ import gzip
 import itertools
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,11 +41,6 @@ class Source:
 
     path: Path
     columns: Columns = Columns()
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.path.name
 
     @property
     def suffix(self) -> str:
@@ -85,11 +80,6 @@ class Source:
         """The fields of the first row; of a JSON file with one object that object; {} of other files."""
         return {} if self.suffix not in SUFFIXES or self.problem else next(self.rows()).fields
 
-    def beside(self, name: str) -> Source | None:
-        """The file of that name in the same folder; None: there is none."""
-        path = self.path.with_name(name)
-        return Source(path) if path.is_file() else None
-
     def _check_size(self) -> None:
         size = self.path.stat().st_size
         if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > LARGEST:
@@ -102,6 +92,36 @@ class Source:
                 f"{self.path}: has {size >> 20:,} MiB of JSON or more, {LARGEST >> 20:,} is too much; split it, or "
                 "write JSON lines"
             )
+
+
+def mapping(content: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A mapping in mappings; an empty one if any of them is none."""
+    for name in names:
+        inner = content.get(name)
+        if not isinstance(inner, dict):
+            return {}
+        content = inner
+    return content
+
+
+def numbers(
+    scored: Iterable[tuple[str, float | None, str]], other: set[str]
+) -> tuple[dict[str, float | None], str | None]:
+    """The values of a row by metric, NaN as missing, and why one is missing; metrics without a number go to `other`.
+
+    Args:
+        scored: a metric, its number, and why that is missing.
+    """
+    values: dict[str, float | None] = {}
+    reason = None
+    for metric, number, why in scored:
+        if number is None:
+            other.add(metric)
+        elif math.isnan(number):
+            values[metric], reason = None, why
+        else:
+            values[metric] = number
+    return values, reason
 
 
 def read_number(row: RawRow, field: str) -> float | None:

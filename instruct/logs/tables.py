@@ -1,20 +1,27 @@
-"""Reads a table of values (CSV, JSON, JSON lines, Parquet) whose columns the user names."""
+"""Reads tables of values: those whose columns the user names (CSV, JSON, JSON lines, Parquet), and scores.csv, the unit
+scores that `instruct bench` writes beside its report.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.formats import text_field, word_field
 from instruct.data.sources import RawRow
 from instruct.logs.source import Columns, Source, read_number
-from instruct.scores.scores import Row, Scores
+from instruct.scores.scores import Better, Row, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SCORES = "scores.csv"
+# Of scores.csv. `against`: the opponent of a judge's verdicts. `reason`: why there is no value.
+COLUMNS = (
+    "system", "seed", "task", "against", "measure", "unit", "cluster", "value", "reason", "weight", "better"
+)  # fmt: skip
 # What tables call the texts.
 _QUESTIONS = ("question", "instruction", "input")
 _RESPONSES = ("response", "output", "completion", "answer")
@@ -38,6 +45,35 @@ def read_frame(frame: pd.DataFrame, columns: Columns, name: str) -> list[Scores]
     return _logs(Path(name), list(map(str, frame.columns)), rows, columns)
 
 
+def read_scores(source: Source) -> list[Scores] | None:
+    """A log for each system, seed and task, with a metric for each measure; None if the header is another one.
+
+    Raises:
+        InputError: an invalid row.
+    """
+    if source.suffix != ".csv" or tuple(source.first) != COLUMNS:
+        return None
+    logs: dict[tuple[str, str, str], Scores] = {}
+    for row in source.rows():
+        system, task, measure, unit = (_name(row, field, field) for field in ("system", "task", "measure", "unit"))
+        seed, against, cluster, reason, better = (
+            word_field(row, field) for field in ("seed", "against", "cluster", "reason", "better")
+        )
+        if better not in get_args(Better):
+            raise InputError(f"{row.place}: better: is {one_line(better, 40)!r}; write higher, lower or nothing")
+        if read_number(row, "weight") not in (None, 1):
+            raise InputError(f"{row.place}: weight: is not 1; give rows that all count alike")
+        task = f"{task} against {against}" if against else task
+        if (log := logs.get((system, seed, task))) is None:
+            log = logs[system, seed, task] = Scores("instruct", source.path, system, task, seed=seed or None)
+        if log.better.setdefault(measure, cast(Better, better)) != better:
+            raise InputError(f"{row.place}: better: is another one than in an earlier row of this measure; correct it")
+        value = read_number(row, "value")
+        why = (reason or "no value") if value is None else None
+        log.add(Row(unit, {measure: value}, why, part=measure, cluster=cluster or None, doc=unit), row.place)
+    return list(logs.values())
+
+
 def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Columns) -> list[Scores]:
     named = (columns.unit, *columns.metric, columns.cluster, columns.system, columns.task, columns.epoch)
     if lacking := [name for name in named if name is not None and name not in header]:
@@ -53,8 +89,7 @@ def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Co
         system, task = _word(row, columns.system), _word(row, columns.task) or "table"
         if (log := logs.get((system, task))) is None:
             log = logs[system, task] = Scores("table", path, system, task)
-        if not (unit := _word(row, columns.unit)):
-            raise InputError(f"{row.place}: {one_line(columns.unit or '', 60)}: is empty; name the unit of each row")
+        unit = _name(row, columns.unit, "unit")
         values = {name: read_number(row, name) for name in columns.metric}
         asked, shown = _text(row, question), _text(row, prompt)
         log.add(
@@ -72,6 +107,12 @@ def _logs(path: Path, header: Sequence[str], rows: Iterable[RawRow], columns: Co
             row.place,
         )
     return list(logs.values())
+
+
+def _name(row: RawRow, column: str | None, what: str) -> str:
+    if not (name := _word(row, column)):
+        raise InputError(f"{row.place}: {one_line(column or '', 60)}: is empty; name the {what} of each row")
+    return name
 
 
 def _word(row: RawRow, column: str | None) -> str:

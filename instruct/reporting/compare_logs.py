@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
-from instruct.logs.align import by_task, differing_settings, evaluations
 from instruct.logs.inspect import logs_of
-from instruct.logs.read import Found, read_logs
-from instruct.logs.scores import SCORES
+from instruct.logs.read import Found, by_task, evaluations, read_logs
 from instruct.logs.source import Columns
-from instruct.logs.tables import read_frame
+from instruct.logs.tables import SCORES, read_frame
 from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
 from instruct.reporting.exports import claim_rows, csv_text
@@ -43,6 +42,7 @@ from instruct.reporting.tables import (
 from instruct.reporting.text import claim_headline, difference, name
 from instruct.run.directory import RunDirectory
 from instruct.scores.claims import of_family, settle
+from instruct.scores.join import place_of, setting_of
 from instruct.scores.scores import Scores
 
 if TYPE_CHECKING:
@@ -189,8 +189,18 @@ class LogComparison:
         return tables_page(TITLE, cautions, tables, self.headlines())
 
     def write(self, path: str | Path) -> None:
-        """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html; see `write_compared`."""
-        write_compared(self, path)
+        """Write the comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        renderers: dict[str, Callable[[], str]] = {
+            ".md": self._repr_markdown_,
+            ".csv": lambda: csv_text(claim_rows(self.claims)),
+            ".json": lambda: json.dumps(self.content(), indent=2, ensure_ascii=False) + "\n",
+            ".html": self.to_html,
+        }
+        write_atomically(Path(path), renderers[ending_of(path, ENDINGS)]())
 
     def content(self) -> dict[str, Any]:
         """All figures, for programs."""
@@ -204,8 +214,7 @@ class LogComparison:
             "logs": [
                 {
                     "path": str(each.path),
-                    **{key: getattr(each, key) for key in ("tool", "version", "task")},
-                    **{key: getattr(each, key) for key in ("system", "seed")},
+                    **{key: getattr(each, key) for key in ("tool", "version", "task", "system", "seed")},
                     "rows": len(each.units),
                     "units": len(each.places),
                     "missing": dict(each.reasons),
@@ -216,36 +225,17 @@ class LogComparison:
             ],
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each claim: what CSV files and data frames have."""
-        return claim_rows(self.claims)
-
     def frame(self) -> pd.DataFrame:
         """A data frame with a row for each claim."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(claim_rows(self.claims))
 
     def _repr_markdown_(self) -> str:
         return render_markdown(self.document())
 
     def __str__(self) -> str:
         return "\n".join(self.headlines())
-
-
-def write_compared(compared: LogComparison, path: str | Path) -> None:
-    """Write a comparison as FILE.md, FILE.csv, FILE.json or FILE.html, whole or not at all.
-
-    Raises:
-        InputError: another extension, or a place that cannot be written.
-    """
-    renderers: dict[str, Callable[[], str]] = {
-        ".md": lambda: render_markdown(compared.document()),
-        ".csv": lambda: csv_text(compared.rows()),
-        ".json": lambda: json.dumps(compared.content(), indent=2, ensure_ascii=False) + "\n",
-        ".html": compared.to_html,
-    }
-    write_atomically(Path(path), renderers[ending_of(path, ENDINGS)]())
 
 
 # A file, a folder that is searched, a run directory, a log that was read, an EvalLog of Inspect, or a data frame.
@@ -264,24 +254,24 @@ def read_sources(
         for each in (given if isinstance(given, list | tuple) else [given])
     ]
     read: list[Found] = []
-    found: list[tuple[str | None, Scores]] = []
+    named: list[tuple[str | None, Scores]] = []
     for key, source in sources:
         if isinstance(source, Scores):
-            logs_found = [source]
+            found = [source]
         elif hasattr(source, "eval") and hasattr(source, "samples"):
-            logs_found = logs_of([source])
+            found = logs_of([source])
         elif hasattr(source, "to_dict"):
-            logs_found = read_frame(source, columns or Columns(), key or f"data frame {len(found) + 1}")
+            found = read_frame(source, columns or Columns(), key or f"data frame {len(named) + 1}")
         elif (Path(source) / "manifest.json").is_file():
             # Of a bench alone all unit scores; beside other runs, what tells whether these asked the same.
             scores = RunDirectory(Path(source)).report / SCORES
             whole = len(sources) == 1 and scores.is_file()
-            logs_found = read_logs([scores])[0].logs if whole else logs_of_run(source, columns)
+            found = read_logs([scores])[0].logs if whole else logs_of_run(source, columns)
         else:
             read += read_logs([source], columns)
-            logs_found = read[-1].logs
-        found += [(key or None, log) for log in logs_found]
-    return found, read
+            found = read[-1].logs
+        named += [(key or None, log) for log in found]
+    return named, read
 
 
 def compare_logs(
@@ -326,7 +316,7 @@ def compare_logs(
     claims = joined.claims(simultaneous=len(pairs) if all_pairs else 1)
     if not claims:
         raise InputError(
-            f"{one_line(evaluated[0].path, 300)}: no task has a metric of two systems; the systems are "
+            f"{place_of(evaluated[0])}: no task has a metric of two systems; the systems are "
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
     unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
@@ -357,12 +347,15 @@ def _not_compared(tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Seque
 
 
 def _settings(tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence[str]) -> list[DifferingSetting]:
-    """The settings that differ, once for all tasks in which they differ alike."""
+    """The settings that the first logs of systems do not share, once for all tasks in which they differ alike."""
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, of_systems in tasks.items():
-        for setting, by_system in differing_settings(of_systems):
-            values = tuple(by_system.get(system, "-") for system in systems)
-            alike.setdefault((setting, values), []).append(task)
+        logs = {system: trainings[0] for system, trainings in of_systems.items()}
+        for setting in dict.fromkeys(setting for log in logs.values() for setting in log.settings):
+            values = {system: setting_of(log, setting) or "-" for system, log in logs.items()}
+            if len(set(values.values())) > 1:
+                row = tuple(values.get(system, "-") for system in systems)
+                alike.setdefault((setting, row), []).append(task)
     return [DifferingSetting(of, setting, list(values)) for (setting, values), of in alike.items()]
 
 
@@ -381,24 +374,17 @@ def _standings(claims: Sequence[Claim], mean_of: Callable[[str, str, str], float
     ranked = []
     for task, metric in dict.fromkeys((claim.task or "", claim.measure) for claim in claims):
         about = [claim for claim in claims if (claim.task, claim.measure) == (task, metric)]
-        systems = list(dict.fromkeys(system for claim in about for system in (claim.baseline, claim.candidate)))
-        better, worse = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)  # how many of the others are
+        systems = dict.fromkeys(system for claim in about for system in (claim.baseline, claim.candidate))
+        better, worse = Counter[str](), Counter[str]()  # how many of the others are
         for claim in about:
             if claim.finding in ("candidate", "baseline"):
-                ends_of = (claim.candidate, claim.baseline)
-                winner, loser = ends_of if claim.finding == "candidate" else ends_of[::-1]
-                better[loser] += 1
-                worse[winner] += 1
-        rows = [
-            Standing(
-                task,
-                metric,
-                system,
-                mean_of(system, task, metric),
-                [1 + better[system], len(systems) - worse[system]],
-            )
-            for system in systems
-        ]
+                won = claim.finding == "candidate"
+                better[claim.baseline if won else claim.candidate] += 1
+                worse[claim.candidate if won else claim.baseline] += 1
+        rows = []
+        for system in systems:
+            ranks = [1 + better[system], len(systems) - worse[system]]
+            rows.append(Standing(task, metric, system, mean_of(system, task, metric), ranks))
         sign = 1 if about[0].better == "lower" else -1
         ranked += sorted(
             rows, key=lambda row: (sum(row.rank_interval), math.inf if row.value is None else sign * row.value)

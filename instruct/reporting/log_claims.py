@@ -13,7 +13,7 @@ import numpy as np
 
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import smallest_difference
-from instruct.analysis.results import Claim, Kind
+from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, counted, one_line
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.text import name
@@ -90,36 +90,31 @@ class JoinedLogs:
         Args:
             simultaneous: how many intervals of a task are to hold at once.
         """
-        groups = self._groups()
-        parts = {(task, *pair) for (_, *pair), tasks in groups.items() for task in tasks}
-        claims = []
-        for key, shared in self._shared.items():
-            for place, metric in enumerate(self._metrics_of(shared)):
-                family = OTHERS if place else PARTS_OF_GROUPS if key in parts else MAIN
-                claims.append(_task_claim(shared, metric, family, simultaneous))
+        groups: dict[tuple[str, str, str], dict[str, bool]] = {}  # the tasks in each, and whether by their units
+        for (task, *pair), shared in self._shared.items():
+            for group, by_units in shared.baseline[0].groups.items():
+                groups.setdefault((group, pair[0], pair[1]), {})[task] = by_units
+        within = {(task, *pair) for (_, *pair), tasks in groups.items() for task in tasks}
+        compared: list[tuple[str, list[Joined], bool | None, bool]] = [
+            (key[0], [shared], None, key in within) for key, shared in self._shared.items()
+        ]
         for (group, *pair), tasks in groups.items():
             inner = any(of == pair and tasks.keys() < others.keys() for (_, *of), others in groups.items())
             of_tasks = [self._shared[task, pair[0], pair[1]] for task in tasks]
-            for place, metric in enumerate(self._metrics_of(of_tasks[0])):
+            compared.append((group, of_tasks, all(tasks.values()), inner))
+        claims = []
+        for task, of_tasks, by_size, inner in compared:
+            both = _in_all(of_tasks[0].every)
+            metrics = [metric for metric in self._metrics if metric in both] if self._metrics else both
+            for place, metric in enumerate(metrics):
                 family = OTHERS if place else PARTS_OF_GROUPS if inner else MAIN
-                if all(
+                shares = [
                     metric in _in_all(shared.every) and samples.is_share(shared.matrix(metric)) for shared in of_tasks
-                ):
-                    by_size = all(tasks.values())
-                    claims.append(_group_claim(group, of_tasks, metric, by_size, family, simultaneous))
+                ]
+                if by_size is None or all(shares):
+                    sample = _sample(of_tasks, metric, by_size, share=all(shares))
+                    claims.append(_claim(of_tasks[0], metric, sample, simultaneous, task=task, family=family))
         return claims
-
-    def _metrics_of(self, shared: Joined) -> list[str]:
-        both = _in_all(shared.every)
-        return [metric for metric in self._metrics if metric in both] if self._metrics else both
-
-    def _groups(self) -> dict[tuple[str, str, str], dict[str, bool]]:
-        """By group and pair of systems, the tasks in it, and whether they count by their number of units."""
-        groups: dict[tuple[str, str, str], dict[str, bool]] = {}
-        for (task, *pair), shared in self._shared.items():
-            for group, by_size in shared.baseline[0].groups.items():
-                groups.setdefault((group, pair[0], pair[1]), {})[task] = by_size
-        return groups
 
     def cautions(self) -> Iterator[ReportWarning]:
         """What was left out, allowed, or cannot be checked, each with the tasks that it is about."""
@@ -183,21 +178,13 @@ def _in_all(every: Sequence[Scores]) -> list[str]:
     return [metric for metric in every[-1].values if all(metric in each.values for each in every)]
 
 
-def _task_claim(shared: Joined, metric: str, family: str, simultaneous: int) -> Claim:
-    share = samples.is_share(shared.matrix(metric))
-    clusters = numbered(range(len(shared.units)), shared.clusters)
-    kind: Kind = "points" if share else "metric"
-    sample = samples.difference(shared.sides(metric), clusters, kind=kind, share=share)
-    return _claim(shared, metric, sample, simultaneous, task=shared.baseline[0].task, family=family)
-
-
-def _group_claim(
-    group: str, of_tasks: Sequence[Joined], metric: str, by_size: bool, family: str, simultaneous: int
-) -> Claim:
-    """The mean over a group's tasks, each counting by its number of units or all alike."""
+def _sample(of_tasks: Sequence[Joined], metric: str, by_size: bool | None, share: bool) -> samples.Sample:
+    """A task's difference, or the mean over those of a group, each counting by its number of units or all alike."""
+    sides = [shared.sides(metric) for shared in of_tasks]
     clusters = [numbered(range(len(shared.units)), shared.clusters) for shared in of_tasks]
-    sample = samples.mean_over_tasks([shared.sides(metric) for shared in of_tasks], clusters, by_size)
-    return _claim(of_tasks[0], metric, sample, simultaneous, task=group, family=family)
+    if by_size is not None:
+        return samples.mean_over_tasks(sides, clusters, by_size)
+    return samples.difference(sides[0], clusters[0], kind="points" if share else "metric", share=share)
 
 
 def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:

@@ -13,7 +13,7 @@ import numpy as np
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import unit_values
 from instruct.base.errors import InputError, one_line
-from instruct.logs.align import by_task, evaluations
+from instruct.logs.read import by_task, evaluations
 from instruct.logs.source import Columns
 from instruct.reporting.compare_logs import Source, read_sources
 from instruct.reporting.document import Document, Paragraph

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, open_to_read, write_atomically
 from instruct.base.output import say
-from instruct.logs.scores import SCORES
+from instruct.logs.tables import SCORES
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
 from instruct.reporting.document import document, summary

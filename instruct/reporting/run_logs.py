@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.data.prompts import identity
 from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
 from instruct.scores.scores import Row, Scores
@@ -36,16 +34,11 @@ def logs_of_run(folder: str | Path, columns: Columns | None = None) -> list[Scor
     return logs
 
 
-def _log(contents: RunContents, system: str, task: str, settings: Mapping[str, Any]) -> Scores:
+def _log(contents: RunContents, system: str, task: str = "") -> Scores:
+    """A log without rows."""
     seed = seeds_of(contents.config).get(system)
-    return Scores(
-        tool="instruct",
-        path=contents.run.folder / system,
-        system=system if seed is None else without_seed(system, seed),
-        task=task,
-        seed=None if seed is None else str(seed),
-        settings={name: value for name, value in settings.items() if value is not None},
-    )
+    path, number = contents.run.folder / system, None if seed is None else str(seed)
+    return Scores("instruct", path, without_seed(system, seed), task, seed=number)
 
 
 def _verdicts(contents: RunContents) -> Iterator[Scores]:
@@ -53,13 +46,14 @@ def _verdicts(contents: RunContents) -> Iterator[Scores]:
     for judged in contents.judged:
         if judged.key.candidate == judged.key.baseline:
             continue
-        for side, (system, opponent) in enumerate((judged.key[1:], judged.key[:0:-1])):
-            if opponent in opponents:
-                yield _of_opponent(contents, judged, system, opponent, mirrored=side == 1)
+        for side in (0, 1):
+            if judged.key[1:][1 - side] in opponents:
+                yield _of_side(contents, judged, side)
 
 
-def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: str, mirrored: bool) -> Scores:
-    asked = judged.step.get("inputs", {})
+def _of_side(contents: RunContents, judged: Judged, side: int) -> Scores:
+    """The verdicts as the candidate (0) or the baseline (1) sees them."""
+    asked, names = judged.step.get("inputs", {}), judged.key[1:]
     settings = {
         "judge model": asked.get("judge", {}).get("model") or (judged.card.model if judged.card else None),
         "judge card": (asked.get("card") or "")[:12] or None,
@@ -67,25 +61,24 @@ def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: s
         "orders": max(judged.times.values()),
         "judging": "not finished" if judged.step.get("status") in ("started", "stopped") else "finished",
     }
+    system, opponent = names[side], names[1 - side]
     seeds = seeds_of(contents.config)
-    seed = seeds.get(opponent)
-    name = without_seed(opponent, seed) if seed is not None and seed == seeds.get(system) else opponent
-    task = f"{one_line(judged.key.judge, 60)} against {name}"
-    log = _log(contents, system, task, settings)
-    answers = judged.sides[0 if mirrored else 1]
+    if seeds.get(opponent) == seeds.get(system):
+        opponent = without_seed(opponent, seeds.get(opponent))
+    log = _log(contents, system, f"{one_line(judged.key.judge, 60)} against {opponent}")
+    log.settings = {name: value for name, value in settings.items() if value is not None}
+    ours, answers = judged.sides[side], judged.sides[1 - side]
     theirs: dict[str, list[str]] = {}
     for pair, row in answers.by_pair.items() if answers else ():
         theirs.setdefault(judged.conversations.get(pair, pair), []).append(str(row["output"]))
-    ours = judged.sides[1 if mirrored else 0]
-    texts = {identity(row): row for row in ours.rows} if ours else {}
+    texts = ours.by_pair if ours else {}
     prompt = ", ".join(str(settings[name]) for name in ("judge model", "judge card", "policy", "orders"))
     for unit, score in judged.scores().items():
         row = texts.get(unit, {})
-        value = score if score is None or not mirrored else 1 - score
         log.add(
             Row(
                 unit,
-                {WIN_RATE: value},
+                {WIN_RATE: score if score is None or not side else 1 - score},
                 "no verdict" if score is None else None,
                 doc=unit,
                 target="\n".join(theirs[unit]) if unit in theirs else None,
@@ -101,7 +94,7 @@ def _of_opponent(contents: RunContents, judged: Judged, system: str, opponent: s
 def _tasks(contents: RunContents) -> Iterator[Scores]:
     for systems in contents.tasks.values():
         for system, logs in systems.items():
-            about = _log(contents, system, "", {})
+            about = _log(contents, system)
             for log in logs:
                 log.settings.pop("date", None)
                 yield replace(log, path=about.path, system=about.system, seed=about.seed, run=None)

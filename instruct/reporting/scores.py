@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from instruct.logs.scores import COLUMNS
+from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import GREEDY, MLE, SAMPLED, better_values, measured_in
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.run_logs import WIN_RATE
@@ -19,7 +19,7 @@ TEST = "test"
 
 
 def score_rows(contents: RunContents) -> Iterator[dict[str, Any]]:
-    """A row for each training, measure and unit of a bench, with the columns of `instruct.logs.scores`.
+    """A row for each training, measure and unit of a bench, with the columns of `instruct.logs.tables`.
 
     Units and clusters are hashes of what was asked: no text leaves the run. The untrained model stands beside MLE's
     trainings, one row each, and MLE beside itself has a win rate of 1/2.

@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.clusters import repeats
 from instruct.base.errors import InputError, one_line
 
 # Texts of more units than these are not kept, and of those kept so many characters.
@@ -190,6 +191,21 @@ class Scores:
             self.values[metric][number] = math.nan if figure is None else figure
         if row.reason is not None:
             self.why.setdefault(number, row.reason)
+
+    def finish(self, other: Iterable[str], chosen: bool) -> None:
+        """Leave out metrics whose values are no numbers, and call each cluster by its first unit.
+
+        Args:
+            chosen: a user named what clusters share, see `repeats`.
+        """
+        for metric in other:
+            self.values.pop(metric, None)
+        self.unpaired = sorted(other)
+        names: dict[str, str | None] = {}
+        for unit, cluster in zip(self.units, self.clusters, strict=True):
+            names.setdefault(unit, cluster)
+        clusters = repeats(names, chosen)
+        self.clusters = [clusters.get(unit) for unit in self.units]
 
     @property
     def reasons(self) -> Counter[str]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.logs.scores import COLUMNS
 from instruct.logs.source import Columns
+from instruct.logs.tables import COLUMNS
 
 NONE = Columns()
 

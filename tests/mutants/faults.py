@@ -422,15 +422,15 @@ FAULTS = [
     Fault(
         "lm-eval's filters are exchanged",
         "instruct/logs/lm_eval.py",
-        "return self._filters[number]",
-        "return self._filters[-1 - number]",
+        "rows_of[unit] = filters[number], number + 1",
+        "rows_of[unit] = filters[-1 - number], number + 1",
         "tests/logs/test_lm_eval.py::test_each_filter_has_its_metrics_also_where_rows_do_not_name_it",
     ),
     Fault(
         "a table's bad rows are dropped in silence",
         "instruct/logs/tables.py",
-        """raise InputError(f"{row.place}: {one_line(columns.unit or '', 60)}: is empty; name the unit of each row")""",
-        "continue",
+        'unit = _name(row, columns.unit, "unit")',
+        "if not (unit := _word(row, columns.unit)):\n            continue",
         "tests/logs/test_tables.py::test_a_table_that_cannot_be_read_is_refused_with_its_place",
     ),
     Fault(

@@ -9,7 +9,7 @@ from bench_runs import bench_run, judge_seeds
 
 from instruct.base.errors import InputError
 from instruct.logs.read import read_logs
-from instruct.logs.scores import COLUMNS
+from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import ENTROPY, GREEDY, OBJECTIVES, SAMPLED
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import write_report
