@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from instruct.analysis.inference import smallest_difference
+
 Recorded = TypeVar("Recorded", bound="Record")
 
 # A claim's value: a win rate in percent, a difference in percentage points, or a difference in the unit of the metric.
@@ -154,6 +156,23 @@ class Claim(Record):
         most = max((abs(end - self.null) for end in self.excluding or ()), default=None)
         impossible = most is None or (self.in_points and most >= 100 - self.null)
         return None if impossible else rounded(most)
+
+    @property
+    def detectable(self) -> float | None:
+        """The true difference of the systems, in points, that such units show in four of five cases; None where it is
+        not defined. Of a win rate it is the distance from 50."""
+        units, interval = self.params.get("clusters", self.n), self.interval
+        if self.counts:
+            half = None  # the sign test is as powerful as the normal one
+            if self.test == "mean" and interval and self.value is not None:
+                half = max(abs(end - self.value) for end in interval)
+            return smallest_difference(self.counts.standard_error, units, self.claims, half)
+        if interval is None or not self.in_points:
+            return None
+        as_rate = 2 if self.kind == "points" else 1  # the difference of two shares, in points of a win rate
+        half = (interval[1] - interval[0]) / 2 / as_rate
+        smallest = smallest_difference(half / 1.96, units, self.claims, half)
+        return None if smallest is None else as_rate * smallest
 
     @property
     def gain(self) -> float | None:

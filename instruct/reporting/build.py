@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
@@ -76,14 +75,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
     settle(claims)
     for judged, comparison in compared:
-        made = comparison.claim
-        if made.finding not in ("candidate", "baseline"):
-            units = made.params.get("clusters", made.n)
-            of_test = None  # the sign test is as powerful as the normal one
-            if made.test == "mean" and made.interval and made.value is not None:
-                of_test = max(abs(end - made.value) for end in made.interval)
-            smallest = smallest_difference(comparison.counts.standard_error, units, made.claims, of_test)
-            comparison.smallest_difference = rounded(smallest)
+        if comparison.claim.finding not in ("candidate", "baseline"):
+            comparison.smallest_difference = rounded(comparison.claim.detectable)
         comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)
     data.figures = figures(data)
     return data

@@ -23,7 +23,7 @@ from instruct.logs.tables import SCORES, read_frame
 from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
 from instruct.reporting.exports import claim_rows, csv_text
-from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, add_detectable, listed
+from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, listed
 from instruct.reporting.model import ReportWarning, note_warning
 from instruct.reporting.render.html import tables_page
 from instruct.reporting.render.lines import render_markdown
@@ -324,9 +324,11 @@ def compare_logs(
     if unknown:
         cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
     settle(claims)
-    add_detectable(claims)
     mean_of = functools.cache(functools.partial(_mean, evaluated))  # of each system once, however many it is beside
     for claim in claims:
+        if claim.detectable is not None:
+            units = math.ceil(claim.n * claim.detectable**2)
+            claim.params |= {"detectable": claim.detectable, "units_for_a_point": units}
         means = [mean_of(system, claim.task or "", claim.measure) for system in (claim.candidate, claim.baseline)]
         claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import smallest_difference
 from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, counted, one_line
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
@@ -194,21 +192,6 @@ def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: in
     better: Better = next(filter(None, told), "" if told else "higher")
     names = {"candidate": shared.candidate[0].system, "baseline": first.system}
     return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
-
-
-def add_detectable(claims: Sequence[Claim]) -> None:
-    """Add to settled claims in points the true difference that such units show in four of five cases (`detectable`),
-    and how many units show one point (`units_for_a_point`)."""
-    for claim in claims:
-        interval = claim.interval
-        if interval is None or not claim.in_points:
-            continue
-        half = (interval[1] - interval[0]) / 4  # of a win rate, whose differences from 50 are half as large
-        units = claim.params.get("clusters", claim.n)
-        smallest = smallest_difference(half / 1.96, units, claim.claims, half)
-        if smallest is not None:
-            claim.params["detectable"] = 2 * smallest
-            claim.params["units_for_a_point"] = math.ceil(claim.n * (2 * smallest) ** 2)
 
 
 def listed(names: Sequence[str] | Mapping[str, Any]) -> str:
