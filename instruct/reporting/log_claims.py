@@ -191,7 +191,8 @@ def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: in
     told = [each.better[metric] for each in shared.every if metric in each.better]
     better: Better = next(filter(None, told), "" if told else "higher")
     names = {"candidate": shared.candidate[0].system, "baseline": first.system}
-    return claim_of(sample, simultaneous, measure=metric, better=better, **names, **about)
+    params = {"baseline_trainings": 1} if len(shared.candidate) > len(shared.baseline) else {}
+    return claim_of(sample, simultaneous, measure=metric, better=better, params=params, **names, **about)
 
 
 def listed(names: Sequence[str] | Mapping[str, Any]) -> str:

@@ -152,6 +152,7 @@ def finding_pieces(made: Claim, one_seed: bool = False) -> list[str]:
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
     several = made.trainings > 1 or "seeds" in made.params
     over = f" over {counted(made.trainings, 'training seed')}" * several
+    over += f" of {ours}" * ("baseline_trainings" in made.params)
     few = "training seeds" if several and made.trainings < LEAST_SEEDS else "pairs" if made.kind == "rate" else "units"
     pieces = {
         "no difference": ["no difference shown between ", ours, " and ", theirs, over],

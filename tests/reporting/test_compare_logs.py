@@ -136,6 +136,7 @@ def test_seeds_are_crossed_with_units():
     (claim,) = compare_logs(logs, seeds=r"s(?P<seed>\d)/").claims
     assert (claim.trainings, claim.test, claim.n) == (3, "two-way", 200)
     assert claim.value == pytest.approx(100 * (np.mean([log.mean("acc") for log in logs[1:]]) - base.mean()))
+    assert "over 3 training seeds of emo: acc" in compare_logs(logs, seeds=r"s(?P<seed>\d)/").headlines()[0]
     (two,) = compare_logs(logs[:3], seeds=r"s(?P<seed>\d)/").claims
     assert two.finding == "too few"
 
