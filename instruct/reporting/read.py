@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -115,8 +114,8 @@ class RunContents:
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
-    `instruct evaluate` measured; `values`: those of each text, by part and system. `tasks`: lm-eval's logs of each task
-    or group, by its name and system.
+    `instruct evaluate` measured; `values`: those of each text, by part and system. `task_files`: lm-eval's logs of each
+    task or group, by its name and system; `columns`: that of clusters, in their rows.
     """
 
     run: RunDirectory
@@ -129,7 +128,19 @@ class RunContents:
     labels: LabelScores | None
     metrics: Metrics
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    tasks: Mapping[str, Mapping[str, list[Scores]]] = field(default_factory=dict)
+    task_files: Mapping[str, Mapping[str, list[Path]]] = field(default_factory=dict)
+    columns: Columns = field(default_factory=Columns)
+
+    @cached_property
+    def tasks(self) -> dict[str, dict[str, list[Scores]]]:
+        """The logs of tasks, which are read where they are needed."""
+        return {
+            task: {
+                system: [log for path in paths for log in read_lm_eval(Source(path, self.columns)) or ()]
+                for system, paths in by_system.items()
+            }
+            for task, by_system in self.task_files.items()
+        }
 
     @property
     def by_judge(self) -> list[Judged]:
@@ -185,15 +196,15 @@ def read_run(folder: str | Path, columns: Columns | None = None) -> RunContents:
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder}")
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values: dict[str, dict[str, dict[str, Any]]] = {}
-    tasks: dict[str, dict[str, list[Scores]]] = {}
+    tasks: dict[str, dict[str, list[Path]]] = {}
     for part, system in dict.fromkeys((row.part, row.system) for row in evaluated):
         kind, _, name = part.partition("/")
         if (kept := read_values(run, part, system)) is not None:
             values.setdefault(part, {})[system] = kept
         if kind == "lm_eval":
-            found = [read_lm_eval(Source(path, columns or Columns())) or [] for path in read_files(run, part, system)]
-            tasks.setdefault(name, {})[system] = list(itertools.chain(*found))
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks)
+            tasks.setdefault(name, {})[system] = read_files(run, part, system)
+    columns = columns or Columns()
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks, columns)
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
