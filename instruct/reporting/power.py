@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,12 +20,13 @@ from instruct.reporting.compare_logs import Source, read_sources
 from instruct.reporting.document import Document, Paragraph
 from instruct.reporting.log_claims import listed
 from instruct.reporting.tables import Column, columns_table, text_columns
-from instruct.scores.join import join
+from instruct.scores.join import join, place_of
 from instruct.scores.samples import Array, is_share
 from instruct.scores.scores import Scores
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
 _LEVEL, _POWER = 0.05, 0.8
+_LEAST = 1e-9  # the units for a smaller difference are more than can be counted
 # Samples of each unit, and seeds, that a plan tells the units for.
 _SAMPLES, _SEEDS = (1, 2, 4, 8), (3, 5, 10)
 # Of two systems with one log: how many of the units that independent systems would differ on they differ on.
@@ -76,11 +78,7 @@ class Plan:
 
     def content(self) -> dict[str, Any]:
         """All figures, for programs."""
-        return {
-            "difference": self.difference,
-            "claims": self.claims,
-            "rows": [asdict(row) for row in self.rows],
-        }
+        return asdict(self)
 
 
 def plan_units(
@@ -105,13 +103,13 @@ def plan_units(
         claims: so many are to be made together.
 
     Raises:
-        InputError: as `compare_logs`; a difference that is not above 0, or not possible.
+        InputError: as `compare_logs`; a difference that is too small, or not possible.
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2; Miller, arXiv 2411.00640,
     for samples of each unit.
     """
-    if not 0 < difference < math.inf:
-        raise InputError(f"difference {difference:g}: must be more than 0")
+    if not _LEAST <= difference < math.inf:
+        raise InputError(f"difference {difference:g}: must be a number of {_LEAST:g} or more")
     if claims < 1:
         raise InputError(f"claims {claims}: must be at least 1")
     found = evaluations(read_sources(logs, columns)[0], seeds, alone=True)
@@ -130,7 +128,7 @@ def plan_units(
                 about = f" of {' and '.join(one_line(each, 40) for each in names)}" if len(others) > 1 else ""
                 rows += _of_task(task, name, pilot, difference, claims, allow, about)
     if not rows:
-        raise InputError(f"{one_line(found[0].path, 300)}: has no values to plan with; give logs with some")
+        raise InputError(f"{place_of(found[0])}: has no values to plan with; give logs with some")
     return Plan(difference, claims, rows)
 
 
@@ -145,16 +143,15 @@ def _of_task(
 ) -> Iterator[PlanRow]:
     if len(systems) == 2:
         shared = join(systems[1], systems[0], allow)
-        values = shared.matrix(metric)
-        gains = np.array([values[one] - values[other] for one, other in shared.seeds])
-        sides, of_clusters = (shared.candidate, shared.baseline), shared.clusters
+        ours, theirs = shared.sides(metric)(math.nan)
+        gains, of_clusters = ours - theirs, shared.clusters
         assumptions = {f"the pilot's difference{about}": 1.0}
     else:
+        systems = [systems[0][:1]]
         each = systems[0][0]
-        gains = each.means(metric)[None]
-        sides, assumptions = ([each], []), dict(_ALIKE)
-        of_clusters = each.clusters_of(np.arange(len(each.places)))
-    every = [each for side in sides for each in side]
+        gains, of_clusters = each.means(metric)[None], each.clusters_of(np.arange(len(each.places)))
+        assumptions = {words: 2 * share for words, share in _ALIKE.items()}
+    every = [each for side in systems for each in side]
     scale = 100 if all(is_share(np.frombuffer(each.values[metric])) for each in every) else 1
     if difference >= scale == 100:
         raise InputError(f"difference {difference:g}: must be less than 100 points")
@@ -162,43 +159,32 @@ def _of_task(
     whole = len(gains) == 1 and set(np.unique(gains[:, kept])) <= {-1.0, 0.0, 1.0}  # right or wrong
     gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
     n, clusters = len(kept), len(set(places.tolist()))
+    about = f"{place_of(every[0])}: the task {one_line(task, 60)} has"
     if clusters < 2:
-        raise InputError(
-            f"{one_line(every[0].path, 300)}: the task {one_line(task, 60)} has {clusters} independent units with "
-            "a value; a plan needs 2 or more"
-        )
+        raise InputError(f"{about} {clusters} independent units with a value; a plan needs 2 or more")
     per_unit = np.array([unit_values(training, places) for training in gains])
     if not np.ptp(per_unit):
-        raise InputError(
-            f"{one_line(every[0].path, 300)}: the task {one_line(task, 60)} has the same value on every unit; a "
-            "plan needs a pilot whose units differ"
-        )
-    of_samples = [np.mean([_within(each, metric) for each in side]) for side in sides if side]
+        raise InputError(f"{about} the same value on every unit; a plan needs a pilot whose units differ")
+    of_samples = [np.mean([_within(each, metric) for each in side]) for side in systems]
     within = scale**2 * float(sum(of_samples))  # of one sample of each side
     measured = min(int(np.bincount(each.of_row).min()) for each in every)
-    for assuming, share in assumptions.items():
-        twice = share * (2 if len(systems) == 1 else 1)
-        for seeds, samples in _designs(len(gains), within):
-            variances = _variances(per_unit, twice, within * twice, measured, samples)
-            units = _units(variances, seeds, difference, claims)
-            least = _least_units(difference / scale, claims) if whole and samples == 1 else 0
-            yield PlanRow(
-                task=task,
-                metric=metric,
-                assuming=assuming,
-                pilot=n,
-                samples=samples,
-                seeds=seeds,
-                units=None if units is None else max(least, math.ceil(units * n / clusters)),
-                clusters=None if units is None or clusters == n else units,
-            )
-
-
-def _designs(seeds: int, within: float) -> Iterator[tuple[int, int]]:
-    """Seeds and samples of each unit to plan for."""
-    for number in _SEEDS if seeds > 1 else (1,):
-        for samples in _SAMPLES if within > 0 else (1,):
-            yield number, samples
+    designs = itertools.product(
+        assumptions.items(), _SEEDS if len(gains) > 1 else (1,), _SAMPLES if within > 0 else (1,)
+    )
+    for (assuming, share), seeds, samples in designs:
+        variances = _variances(per_unit, share, within * share, measured, samples)
+        units = _units(variances, seeds, difference, claims)
+        least = _least_units(difference / scale, claims) if whole and samples == 1 else 0
+        yield PlanRow(
+            task=task,
+            metric=metric,
+            assuming=assuming,
+            pilot=n,
+            samples=samples,
+            seeds=seeds,
+            units=None if units is None else max(least, math.ceil(units * n / clusters)),
+            clusters=None if units is None or clusters == n else units,
+        )
 
 
 def _within(each: Scores, metric: str) -> float:
@@ -210,15 +196,16 @@ def _within(each: Scores, metric: str) -> float:
     return float((sums[several] / (counts[several] - 1)).mean()) if several.any() else 0.0
 
 
-def _variances(per_unit: Array, twice: float, within: float, measured: int, samples: int) -> tuple[float, float, float]:
+def _variances(per_unit: Array, share: float, within: float, measured: int, samples: int) -> tuple[float, float, float]:
     """The variance of a training's mean, of a unit's, and of the rest, each of one of them.
 
     Args:
         per_unit: differences, shape (trainings, units).
+        share: how many times as much a unit's difference varies as these.
     """
     mean, by_unit, by_training = per_unit.mean(), per_unit.mean(axis=0), per_unit.mean(axis=1)
     trainings, units = per_unit.shape
-    of_unit = twice * float(by_unit.var(ddof=1))
+    of_unit = share * float(by_unit.var(ddof=1))
     of_training = rest = 0.0
     if trainings > 1:
         left = per_unit - by_training[:, None] - by_unit + mean
@@ -236,12 +223,13 @@ def _variances(per_unit: Array, twice: float, within: float, measured: int, samp
 def _units(variances: tuple[float, float, float], seeds: int, difference: float, claims: int) -> int | None:
     """How many independent units are needed; None: no number is enough."""
     of_training, of_unit, rest = variances
+    tails = (1 - _LEVEL / 2 / claims, _POWER)
     if seeds > 1:
         from scipy.special import stdtrit
 
-        quantiles = [float(stdtrit(seeds - 1, tail)) for tail in (1 - _LEVEL / 2 / claims, _POWER)]
+        quantiles = [float(stdtrit(seeds - 1, tail)) for tail in tails]
     else:
-        quantiles = [NormalDist().inv_cdf(tail) for tail in (1 - _LEVEL / 2 / claims, _POWER)]
+        quantiles = [NormalDist().inv_cdf(tail) for tail in tails]
     room = (difference / sum(quantiles)) ** 2 - of_training / seeds
     return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None
 

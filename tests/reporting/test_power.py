@@ -106,7 +106,8 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"difference": 0}, "difference 0: must be more than 0"),
+        ({"difference": 0}, "difference 0: must be a number of 1e-09 or more"),
+        ({"difference": 1e-300}, "difference 1e-300: must be a number of 1e-09 or more"),
         ({"difference": 1, "claims": 0}, "claims 0: must be at least 1"),
         ({"difference": 1, "metric": "f1"}, "metric: no task has 'f1'; they have acc"),
     ],
