@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,83 +51,111 @@ def encoded(name: str, content: Any) -> bytes:
     return json.dumps(content).encode()
 
 
-def annotations() -> list[dict[str, Any]]:
+Rows = list[dict[str, Any]]
+
+
+def annotations(preferences: Iterable[float | None] = (1, 2, 1.5, 1.25, None)) -> Rows:
     about = {"generator_1": "base", "generator_2": "tuned", "annotator": "judge"}
     return [
         {"instruction": f"Q{n}?", "output_1": "theirs", "output_2": f"ours {n}", "preference": value} | about
-        for n, value in enumerate((1, 2, 1.5, 1.25, None))
+        for n, value in enumerate(preferences)
     ]
 
 
-def arena_hard() -> list[dict[str, Any]]:
-    about = {"category": "hard_prompt", "judge": "gpt-4.1", "model": "tuned", "baseline": "o3"}
+LABELS = [("A>B", "B>>A"), ("A=B", "A<B"), ("A>>B", None)]
+
+
+def arena_hard(labels: Iterable[tuple[str | None, str | None]] = LABELS, **about: str) -> Rows:
     return [
-        {"uid": f"u{n}", **about, "games": [{"score": label, "judgment": f"[[{label}]]"} for label in labels]}
-        for n, labels in enumerate([("A>B", "B>>A"), ("A=B", "A<B"), ("A>>B", None)])
-    ]
+        {"uid": f"u{n}", "judge": "gpt-4.1", "model": "tuned"} | about
+        | {"games": [{"score": label, "judgment": f"So [[{label}]]"} for label in both]}
+        for n, both in enumerate(labels)
+    ]  # fmt: skip
 
 
-def rated() -> list[dict[str, Any]]:
-    about = {"judge": ["gpt-4", "single-v1"], "judgment": "[[7]]"}
+def rated(scores: Iterable[float] = (7, 7, 7, -1), **about: Any) -> Rows:
     return [
-        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "model": model, "score": 7 - 8 * (n == 3)} | about
-        for model in ("base", "tuned")
-        for n in range(4)
+        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "judge": ["gpt-4", "v1"], "score": score} | about
+        for n, score in enumerate(scores)
     ]
 
 
-def paired() -> list[dict[str, Any]]:
+GAMES = [("model_1", "model_1"), ("model_1", "model_2"), ("tie", "error"), ("model_2", "model_2")]
+
+
+def paired(games: Iterable[tuple[str, str]] = GAMES) -> Rows:
+    rows = [{"g1_winner": one, "g2_winner": other} for one, other in games]
     about = {"judge": ["gpt-4", "pair-v2"], "model_1": "tuned", "model_2": "base"}
-    games = [("model_1", "model_1"), ("model_1", "model_2"), ("tie", "error"), ("model_2", "model_2")]
-    return [
-        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "g1_winner": one, "g2_winner": other} | about
-        for n, (one, other) in enumerate(games)
-    ]
+    return [{"question_id": 81 + n // 2, "turn": 1 + n % 2} | about | row for n, row in enumerate(rows)]
+
+
+def lm_eval_row(number: int, applied: str | None = "none", **metrics: Any) -> dict[str, Any]:
+    """A row as the tool writes it; before 0.4.7 without filter and metrics."""
+    about = {} if applied is None else {"filter": applied, "metrics": list(metrics)}
+    return {
+        "doc_id": number, "doc": {"question": f"What is {number} + {number}?", "passage": f"story {number // 2}"},
+        "target": str(2 * number), "resps": [[f"It is {number}."]], "filtered_resps": [f"{number}"], **about,
+        "arguments": {"gen_args_0": {"arg_0": f"Question: What is {number} + {number}?", "arg_1": {"until": ["\n"]}}},
+        "doc_hash": f"d{number}", "prompt_hash": f"p{number}", "target_hash": f"t{number}", **metrics,
+    }  # fmt: skip
+
+
+def lm_eval_results(size: int, **figures: float) -> dict[str, Any]:
+    """Of the task sums."""
+    filters = [{"name": "strict", "filter": []}, {"name": "flexible", "filter": []}]
+    config = {"task": "sums", "output_type": "generate_until", "filter_list": filters}
+    return {
+        "results": {"sums": {key.replace("__", ","): figure for key, figure in figures.items()}},
+        "configs": {"sums": config | {"generation_kwargs": {"until": []}}}, "n-shot": {"sums": 5},
+        "n-samples": {"sums": {"original": 9, "effective": size}}, "versions": {"sums": 3.0},
+        "higher_is_better": {"sums": {"exact_match": True, "ter": False}},
+        "config": {"model": "hf", "model_args": "pretrained=a/b,api_key=s3cret", "fewshot_seed": 1234, "limit": 4},
+        "model_name": "a/b", "date": 1790000000.0, "lm_eval_version": "0.4.13", "chat_template_sha": "ab" * 32,
+    }  # fmt: skip
 
 
 def lm_eval() -> dict[str, Any]:
     date = "2026-01-01T10-00-00.000000"
-    rows = [
-        {"doc_id": n, "doc": {"question": f"Q{n}?"}, "target": "A", "arguments": {"gen_args_0": {"arg_0": f"Q{n}?"}}}
-        | {"resps": [["B"]], "filtered_resps": ["B"], "filter": "none", "metrics": ["exact_match"]}
-        | {"exact_match": value, "doc_hash": f"d{n}", "prompt_hash": f"p{n}", "target_hash": f"t{n}"}
-        for n, value in enumerate((1.0, 0.0, 1.0, 1.0))
-    ]  # fmt: skip
-    results = {
-        "results": {"sums": {"alias": "sums", "exact_match,none": 0.75, "exact_match_stderr,none": 0.25}},
-        "configs": {"sums": {"task": "sums", "metric_list": [{"metric": "exact_match", "aggregation": "mean"}]}},
-        "n-shot": {"sums": 5}, "versions": {"sums": 1}, "n-samples": {"sums": {"original": 4, "effective": 4}},
-        "higher_is_better": {"sums": {"exact_match": True}}, "config": {"model": "hf"}, "model_name": "org/tuned",
-    }  # fmt: skip
-    return {f"samples_sums_{date}.jsonl": rows, f"results_{date}.json": results}
+    rows = [lm_eval_row(n, exact_match=value) for n, value in enumerate((1.0, 0.0, 1.0, 1.0))]
+    return {f"samples_sums_{date}.jsonl": rows, f"results_{date}.json": lm_eval_results(4, exact_match__none=0.75)}
 
 
 TABLE = [{"id": n, "score": n / 4, "passage": f"p{n // 2}"} for n in range(5)]
 
 
-def inspect() -> dict[str, Any]:
-    samples = [
-        {
-            "id": number, "epoch": 1, "input": [{"id": "a1", "role": "user", "content": "Q?"}], "target": ["a"],
-            "messages": [{"role": "user", "content": "Q?"}, {"role": "assistant", "source": "generate"}],
-            "output": {"choices": [{"message": {"role": "assistant", "content": [{"type": "text", "text": "a"}]}}]},
-            "scores": {"s": {"value": "CI"[number]}, "parts": {"value": {"a": 0.5, "b": True}}},
-            "metadata": {"passage": "p"}, "limit": {"type": "token", "limit": 9},
-        }
-        for number in range(2)
-    ]  # fmt: skip
-    failed = samples[0] | {"id": "third", "scores": {}, "limit": None, "error": {"message": "ValueError('x')"}}
-    metrics = {"accuracy": {"name": "accuracy", "value": 0.5}, "stderr": {"name": "stderr", "value": 0.5}}
-    log = {
-        "version": 2, "status": "success", "plan": {"steps": [{"solver": "generate"}], "config": {"temperature": 0.5}},
-        "eval": {
-            "task": "t", "model": "m", "created": "2026-11-26T10:00:00+00:00", "dataset": {"samples": 3},
-            "config": {"epochs": 1, "epochs_reducer": ["mean"]}, "packages": {"inspect_ai": "0.3.285"},
-        },
-        "results": {"total_samples": 3, "scores": [{"name": "s", "scorer": "s", "metrics": metrics}]},
-        "samples": [*samples, failed],
+_IDS = itertools.count()  # of messages, which differ in each evaluation
+
+
+def inspect_sample(number: int | str, value: Any = "C", epoch: int = 1, **more: Any) -> dict[str, Any]:
+    turns = [("system", "Be brief."), ("user", f"Question {number}?"), ("assistant", "It is.")]
+    messages = [{"id": f"m{next(_IDS)}", "role": role, "content": content} for role, content in turns]
+    messages[-1]["source"] = "generate"
+    return {
+        "id": number, "epoch": epoch, "input": f"Question {number}?", "target": "yes", "messages": messages,
+        "output": {"choices": [{"message": messages[-1]}]}, "scores": {"s": {"value": value}}, "metadata": {},
+    } | more  # fmt: skip
+
+
+def inspect_log(samples: list[Any], accuracy: float | None = None, total: int | None = None, **more: Any) -> Any:
+    about = {
+        "task": "t", "model": "m", "created": "2026-11-26", "task_version": 1, "config": {"epochs": 1},
+        "packages": {"inspect_ai": "0.3.285"}, "model_args": {"base_url": "http://x", "api_key": "s3cret"},
     }  # fmt: skip
-    return {"log.json": log}
+    metrics = {"accuracy": {"name": "accuracy", "value": accuracy, "params": {}}}
+    scores = [{"name": "s", "scorer": "s", "reducer": None, "metrics": metrics}]
+    results = {"total_samples": total, "scores": scores if accuracy is not None else []}
+    results = {} if accuracy is None and total is None else {"results": results}
+    return {"version": 2, "status": "success", "eval": about, "plan": {}, "samples": samples} | results | more
+
+
+def inspect() -> Any:
+    parts = {"parts": {"value": {"a": 0.5, "b": True}}}
+    about = {"metadata": {"passage": "p"}, "limit": {"type": "token", "limit": 9}}
+    turns = [{"id": "a1", "role": "user", "content": [{"type": "text", "text": "Q?"}]}]
+    samples = [inspect_sample(n, scores={"s": {"value": "CI"[n]}} | parts, input=turns, **about) for n in (0, 1)]
+    failed = inspect_sample("third", scores={}, error={"message": "ValueError('x')"})
+    plan = {"steps": [{"solver": "generate"}], "config": {"temperature": 0.5}}
+    return inspect_log([*samples, failed], 0.5, 3, plan=plan)
 
 
 def bench_scores() -> list[dict[str, Any]]:
@@ -150,11 +179,11 @@ def units_of(rows: list[dict[str, Any]]) -> int:
 # By tool.
 SAMPLES: dict[str, list[Sample]] = {
     "lm-eval": [Sample(lm_eval(), 4, count=len)],
-    "Inspect": [Sample(inspect(), 3, count=lambda log: len(log["samples"]))],
+    "Inspect": [Sample({"log.json": inspect()}, 3, count=lambda log: len(log["samples"]))],
     "alpaca_eval": [Sample({"annotations.json": annotations()}, 5, count=len)],
     "Arena-Hard, FastChat": [
-        Sample({"tuned.jsonl": arena_hard()}, 3, count=len),
-        Sample({"gpt-4_single.jsonl": rated()}, 8, count=len),
+        Sample({"tuned.jsonl": arena_hard(category="hard_prompt", baseline="o3")}, 3, count=len),
+        Sample({"gpt-4_single.jsonl": [*rated(model="base"), *rated(model="tuned")]}, 8, count=len),
         Sample({"gpt-4_pair.jsonl": paired()}, 8, count=lambda rows: 2 * len(rows)),
     ],
     "instruct": [Sample({"scores.csv": bench_scores()}, 5, count=units_of)],

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow
 import pytest
 from inspect_runs import WRONG, mock, tasks
+from log_samples import inspect_log as log_of
+from log_samples import inspect_sample as sample
 
 from instruct.base.errors import InputError
 from instruct.logs.inspect import logs_of
@@ -53,30 +55,6 @@ def test_a_recorded_log_has_its_units_settings_and_figures():
         "temperature": 0.5, "task version": 3, "system prompt": "Be brief.", "limit": "none",
     }  # fmt: skip
     assert expected.items() <= log.settings.items()
-
-
-def sample(number: int | str, value: Any = "C", epoch: int = 1, **more: Any) -> dict[str, Any]:
-    messages = [
-        {"id": f"m{random.random()}", "role": "system", "content": "Be brief."},
-        {"id": f"m{random.random()}", "role": "user", "content": f"Question {number}?"},
-        {"id": f"m{random.random()}", "role": "assistant", "content": "It is.", "source": "generate"},
-    ]
-    return {
-        "id": number, "epoch": epoch, "input": f"Question {number}?", "target": "yes", "messages": messages,
-        "output": {"choices": [{"message": messages[-1]}]}, "scores": {"s": {"value": value}}, "metadata": {},
-    } | more  # fmt: skip
-
-
-def log_of(samples: list[Any], accuracy: float | None = None, total: int | None = None, **more: Any) -> dict[str, Any]:
-    about = {
-        "task": "t", "model": "m", "created": "2026-11-26", "task_version": 1, "config": {"epochs": 1},
-        "packages": {"inspect_ai": "0.3.285"}, "model_args": {"base_url": "http://x", "api_key": "s3cret"},
-    }  # fmt: skip
-    metrics = {"accuracy": {"name": "accuracy", "value": accuracy, "params": {}}}
-    scores = [{"name": "s", "scorer": "s", "reducer": None, "metrics": metrics}]
-    results = {"total_samples": total, "scores": scores if accuracy is not None else []}
-    results = {} if accuracy is None and total is None else {"results": results}
-    return {"version": 2, "status": "success", "eval": about, "plan": {}, "samples": samples} | results | more
 
 
 def write(path: Path, log: dict[str, Any], packed: bool = True) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas
 import pytest
+from log_samples import annotations, arena_hard, paired, rated
 
 from instruct.base.errors import InputError
 from instruct.logs.read import read_logs
@@ -23,14 +24,9 @@ def read_rows(rows: list[dict], path: Path) -> list:
     return read_logs([path])[0].logs
 
 
-def annotations(count: int) -> list[dict]:
-    draw = random.Random(1)
-    about = {"generator_1": "base", "generator_2": "tuned", "annotator": "judge"}
-    return [
-        {"instruction": f"Q{n}?", "output_1": "theirs", "output_2": f"ours {n}", "preference": 1 + draw.random()}
-        | about
-        for n in range(count)
-    ]
+def shares(count: int) -> list[float]:
+    draw = random.Random(count)
+    return [draw.random() for _ in range(count)]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs INSTRUCT_SHARED_DATA")
@@ -45,17 +41,15 @@ def test_published_annotations_have_their_published_win_rate(judge, rate) -> Non
 
 
 def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) -> None:
-    rows = annotations(50)
-    rows[3]["preference"] = None
-    shares = [row["preference"] - 1 for row in rows if row["preference"] is not None]
-    rate, discrete = 100 * sum(shares) / 49, 100 * sum(share > 0.5 for share in shares) / 49
+    won = shares(49)
+    rows = annotations([None, *(1 + share for share in won)])
+    rate, discrete = 100 * sum(won) / 49, 100 * sum(share > 0.5 for share in won) / 49
     header = ",win_rate,standard_error,n_total,discrete_win_rate,length_controlled_winrate"
     leaderboard = tmp_path / "leaderboard.csv"
     leaderboard.write_text(f"{header}\nother,1.0,0.1,50,2.0,\ntuned,{rate},0.1,49,{discrete},12.5\n")
     [log] = read_rows(rows, tmp_path / "annotations.json")
-    assert log.figures.pop("win rate") == rate / 100
-    assert log.figures == {"discrete_win_rate": discrete / 100, "length_controlled_winrate": 0.125}
-    assert log.unpaired == ["length_controlled_winrate", "discrete_win_rate"]
+    others = {"length_controlled_winrate": 0.125, "discrete_win_rate": discrete / 100}
+    assert (log.figures, log.unpaired) == ({"win rate": rate / 100} | others, [*others])
     assert log.reasons == {"failed: the file has neither a reply of the judge nor a preference": 1}
     assert [found.unknown for found in read_logs([tmp_path])] == [{}]
     leaderboard.write_text(f"{header}\ntuned,50.0,0.1,49,,\n")
@@ -64,51 +58,40 @@ def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) 
 
 
 def test_preferences_that_pandas_rounded_have_the_win_rate_of_the_leaderboard(tmp_path) -> None:
-    for seed in range(20):
-        rows = annotations(805)
-        draw = random.Random(seed)
-        shares = [draw.random() for _ in rows]
-        rate = 100 * pandas.Series(shares).mean()
-        for row, share in zip(rows, shares, strict=True):
-            row["preference"] = 1 + share
+    for seed, more in enumerate([0.0] * 6 + [2e-7]):
+        won = shares(805 + seed)
+        rate = 100 * pandas.Series(won).mean() + more
         (tmp_path / "leaderboard.csv").write_text(f",win_rate,standard_error,n_total\ntuned,{rate},0.1,805\n")
+        rows = annotations([1 + share for share in won])
         pandas.DataFrame(rows).to_json(tmp_path / "annotations.json", orient="records")
-        [found] = read_logs([tmp_path])
-        assert found.logs[0].figures["win rate"] == rate / 100
-    (tmp_path / "leaderboard.csv").write_text(f",win_rate,standard_error,n_total\ntuned,{rate + 2e-7},0.1,805\n")
-    with pytest.raises(InputError, match="give the files of one evaluation"):
-        read_logs([tmp_path])
+        if more:
+            with pytest.raises(InputError, match="give the files of one evaluation"):
+                read_logs([tmp_path])
+        else:
+            assert read_logs([tmp_path])[0].logs[0].figures["win rate"] == rate / 100
 
 
 def test_annotations_of_several_systems_and_repeated_instructions_are_told_apart(tmp_path) -> None:
-    rows = [row | {"id": n, "instruction": "Q?"} for n, row in enumerate(annotations(4))]
+    rows = [row | {"id": n, "instruction": "Q?"} for n, row in enumerate(annotations([1, 2, 1, 2]))]
     rows += [row | {"generator_2": "later"} for row in rows]
     first, second = read_rows(rows, tmp_path / "annotations.json")
     assert (first.system, second.system, first.task) == ("tuned", "later", "win against base by judge")
     assert first.units == ["0", "1", "2", "3"]
     assert first.clusters == ["Q?"] * 4
     with pytest.raises(InputError, match=r"row 2: .* is already in row 1"):
-        read_rows(annotations(1) * 2, tmp_path / "twice.json")
+        read_rows(annotations([1]) * 2, tmp_path / "twice.json")
 
 
-def arena_rows(**about: object) -> list[dict]:
-    draw = random.Random(1)
-    return [
-        {"uid": f"u{n}", "judge": "gpt-4.1", "model": "tuned"} | about
-        | {"games": [{"score": (s := draw.choice((*BATTLES, None))), "judgment": f"So [[{s}]]"} for _ in range(2)]}
-        for n in range(60)
-    ]  # fmt: skip
-
-
-def old_rows() -> list[dict]:
-    return [{"question_id": row.pop("uid")} | row for row in arena_rows(judge="gpt-4-1106-preview")]
+DRAW = random.Random(1)
+VERDICTS = [tuple(DRAW.choice((*BATTLES, None)) for _ in range(2)) for _ in range(60)]
+OLD = arena_hard(VERDICTS, judge="gpt-4-1106-preview")
 
 
 @pytest.mark.parametrize(
     ("rows", "task"),
     [
-        (arena_rows(category="hard_prompt", baseline="o3"), "Arena-Hard hard_prompt against o3"),
-        (old_rows(), "Arena-Hard against its baseline"),
+        (arena_hard(VERDICTS, category="hard_prompt", baseline="o3"), "Arena-Hard hard_prompt against o3"),
+        ([{"question_id": row.pop("uid")} | row for row in OLD], "Arena-Hard against its baseline"),
     ],
 )
 def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(rows, task, tmp_path) -> None:
@@ -118,8 +101,7 @@ def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(row
     (tmp_path / "question.jsonl").write_text("\n".join(map(json.dumps, questions)))
     [log] = read_rows(rows, folder / "tuned.jsonl")
     assert log.texts[3] == ("Q3?", "")
-    games = [[game["score"] for game in row["games"]] for row in rows]
-    official = [[*BATTLES[b], *(1 - s for s in BATTLES[a])] if a and b else [] for a, b in games]
+    official = [[*BATTLES[b], *(1 - s for s in BATTLES[a])] if a and b else [] for a, b in VERDICTS]
     flat = [share for shares in official for share in shares]
     assert (log.system, log.task, log.settings["judge"]) == ("tuned", task, rows[0]["judge"])
     assert [*log.values["win rate"]] == pytest.approx(
@@ -130,23 +112,15 @@ def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(row
     assert log.unpaired == ["score"]
 
 
-def rated(draw: random.Random, **names: object) -> list[dict]:
-    return [
-        {"question_id": 81 + n // 2, "turn": 1 + n % 2, "judge": ["gpt-4", "v1"], "score": draw.choice([-1, 1, 7.5])}
-        | names
-        for n in range(40)
-    ]
-
-
 def test_ratings_have_the_means_of_show_result(tmp_path) -> None:
-    draw = random.Random(2)
-    rows = [*rated(draw, model="base"), *rated(draw, model="tuned")]
+    given = {model: random.Random(model).choices([-1, 1, 7.5], k=40) for model in ("base", "tuned")}
+    rows = [row for model, scores in given.items() for row in rated(scores, model=model)]
     (tmp_path / "question.jsonl").write_text(json.dumps({"question_id": 81, "turns": ["One?", "Two?"]}))
     (tmp_path / "model_judgment").mkdir()
     logs = read_rows(rows, tmp_path / "model_judgment" / "gpt-4_single.jsonl")
     assert logs[0].texts[:3] == [("One?", ""), ("Two?", ""), ("", "")]
     for log in logs:
-        scores = [row["score"] for row in rows if row["model"] == log.system]
+        scores = given[log.system]
         kept = [score for score in scores if score != -1]
         assert log.mean("rating") == pytest.approx(sum(kept) / len(kept), abs=1e-12)
         assert log.reasons == {"no rating in the judge's reply": scores.count(-1)}
@@ -157,13 +131,8 @@ def test_ratings_have_the_means_of_show_result(tmp_path) -> None:
 
 def test_pairs_have_the_adjusted_win_rate_of_show_result_for_both_models(tmp_path) -> None:
     draw = random.Random(3)
-    winners = ["model_1", "model_2", "tie", "error"]
-    rows = rated(draw, model_1="tuned", model_2="base")
-    for row in rows:
-        del row["score"]
-        row |= {f"g{game}_winner": draw.choice(winners) for game in (1, 2)}
-    tuned, base = read_rows(rows, tmp_path / "gpt-4_pair.jsonl")
-    games = [(row["g1_winner"], row["g2_winner"]) for row in rows]
+    games = [tuple(draw.choices(["model_1", "model_2", "tie", "error"], k=2)) for _ in range(40)]
+    tuned, base = read_rows(paired(games), tmp_path / "gpt-4_pair.jsonl")
     kept = [pair for pair in games if "error" not in pair]
     won, lost = (kept.count((name, name)) for name in ("model_1", "model_2"))
     adjusted = (won + (len(kept) - won - lost) / 2) / len(kept)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from lm_eval_runs import SUBJECTS, evaluate, write_tasks
+from log_samples import lm_eval_results as results
+from log_samples import lm_eval_row as sample
 
 from instruct import compare_logs
 from instruct.base.errors import InputError
@@ -72,29 +74,6 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     assert any(setting.setting == "limit" for setting in compared.settings)
 
 
-def sample(number: int, applied: str | None = "none", **metrics: Any) -> dict[str, Any]:
-    """A row as the tool writes it; before 0.4.7 without filter and metrics."""
-    about = {} if applied is None else {"filter": applied, "metrics": list(metrics)}
-    return {
-        "doc_id": number, "doc": {"question": f"What is {number} + {number}?", "passage": f"story {number // 2}"},
-        "target": str(2 * number), "resps": [[f"It is {number}."]], "filtered_resps": [f"{number}"], **about,
-        "arguments": {"gen_args_0": {"arg_0": f"Question: What is {number} + {number}?", "arg_1": {"until": ["\n"]}}},
-        "doc_hash": f"d{number}", "prompt_hash": f"p{number}", "target_hash": f"t{number}", **metrics,
-    }  # fmt: skip
-
-
-def results(task: str, size: int, **figures: float) -> dict[str, Any]:
-    filters = [{"name": "strict", "filter": []}, {"name": "flexible", "filter": []}]
-    config = {"task": task, "output_type": "generate_until", "filter_list": filters, "generation_kwargs": {"until": []}}
-    return {
-        "results": {task: {key.replace("__", ","): figure for key, figure in figures.items()}},
-        "configs": {task: config}, "n-shot": {task: 5}, "n-samples": {task: {"original": 9, "effective": size}},
-        "versions": {task: 3.0}, "higher_is_better": {task: {"exact_match": True, "ter": False}},
-        "config": {"model": "hf", "model_args": "pretrained=a/b,api_key=s3cret", "fewshot_seed": 1234, "limit": 4},
-        "model_name": "a/b", "date": 1790000000.0, "lm_eval_version": "0.4.13", "chat_template_sha": "ab" * 32,
-    }  # fmt: skip
-
-
 def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None = None, name: str = "sums") -> Path:
     path = folder / f"samples_{name}_2026-11-26T10-00-00.5.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -104,7 +83,7 @@ def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None
 
 
 ROWS = [sample(number, exact_match=float(number == 1)) for number in range(4)]
-RIGHT = results("sums", 4, exact_match__none=0.25)
+RIGHT = results(4, exact_match__none=0.25)
 
 
 def test_without_results_nobody_is_better_in_a_metric_that_may_be_a_loss(tmp_path):
@@ -145,7 +124,7 @@ def test_each_filter_has_its_metrics_also_where_rows_do_not_name_it(named, tmp_p
     if not named:
         with pytest.raises(InputError, match=r"row 5: is row 2 of the unit '0', and does not name its filter; put"):
             read_logs([path])
-    write(tmp_path, rows, results("sums", 4, exact_match__strict=0.25, exact_match__flexible=0.75))
+    write(tmp_path, rows, results(4, exact_match__strict=0.25, exact_match__flexible=0.75))
     log = logs_by_task(tmp_path)["sums"]
     assert len(log.units) == 4
     assert {name: list(values) for name, values in log.values.items()} == {
@@ -162,7 +141,7 @@ def test_what_is_no_number_is_missing_and_what_is_no_mean_is_not_paired(tmp_path
         {"exact_match": math.nan, "ter": ["a", "c"], "own": 2},
         {"exact_match": "0.5", "ter": ["d", "e"], "own": None},
     ]
-    found = results("sums", 3, exact_match__none=0.75, ter__none=math.nan, own__none=1.7)
+    found = results(3, exact_match__none=0.75, ter__none=math.nan, own__none=1.7)
     write(tmp_path, [sample(number, **each) for number, each in enumerate(more)], found)
     log = logs_by_task(tmp_path)["sums"]
     assert list(log.values) == ["exact_match"]
@@ -190,7 +169,7 @@ def test_results_alone_say_how_to_get_samples(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "found", "error"),
     [
-        (ROWS, results("sums", 4, exact_match__none=0.5), r"json: exact_match of the task sums is 0\.5, .* mean 0\.25"),
+        (ROWS, results(4, exact_match__none=0.5), r"json: exact_match of the task sums is 0\.5, .* mean 0\.25"),
         (ROWS[:3], RIGHT, r"jsonl: has 3 rows of the task sums, results_\S+ is of 4; is the file compl"),
         ([*ROWS, ROWS[2]], None, r"row 5: the unit '2' of the task sums is there twice; keep one of them"),
         (
