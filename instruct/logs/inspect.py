@@ -40,8 +40,7 @@ def read_inspect(source: Source) -> list[Scores] | None:
             that are not of these samples.
     """
     if source.suffix == ".eval":
-        with _Archive(source.path) as archive:
-            return [_log(source.path, archive.header(), archive.samples(), source.columns.cluster)]
+        return [_read_archive(source.path, source.columns.cluster)]
     header = source.content
     about = header.get("eval")
     if "status" not in header or not isinstance(about, dict) or not {"task", "model", "created"} <= about.keys():
@@ -52,8 +51,8 @@ def read_inspect(source: Source) -> list[Scores] | None:
     return [_log(source.path, header, places, source.columns.cluster)]
 
 
-def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Scores]:
-    """The logs in Inspect's `EvalLog` objects, as `inspect_ai.eval` and `inspect_ai.log.read_eval_log` return them.
+def log_of(log: Any, cluster: str | None = None) -> Scores:
+    """The log in an `EvalLog` object of Inspect, as `inspect_ai.eval` and `inspect_ai.log.read_eval_log` return it.
 
     Args:
         cluster: the name in the samples' metadata of what several of them share.
@@ -61,30 +60,25 @@ def logs_of(logs: Iterable[Any], cluster: str | None = None) -> list[Scores]:
     Raises:
         InputError: as `read_inspect`.
     """
-    read = []
-    for number, log in enumerate(logs, start=1):
-        path = Path(log.location or f"log-{number}.eval")
-        header = log.model_dump(mode="json", exclude={"samples", "reductions"}, exclude_none=True)
-        samples = (
-            (sample.model_dump(mode="json", include=_SAMPLE), f"{path}, sample {place}")
-            for place, sample in enumerate(log.samples or (), start=1)
-        )
-        read.append(_log(path, header, samples, cluster))
-    return read
+    path = Path(log.location or "log.eval")
+    header = log.model_dump(mode="json", exclude={"samples", "reductions"}, exclude_none=True)
+    samples = (
+        (sample.model_dump(mode="json", include=_SAMPLE), f"{path}, sample {place}")
+        for place, sample in enumerate(log.samples or (), start=1)
+    )
+    return _log(path, header, samples, cluster)
 
 
-class _Archive:
+def _read_archive(path: Path, cluster: str | None) -> Scores:
     """A log as a zip, of which nothing is written."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-            raise self._damaged() from None
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        raise _damaged(path) from None
+    with archive:
         # A sample that was written again is there twice; the last one counts.
-        self._members = {member.filename: member for member in self._zip.infolist()}
-        for name, member in self._members.items():
+        members = {member.filename: member for member in archive.infolist()}
+        for name, member in members.items():
             if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
                 raise InputError(f"{path}: has the name {one_line(name, 60)!r} outside of it; download the log again")
             if member.file_size > LARGEST:
@@ -92,60 +86,55 @@ class _Archive:
                     f"{path}, {one_line(name, 60)}: unpacks to {member.file_size >> 20:,} MiB, more than "
                     f"{LARGEST >> 20:,}; evaluate again without what the samples store"
                 )
-        if sum(member.file_size for member in self._members.values()) > most_bytes(path):
+        if sum(member.file_size for member in members.values()) > most_bytes(path):
             raise too_large(str(path), "rewrite it as JSON with `inspect log convert`")
+        # Of an evaluation that has not ended there is only what it began with.
+        header = members.get("header.json", members.get("_journal/start.json"))
+        if header is None:
+            raise InputError(f"{path}: has no header.json, so it is no log of Inspect; give its .eval file")
+        samples = (
+            _read_member(archive, member, path)
+            for name, member in members.items()
+            if name.startswith("samples/") and name.endswith(".json")
+        )
+        return _log(path, _read_member(archive, header, path)[0], samples, cluster)
 
-    def __enter__(self) -> _Archive:
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        self._zip.close()
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[dict[str, Any], str]:
+    """The object in a file of the archive, with its place."""
+    place = f"{path}, {one_line(member.filename, 80)}"
+    try:
+        content = parse_json(_unpack(archive, member, path).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: is not JSON ({one_line(error, 80)}); download the log again") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{place}: is no JSON object; download the log again")
+    return content, place
 
-    def header(self) -> dict[str, Any]:
-        """What is not of one sample; of an evaluation that has not ended only what it began with."""
-        for name in ("header.json", "_journal/start.json"):
-            if name in self._members:
-                return self._json(name)
-        raise InputError(f"{self._path}: has no header.json, so it is no log of Inspect; give its .eval file")
 
-    def samples(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """Each sample, with its place."""
-        for name in self._members:
-            if name.startswith("samples/") and name.endswith(".json"):
-                yield self._json(name), f"{self._path}, {one_line(name, 80)}"
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+    """The content of a member; Python's zipfile before 3.14 knows no Zstandard."""
+    try:
+        if member.compress_type != _ZSTANDARD:
+            return archive.read(member)
+        import pyarrow
 
-    def _json(self, name: str) -> dict[str, Any]:
-        place = f"{self._path}, {one_line(name, 80)}"
-        try:
-            content = parse_json(self._bytes(self._members[name]).decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: is not JSON ({one_line(error, 80)}); download the log again") from None
-        if not isinstance(content, dict):
-            raise InputError(f"{place}: is no JSON object; download the log again")
-        return content
+        with path.open("rb") as file:
+            file.seek(member.header_offset + 26)
+            lengths = file.read(4)
+            file.seek(sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2)), 1)
+            packed = file.read(member.compress_size)
+        with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
+            content: bytes = stream.read(member.file_size + 1)
+        if len(content) == member.file_size and zlib.crc32(content) == member.CRC:
+            return content
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError):
+        pass
+    raise _damaged(path)
 
-    def _bytes(self, member: zipfile.ZipInfo) -> bytes:
-        """The content of a member; Python's zipfile before 3.14 knows no Zstandard."""
-        try:
-            if member.compress_type != _ZSTANDARD:
-                return self._zip.read(member)
-            import pyarrow
 
-            with self._path.open("rb") as file:
-                file.seek(member.header_offset + 26)
-                lengths = file.read(4)
-                file.seek(sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2)), 1)
-                packed = file.read(member.compress_size)
-            with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
-                content: bytes = stream.read(member.file_size + 1)
-            if len(content) == member.file_size and zlib.crc32(content) == member.CRC:
-                return content
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError):
-            pass
-        raise self._damaged()
-
-    def _damaged(self) -> InputError:
-        return InputError(f"{self._path}: is no complete log of Inspect; copy or download it again")
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path}: is no complete log of Inspect; copy or download it again")
 
 
 def _log(path: Path, header: dict[str, Any], samples: Iterable[tuple[Any, str]], cluster: str | None) -> Scores:

@@ -49,29 +49,25 @@ class Found(NamedTuple):
     `unknown`: why a file cannot be read, if it cannot.
     """
 
-    path: Path
     logs: list[Scores]
     unknown: dict[Path, str | None]
 
 
-def read_logs(paths: Iterable[str | Path], columns: Columns | None = None) -> list[Found]:
-    """The logs in each path, a file or a folder, which is searched.
+def read_logs(path: str | Path, columns: Columns | None = None) -> Found:
+    """The logs in a file, or in a folder, which is searched.
 
     Raises:
-        InputError: no such file, an invalid log, or a path without any log.
+        InputError: no such file, an invalid log, or no log at all.
     """
-    return [_read(Path(path).expanduser(), columns or Columns()) for path in paths]
-
-
-def _read(path: Path, columns: Columns) -> Found:
+    path = Path(path).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; give the logs of an evaluation")
     files: Sequence[Path] = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-    found, alone = Found(path, [], {}), ""
+    found, alone = Found([], {}), ""
     for file in files:
-        source = Source(file, columns)
+        source = Source(file, columns or Columns())
         for reader in READERS:
             if (logs := reader.read(source)) is not None:
                 found.logs.extend(logs)
@@ -80,18 +76,17 @@ def _read(path: Path, columns: Columns) -> Found:
                 break
         else:
             found.unknown[file] = str(source.problem) if source.problem else None
-    if not found.logs and alone:
+    if found.logs:
+        return found
+    if alone:
         raise InputError(alone)
-    if not found.logs:
-        if path.is_file() and source.problem:
-            raise source.problem
-        tools = ", ".join(reader.tool for reader in READERS)
-        there = f": {one_line(', '.join(source.first), 200)}" if path.is_file() and source.first else ""
-        raise InputError(
-            f"{path}: is no log that can be read ({tools}); of a table, name the columns with its units and metrics"
-            f"{there}"
-        )
-    return found
+    if path.is_file() and source.problem:
+        raise source.problem
+    tools = ", ".join(reader.tool for reader in READERS)
+    there = f": {one_line(', '.join(source.first), 200)}" if path.is_file() and source.first else ""
+    raise InputError(
+        f"{path}: is no log that can be read ({tools}); of a table, name the columns with its units and metrics{there}"
+    )
 
 
 def evaluations(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from instruct.analysis.results import Claim
 from instruct.base.errors import GateError, InputError, counted, one_line
 from instruct.base.files import ending_of, write_atomically
-from instruct.logs.inspect import logs_of
-from instruct.logs.read import Found, by_task, evaluations, read_logs
+from instruct.logs.inspect import log_of
+from instruct.logs.read import by_task, evaluations, read_logs
 from instruct.logs.source import Columns
 from instruct.logs.tables import SCORES, read_frame
 from instruct.reporting.digits import number
@@ -244,34 +244,34 @@ Source = Any
 
 def read_sources(
     logs: Sequence[Source] | Mapping[str, Source], columns: Columns | None = None
-) -> tuple[list[tuple[str | None, Scores]], list[Found]]:
-    """The logs of a comparison, see `compare_logs`, each with the name of its system, if one was given; and what was
-    found in files and folders."""
+) -> tuple[list[tuple[str | None, Scores]], dict[Path, str | None]]:
+    """The logs of a comparison, see `compare_logs`, each with the name of its system, if one was given; and the files
+    that no reader knows, with why a file cannot be read, if it cannot."""
     by_name: Mapping[str, Source] = logs if isinstance(logs, Mapping) else {"": logs}
     sources = [
         (key, each)
         for key, given in by_name.items()
         for each in (given if isinstance(given, list | tuple) else [given])
     ]
-    read: list[Found] = []
+    unknown: dict[Path, str | None] = {}
     named: list[tuple[str | None, Scores]] = []
     for key, source in sources:
         if isinstance(source, Scores):
             found = [source]
         elif hasattr(source, "eval") and hasattr(source, "samples"):
-            found = logs_of([source])
+            found = [log_of(source, columns.cluster if columns else None)]
         elif hasattr(source, "to_dict"):
             found = read_frame(source, columns or Columns(), key or f"data frame {len(named) + 1}")
         elif (Path(source) / "manifest.json").is_file():
             # Of a bench alone all unit scores; beside other runs, what tells whether these asked the same.
             scores = RunDirectory(Path(source)).report / SCORES
             whole = len(sources) == 1 and scores.is_file()
-            found = read_logs([scores])[0].logs if whole else logs_of_run(source, columns)
+            found = read_logs(scores).logs if whole else logs_of_run(source, columns)
         else:
-            read += read_logs([source], columns)
-            found = read[-1].logs
+            found, others = read_logs(source, columns)
+            unknown |= others
         named += [(key or None, log) for log in found]
-    return named, read
+    return named, unknown
 
 
 def compare_logs(
@@ -303,7 +303,7 @@ def compare_logs(
         InputError: a file that is no log, or not valid; one system alone; other rows under the same id; prompts that
             differ in what is not allowed; an unknown baseline or metric.
     """
-    found, read = read_sources(logs, columns)
+    found, unknown = read_sources(logs, columns)
     evaluated = evaluations(found, seeds)
     systems = list(dict.fromkeys(each.system for each in evaluated))
     if baseline is not None and baseline not in systems:
@@ -319,10 +319,10 @@ def compare_logs(
             f"{place_of(evaluated[0])}: no task has a metric of two systems; the systems are "
             f"{listed(systems)}, the tasks {listed(tasks)}"
         )
-    unknown = [f"{file}{f' ({why})' if why else ''}" for each in read for file, why in each.unknown.items()]
     cautions = [*joined.cautions(), *_not_compared(tasks, claims)]
     if unknown:
-        cautions.append(note_warning(f"not read, as no reader knows them: {listed(unknown)}"))
+        files = [f"{file}{f' ({why})' if why else ''}" for file, why in unknown.items()]
+        cautions.append(note_warning(f"not read, as no reader knows them: {listed(files)}"))
     settle(claims)
     mean_of = functools.cache(functools.partial(_mean, evaluated))  # of each system once, however many it is beside
     for claim in claims:

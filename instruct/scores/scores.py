@@ -218,16 +218,13 @@ class Scores:
         again = "" if row.epoch is None else f", repeat {one_line(row.epoch, 40)}"
         return f"the unit {one_line(row.unit, 60)!r}{again} of the task {one_line(self.task, 60)}"
 
-    def check_figure(self, metric: str, value: float, place: str, by_row: bool = False) -> None:
-        """Keep the tool's own figure of a metric, which is a mean over units, or over rows.
-
-        Args:
-            by_row: as in `mean`.
+    def check_figure(self, metric: str, value: float, place: str) -> None:
+        """Keep the tool's own figure of a metric, which is a mean over units.
 
         Raises:
             InputError: this log does not have that mean.
         """
-        mean = self.mean(metric, by_row)
+        mean = self.mean(metric)
         if mean is None or not math.isclose(mean, value, rel_tol=_SAME, abs_tol=_SAME):
             raise InputError(
                 f"{place}: {one_line(metric, 60)} of the task {one_line(self.task, 60)} is {value!r}, but the rows of "
@@ -235,15 +232,11 @@ class Scores:
             )
         self.figures[metric] = value
 
-    def mean(self, metric: str, by_row: bool = False) -> float | None:
-        """The mean over the units with a value; None: there are none.
-
-        Args:
-            by_row: each repeat counts alike, not each unit, which differs where units have several numbers of values.
-        """
+    def mean(self, metric: str) -> float | None:
+        """The mean over the units with a value, of each over its repeats that have one; None: there are none."""
         column = self.values.get(metric, ())
         values = [value for value in column if not math.isnan(value)]
-        if self._repeated and not by_row:
+        if self._repeated:
             repeats: dict[str, list[float]] = {}
             for unit, value in zip(self.units, column, strict=False):
                 if not math.isnan(value):

@@ -19,7 +19,7 @@ from log_samples import inspect_log as log_of
 from log_samples import inspect_sample as sample
 
 from instruct.base.errors import InputError
-from instruct.logs.inspect import logs_of
+from instruct.logs.inspect import log_of as given_log
 from instruct.logs.read import read_logs
 from instruct.logs.source import Columns
 from instruct.scores.scores import Scores
@@ -28,7 +28,7 @@ RECORDED = Path(__file__).parent / "recorded.eval"
 
 
 def the_log(path: Path, columns: Columns | None = None) -> Scores:
-    (found,) = read_logs([path], columns)
+    found = read_logs(path, columns)
     (log,) = found.logs
     return log
 
@@ -226,8 +226,8 @@ def test_the_tools_own_figures_are_those_of_its_samples(tmp_path, fake_server, m
             *inspect_ai.eval(tasks(), model="openai-api/local/judge", **options),
         ]
         assert [log.status for log in logs] == ["success"] * 4
-        for log, given in zip(logs, logs_of(logs), strict=True):
-            read = the_log(Path(log.location))
+        for log in logs:
+            read, given = the_log(Path(log.location)), given_log(log)
             assert (read.settings, read.figures, read.unpaired) == (given.settings, given.figures, given.unpaired)
             assert rows(read) == rows(given)
             for score in log.results.scores:

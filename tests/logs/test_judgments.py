@@ -21,7 +21,7 @@ BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 
 def read_rows(rows: list[dict], path: Path) -> list:
     text = "\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows)
     path.write_text(text, encoding="utf-8")
-    return read_logs([path])[0].logs
+    return read_logs(path).logs
 
 
 def shares(count: int) -> list[float]:
@@ -34,7 +34,7 @@ def shares(count: int) -> list[float]:
     ("judge", "rate"), [("alpaca_eval_gpt4", 26.459627), ("weighted_alpaca_eval_gpt4_turbo", 2.591451)]
 )
 def test_published_annotations_have_their_published_win_rate(judge, rate) -> None:
-    [found] = read_logs([SHARED / f"alpaca-7b.{judge}.annotations.json"])
+    found = read_logs(SHARED / f"alpaca-7b.{judge}.annotations.json")
     [log] = found.logs
     assert (log.system, log.settings["judge"], len(log.units)) == ("alpaca-7b", judge, 805)
     assert 100 * log.mean("win rate") == pytest.approx(rate, abs=5e-7)
@@ -51,10 +51,10 @@ def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) 
     others = {"length_controlled_winrate": 0.125, "discrete_win_rate": discrete / 100}
     assert (log.figures, log.unpaired) == ({"win rate": rate / 100} | others, [*others])
     assert log.reasons == {"failed: the file has neither a reply of the judge nor a preference": 1}
-    assert [found.unknown for found in read_logs([tmp_path])] == [{}]
+    assert read_logs(tmp_path).unknown == {}
     leaderboard.write_text(f"{header}\ntuned,50.0,0.1,49,,\n")
     with pytest.raises(InputError, match=r"leaderboard.csv, row 1: win rate of .* is 0.5, but the rows of annotations"):
-        read_logs([tmp_path])
+        read_logs(tmp_path)
 
 
 def test_preferences_that_pandas_rounded_have_the_win_rate_of_the_leaderboard(tmp_path) -> None:
@@ -66,9 +66,9 @@ def test_preferences_that_pandas_rounded_have_the_win_rate_of_the_leaderboard(tm
         pandas.DataFrame(rows).to_json(tmp_path / "annotations.json", orient="records")
         if more:
             with pytest.raises(InputError, match="give the files of one evaluation"):
-                read_logs([tmp_path])
+                read_logs(tmp_path)
         else:
-            assert read_logs([tmp_path])[0].logs[0].figures["win rate"] == rate / 100
+            assert read_logs(tmp_path).logs[0].figures["win rate"] == rate / 100
 
 
 def test_annotations_of_several_systems_and_repeated_instructions_are_told_apart(tmp_path) -> None:

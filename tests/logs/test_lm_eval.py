@@ -26,7 +26,7 @@ DATA = os.environ.get("INSTRUCT_SHARED_DATA")
 
 
 def logs_by_task(path: Path) -> dict[str, Scores]:
-    (found,) = read_logs([path])
+    found = read_logs(path)
     assert not found.unknown
     return {log.task: log for log in found.logs}
 
@@ -123,7 +123,7 @@ def test_each_filter_has_its_metrics_also_where_rows_do_not_name_it(named, tmp_p
     path = write(tmp_path, rows)
     if not named:
         with pytest.raises(InputError, match=r"row 5: is row 2 of the unit '0', and does not name its filter; put"):
-            read_logs([path])
+            read_logs(path)
     write(tmp_path, rows, results(4, exact_match__strict=0.25, exact_match__flexible=0.75))
     log = logs_by_task(tmp_path)["sums"]
     assert len(log.units) == 4
@@ -153,17 +153,17 @@ def test_what_is_no_number_is_missing_and_what_is_no_mean_is_not_paired(tmp_path
 
 def test_units_cluster_by_a_named_field(tmp_path):
     path = write(tmp_path, ROWS)
-    (found,) = read_logs([path], Columns(cluster="question"))
+    found = read_logs(path, Columns(cluster="question"))
     assert set(found.logs[0].clusters) == {None}
     with pytest.raises(InputError, match=r"row 1: the doc has no 'page' to cluster by \(fields: question, passage\)"):
-        read_logs([path], Columns(cluster="page"))
+        read_logs(path, Columns(cluster="page"))
 
 
 def test_results_alone_say_how_to_get_samples(tmp_path):
     write(tmp_path, ROWS, RIGHT).unlink()
     for path in (tmp_path, next(tmp_path.iterdir())):
         with pytest.raises(InputError, match=r"results_\S+\.json: is of lm-eval, without the rows of a log; .*--log"):
-            read_logs([path])
+            read_logs(path)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_results_alone_say_how_to_get_samples(tmp_path):
 def test_files_that_do_not_fit_are_refused_in_one_line(rows, found, error, tmp_path):
     path = write(tmp_path, rows, found)
     with pytest.raises(InputError, match=error) as raised:
-        read_logs([path])
+        read_logs(path)
     assert str(raised.value).startswith(str(tmp_path))
     assert str(raised.value).isprintable()
 
@@ -197,13 +197,13 @@ def test_a_line_without_end_and_a_compressed_file_of_zeros_are_refused(tmp_path,
     with path.open("wb") as file:
         file.truncate(2 << 30)
     with pytest.raises(InputError, match=r"row 1: has more than 1 Mi characters; write one JSON object per line"):
-        read_logs([path])
+        read_logs(path)
     path.unlink()
     packed = tmp_path / "results.json.gz"
     packed.write_bytes(gzip.compress(bytes(1 << 24)))
     with pytest.raises(InputError, match=r"results.json.gz: has 8 MiB of JSON or more, 8 is too much; split it"):
-        read_logs([packed])
+        read_logs(packed)
     monkeypatch.undo()
     packed.write_bytes(gzip.compress(b"[" + (b"{}," * (12 << 20)) + b"{}]"))  # read, it would take 0.9 GB
     with pytest.raises(InputError, match=r"results.json.gz: holds over 100 times its size once it is unpacked; give"):
-        read_logs([packed])
+        read_logs(packed)

@@ -30,7 +30,7 @@ def test_each_file_is_known_to_the_reader_of_its_tool_alone(reader, number, tmp_
     for file in (path, *(tmp_path / name for name in sample.files)):
         read = [each.tool for each in READERS if each.read(Source(file)) is not None]
         assert read == ([reader.tool] if reader.tool != "table" else [])
-    [found] = read_logs([tmp_path], sample.columns)
+    found = read_logs(tmp_path, sample.columns)
     assert sum(len(log.units) for log in found.logs) == sample.rows
     assert {log.path.name for log in found.logs} == {path.name}
 
@@ -39,7 +39,7 @@ def check(reader: Reader, path: Path, sample: Sample) -> bool:
     """Whether a file was read: then each row has a value or a reason; else one line names what is wrong, and where."""
     try:
         logs = reader.read(Source(path, sample.columns)) or []
-        known = bool(logs) or bool(read_logs([path], sample.columns))
+        known = bool(logs) or bool(read_logs(path, sample.columns))
     except InputError as error:
         text = str(error)
         assert "\n" not in text

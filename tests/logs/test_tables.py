@@ -41,14 +41,13 @@ def write_table(path, rows) -> None:
 def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path) -> None:
     path = tmp_path / f"scores{suffix}"
     write_table(path, ROWS)
-    [found] = read_logs([path], ALL)
+    found = read_logs(path, ALL)
     ours, theirs = found.logs
     assert (ours.tool, ours.system, ours.task, theirs.system) == ("table", "a", "x", "b")
     assert ours.units == ["1", "1", "2"]
     assert ours.clusters == ["p", "p", "q"]
     assert ours.mean("score") == 0.625
     assert ours.mean("right") == 0.75
-    assert ours.mean("right", by_row=True) == 2 / 3
     assert math.isnan(ours.values["score"][2])
     assert ours.reasons == theirs.reasons == {"empty in the table": 1}
     assert ours.texts[0] == ("Q?", "")
@@ -57,7 +56,7 @@ def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path
 def test_a_table_without_the_optional_columns_is_one_log(tmp_path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id;score\na;1\nb;0\n")
-    [[log]] = [found.logs for found in read_logs([path], Columns("id", ("score",)))]
+    [log] = read_logs(path, Columns("id", ("score",))).logs
     assert (log.system, log.task, log.units, [*log.values["score"]]) == ("", "table", ["a", "b"], [1, 0])
 
 
@@ -79,7 +78,7 @@ def test_a_table_that_cannot_be_read_is_refused_with_its_place(text, columns, me
     path = tmp_path / "scores.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message) as raised:
-        read_logs([path], columns)
+        read_logs(path, columns)
     assert str(raised.value).startswith(str(path))
     assert "\n" not in str(raised.value)
 
@@ -89,11 +88,11 @@ def test_a_folder_names_the_files_that_it_does_not_know(tmp_path) -> None:
     (tmp_path / "other.csv").write_text("name,size\na,1\n")
     (tmp_path / "notes.txt").write_text("so\n")
     (tmp_path / "cut.json").write_text('[{"id": 1}')
-    [found] = read_logs([tmp_path], Columns("id", ("score",)))
+    found = read_logs(tmp_path, Columns("id", ("score",)))
     assert [log.path.name for log in found.logs] == ["scores.csv"]
     why = {path.name: problem for path, problem in found.unknown.items()}
     assert why.keys() == {"cut.json", "notes.txt", "other.csv"}
     assert why["notes.txt"] is why["other.csv"] is None
     assert "cut.json, line 1: is not JSON" in why["cut.json"]
     with pytest.raises(InputError, match=r"cut.json, line 1: is not JSON"):
-        read_logs([tmp_path / "cut.json"])
+        read_logs(tmp_path / "cut.json")
