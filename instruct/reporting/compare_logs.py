@@ -333,7 +333,9 @@ def compare_logs(
         claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))
     ranked = _standings(of_family(claims, MAIN), mean_of) if all_pairs and len(systems) > 2 else []
-    return LogComparison(first, systems, claims, evaluated, _settings(tasks, systems), ranked, changed, count, cautions)
+    return LogComparison(
+        first, systems, claims, evaluated, _differing_settings(tasks, systems), ranked, changed, count, cautions
+    )
 
 
 def _not_compared(tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Sequence[Claim]) -> Iterator[ReportWarning]:
@@ -348,7 +350,9 @@ def _not_compared(tasks: Mapping[str, Mapping[str, list[Scores]]], claims: Seque
         yield note_warning(f"{listed(of)}: {name(system)} is not compared")
 
 
-def _settings(tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence[str]) -> list[DifferingSetting]:
+def _differing_settings(
+    tasks: Mapping[str, Mapping[str, list[Scores]]], systems: Sequence[str]
+) -> list[DifferingSetting]:
     """The settings that the first logs of systems do not share, once for all tasks in which they differ alike."""
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, of_systems in tasks.items():

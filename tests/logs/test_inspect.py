@@ -9,6 +9,7 @@ import random
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,13 @@ def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
     assert the_log(path, Columns(cluster="story")).clusters == ["0", "0", "2", "2"]
     with pytest.raises(InputError, match=r"sample 1: the metadata have no 'page' to cluster by \(they have story\)"):
         the_log(path, Columns(cluster="page"))
+
+
+def test_a_log_object_is_read_as_its_file():
+    log = log_of([sample(n, metadata={"story": n // 2}) for n in range(4)], 1.0)
+    samples = [SimpleNamespace(model_dump=lambda each=each, **_: each) for each in log.pop("samples")]
+    read = given_log(SimpleNamespace(location="log.eval", model_dump=lambda **_: log, samples=samples), "story")
+    assert (read.path.name, read.clusters, read.figures) == ("log.eval", ["0", "0", "2", "2"], {"s": 1.0})
 
 
 @pytest.mark.parametrize(
