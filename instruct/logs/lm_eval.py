@@ -137,8 +137,10 @@ def _values(
         if metric not in fields:
             raise InputError(f"{place}: has no {one_line(metric, 60)!r}, one of its metrics; evaluate again")
         value = fields[metric]
-        number = math.nan if value is None or value != value else None if metric in _NO_MEANS else _number(value)
-        yield name, number, f"{one_line(metric, 60)}: no number"
+        if value is None or value != value:
+            yield name, math.nan, f"{one_line(metric, 60)}: no number"
+        else:
+            yield name, None if metric in _NO_MEANS else _number(value), ""
 
 
 def _check(log: Scores, path: Path, results: dict[str, Any], config: dict[str, Any]) -> None:
