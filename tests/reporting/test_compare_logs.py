@@ -238,6 +238,18 @@ def test_what_the_logs_do_not_have_is_refused(arguments, problem):
         compare_logs([make_log("base", right(9, 0.5)), make_log("tuned", right(9, 0.5))], **arguments)
 
 
+def test_systems_without_a_common_task_are_refused():
+    with pytest.raises(InputError, match=r"no task has a metric of two systems; .* base, tuned, the tasks a, b"):
+        compare_logs([make_log("base", right(9, 0.5), "a"), make_log("tuned", right(9, 0.5), "b")])
+
+
+def test_files_that_no_reader_knows_are_named(tmp_path):
+    (tmp_path / "it.csv").write_text("id,model,score\n" + "".join(f"{n},{name},{n}\n" for n in "0123" for name in "ab"))
+    (tmp_path / "notes.txt").write_text("so")
+    compared = compare_logs([tmp_path], columns=Columns(unit="id", metric=("score",), system="model"))
+    assert any(each.text.startswith("not read, as no reader knows them: ") for each in compared.cautions)
+
+
 def test_data_frames_are_compared_by_named_columns():
     frames = {
         name: pd.DataFrame({"id": range(30), "score": right(30, share), "passage": np.repeat(range(10), 3)})
