@@ -7,21 +7,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from instruct.analysis.inference import clustered_interval
+from instruct.analysis.inference import clustered_interval, share
 
 Array = NDArray[np.float64]
 
 
-def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """Cohen's kappa of two raters' labels of the same pairs; None if `kappa` is not defined."""
-    labels = sorted({label for both in pairs for label in both})
-    table = np.zeros((len(labels), len(labels)))
-    for one, other in pairs:
-        table[labels.index(one), labels.index(other)] += 1
-    value = float(kappa(table))
+def tables(one: ArrayLike, other: ArrayLike, classes: Sequence[str]) -> NDArray[np.bool_]:
+    """Of each pair where it stands in the table of two raters' labels, shape (pairs, k, k): nowhere with a label that
+    is none of the classes."""
+    ours, theirs = (np.array(labels, dtype=str)[:, None] == np.array(classes) for labels in (one, other))
+    return ours[:, :, None] & theirs[:, None, :]
+
+
+def defined(figure: Any) -> float | None:
+    """The figure as a number; None: it is not defined."""
+    value = float(figure)
     return value if math.isfinite(value) else None
+
+
+def accuracy(table: NDArray[Any]) -> Array:
+    """The share of the pairs that both raters label alike; NaN without pairs. `table`: shape (..., k, k)."""
+    return share(np.stack([np.trace(table, axis1=-2, axis2=-1), table.sum((-2, -1))], axis=-1))
 
 
 def kappa(table: NDArray[Any]) -> Array:

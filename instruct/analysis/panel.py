@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container, Mapping
 
-from instruct.analysis.agreement import cohen_kappa
+from instruct.analysis.agreement import accuracy, defined, kappa, tables
 from instruct.analysis.outcomes import Outcome
 from instruct.analysis.results import PairAgreement, rounded
 
@@ -23,18 +23,15 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
     """
     rows = []
     for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
-        both = [
-            (ours[pair], theirs[pair])
-            for pair in ours
-            if pair not in identical and ours[pair] in READABLE and theirs.get(pair) in READABLE
-        ]
-        same = 100 * sum(first == second for first, second in both) / len(both) if both else None
+        asked = [pair for pair in ours if pair not in identical]
+        outcomes = ([judge.get(pair, "failed") for pair in asked] for judge in (ours, theirs))
+        table = tables(*outcomes, READABLE).sum(axis=0)
         rows.append(
             PairAgreement(
                 judges=[one, other],
-                n=len(both),
-                agreement=rounded(same),
-                kappa=rounded(cohen_kappa(both)),
+                n=int(table.sum()),
+                agreement=rounded(defined(100 * accuracy(table))),
+                kappa=rounded(defined(kappa(table))),
             )
         )
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, Protocol, Required
+from typing import Annotated, Any, Protocol, Required, cast
 
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
@@ -53,6 +53,21 @@ class Measured(Protocol):
     @property
     def human_agreement(self) -> Mapping[str, HumanAgreement] | None: ...
     def sha256(self) -> str: ...
+
+
+def rounded_figures(figures: Mapping[str, Any]) -> HumanAgreement:
+    """The figures as a card has them: percent with two digits, kappa with four, p with two that count, and nothing that
+    is not defined."""
+
+    def short(name: str, figure: Any) -> Any:
+        if isinstance(figure, list):
+            return tuple(short(name, end) for end in figure)
+        if not isinstance(figure, float):
+            return figure
+        return float(f"{figure:.2g}") if name == "yardstick_p" else round(figure, 4 if name.startswith("kappa") else 2)
+
+    rounded = {name: short(name, figure) for name, figure in figures.items() if figure is not None}
+    return cast(HumanAgreement, rounded)
 
 
 def agreement_words(card: Measured) -> str:

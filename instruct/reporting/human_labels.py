@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import math
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from instruct.analysis.agreement import kappa, kappa_interval
-from instruct.analysis.inference import clustered_interval, share
+from instruct.analysis.agreement import accuracy, defined, kappa, kappa_interval, tables
+from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import clustered_interval
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE
 from instruct.analysis.results import PredictionPowered
@@ -24,7 +24,7 @@ from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.prompts import identity, request_of
 from instruct.data.sources import RawRow, read_file
-from instruct.judging.human_agreement import HumanAgreement, set_words
+from instruct.judging.human_agreement import rounded_figures, set_words
 from instruct.judging.interchange.exchange import answers_in
 from instruct.judging.interchange.labels import LabelScores, labels_of
 from instruct.judging.judge import read_answers
@@ -34,7 +34,7 @@ from instruct.reporting.exports import harmless
 from instruct.reporting.model import JudgeReport
 from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
-from instruct.scores.prediction_powered import LEAST_ON_A_SIDE, prediction_powered, rate_by_people
+from instruct.scores.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 
 # The name of the set under `human_agreement`, next to those of the judge's card.
 THIS_RUN = "this run's labels"
@@ -159,10 +159,8 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
         warnings.append(f"not counted: {counted(unknown, 'label')} on pairs without a verdict")
     if len(labeled) < 2:
         return None, [*warnings, "the labels cannot be combined with the verdicts: fewer than two are on judged pairs"]
-    if not len(rest):
-        return rate_by_people(people, by_judge, **judged.key._asdict(), policy=judged.leading), warnings
     points = people.sum()
-    if (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
+    if len(rest) and (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
         warnings.append(
             f"only {fewer:g} of {counted(len(labeled), 'label')} for the side that has fewer: the interval of the win "
             f"rate with labels may be too narrow; label until there are {LEAST_ON_A_SIDE}"
@@ -186,19 +184,18 @@ def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], label
     if not said:
         return
     # As in `instruct validate`: a missing verdict is wrong, and a class of its own.
-    classes = [*READABLE, "none"]
-    tables = np.zeros((len(said), len(classes), len(classes)))
-    for table, (pair, label) in zip(tables, said, strict=True):
-        table[classes.index(label), classes.index(pair.outcome if pair.outcome in READABLE else "none")] = 1
-    clusters = np.unique([pair.unit for pair, _ in said], return_inverse=True)[1]
-    right = np.stack([np.trace(tables, axis1=1, axis2=2), np.ones(len(said))], axis=1)
-    measured: HumanAgreement = {"pairs": len(said), "accuracy": round(100 * float(right[:, 0].mean()), 2)}
-    if interval := clustered_interval(share, right, clusters):
-        measured["accuracy_interval"] = (round(interval[0], 2), round(interval[1], 2))
-    if math.isfinite(value := float(kappa(tables.sum(axis=0)))):
-        measured["kappa"] = round(value, 4)
-        if interval := kappa_interval(tables, clusters):
-            measured["kappa_interval"] = (round(interval[0], 4), round(interval[1], 4))
+    verdicts = [pair.outcome if pair.outcome in READABLE else "none" for pair, _ in said]
+    of_pairs = tables([label for _, label in said], verdicts, (*READABLE, "none"))
+    clusters = numbered(pair.unit for pair, _ in said)
+    measured = rounded_figures(
+        {
+            "pairs": len(said),
+            "accuracy": 100 * float(accuracy(of_pairs.sum(axis=0))),
+            "accuracy_interval": clustered_interval(accuracy, of_pairs, clusters),
+            "kappa": defined(kappa(of_pairs.sum(axis=0))),
+            "kappa_interval": kappa_interval(of_pairs, clusters),
+        }
+    )
     words = set_words(THIS_RUN, measured)
     judge.agreement = f"{judge.agreement}; {words}" if judge.human_agreement else words
     judge.human_agreement = {**(judge.human_agreement or {}), THIS_RUN: measured}

@@ -35,6 +35,8 @@ _Z = NormalDist().inv_cdf(0.975)
 def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: Any) -> PredictionPowered:
     """The candidate's win rate as people would see it, in percent, with a 95 % interval.
 
+    Where people labeled all pairs, it is their own win rate, which needs no judge.
+
     Args:
         labels: people's scores (1 win, 1/2 tie, 0 loss) of n pairs drawn at random, shape (n,).
         judged: the judge's scores of the same pairs, shape (n,).
@@ -42,51 +44,38 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
         names: of the claim: judge, candidate, baseline, policy.
 
     Raises:
-        ValueError: fewer than two labels, or no pair without one.
+        ValueError: fewer than two labels.
     """
     n, m = len(labels), len(unlabeled)
-    if n < 2 or not m or len(judged) != n:
+    if n < 2 or len(judged) != n:
         raise ValueError(f"{n} labels, {len(judged)} verdicts on them, {m} pairs without a label")
-    weight = float(_weight(_moments(labels, judged, unlabeled), n, m))
-    seen = _moments(np.append(labels, [1.0, 0.0, 1.0, 0.0]), np.append(judged, [1.0, 0.0, 0.0, 1.0]), unlabeled)
-    rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
-    error = math.sqrt(_variance(seen, weight, n, m))
-    p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
-    interval = (100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()
-    enough = enough_decided(int((labels > 0.5).sum()), int((labels < 0.5).sum()), n)
-    estimate = Estimate(100 * rate, interval, p)
-    sample = Sample("rate", fixed(estimate), "prediction-powered", n + m, enough=enough)
-    claim = claim_of(sample, measure=MEASURE, **{"candidate": "", "baseline": ""} | names)
+    win, loss = int((labels > 0.5).sum()), int((labels < 0.5).sum())
+    if m:
+        weight = float(_weight(_moments(labels, judged, unlabeled), n, m))
+        seen = _moments(np.append(labels, [1.0, 0.0, 1.0, 0.0]), np.append(judged, [1.0, 0.0, 0.0, 1.0]), unlabeled)
+        rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
+        error = math.sqrt(_variance(seen, weight, n, m))
+        p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
+        interval = (100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()
+        estimate = fixed(Estimate(100 * rate, interval, p))
+        sample = Sample("rate", estimate, "prediction-powered", n + m, enough=enough_decided(win, loss, n))
+        effective = round(seen.labels / error**2, 1) if error else None
+    else:
+        graded = not np.isin(labels, [0, 0.5, 1]).all()
+        counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
+        sample = replace(match(counts), counts=None)  # they are people's, not the comparison's
+        weight, seen, effective = 0.0, _moments(labels, judged, judged), float(n)
     return PredictionPowered(
-        claim=claim,
+        claim=claim_of(sample, measure=MEASURE, **{"candidate": "", "baseline": ""} | names),
         labels=n,
         pairs=n + m,
         weight=round(weight, 6),
         labels_only=round(100 * float(labels.mean()), 6),
         labels_only_interval=rounded(score_interval(labels)) or [0.0, 100.0],
         judge_only=round(100 * float(np.concatenate([judged, unlabeled]).mean()), 6),
-        effective_labels=round(seen.labels / error**2, 1) if error else None,
+        effective_labels=effective,
         precision=PRECISION,
         labels_needed=_labels_needed(seen, n + m),
-    )
-
-
-def rate_by_people(labels: Array, judged: Array, **names: Any) -> PredictionPowered:
-    """The same where people labeled all pairs: their own win rate, which needs no judge."""
-    n, win, loss = len(labels), int((labels > 0.5).sum()), int((labels < 0.5).sum())
-    graded = not np.isin(labels, [0, 0.5, 1]).all()
-    counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
-    return PredictionPowered(
-        claim=claim_of(replace(match(counts), counts=None), measure=MEASURE, **names),
-        labels=n,
-        pairs=n,
-        weight=0.0,
-        labels_only=round(100 * float(labels.mean()), 6),
-        labels_only_interval=rounded(score_interval(labels)) or [0.0, 100.0],
-        judge_only=round(100 * float(judged.mean()), 6),
-        effective_labels=float(n),
-        precision=PRECISION,
-        labels_needed=_labels_needed(_moments(labels, judged, judged), n),
     )
 
 
