@@ -196,7 +196,6 @@ def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: d
 def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]) -> None:
     """What the training set says: each verdict is by a head that did not see the pair's instruction."""
     card = load_judge_card(str(folder))
-    agreement = measure_agreement(train, verdicts, positions_known=False)
     about = "cross-validated on the training set"
     judgments = [
         Judgment(card.name, "first", "second", place, str(place), "", "first", "", verdict)
@@ -208,10 +207,11 @@ def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]
         "",
         model=card.model,
         card=card.sha256(),
-        made_for=train.sha256,
+        set_sha256=train.sha256,
         about=about,
     )
     write_verdicts(folder / "agreement" / f"{train.name}.jsonl", made)
+    agreement = measure_agreement(train, made.raters(), positions_known=False)
     write_human_agreement(folder / "judge.yaml", train.name, card_figures(agreement, card, about))
 
 

@@ -218,7 +218,7 @@ def validate(arguments: argparse.Namespace) -> Result:
     if not arguments.judge:
         _refuse_judge_flags(arguments, "yes", "retry_failed", "cluster", advice="without it nothing is asked")
     ((name, addresses),) = _named_judges([arguments.judge or ""]).items()
-    result = validate_judge(
+    return validate_judge(
         _judge_options(name, arguments, addresses, orders="both") if name else None,
         arguments.against,
         reference=arguments.reference,
@@ -230,7 +230,6 @@ def validate(arguments: argparse.Namespace) -> Result:
         mode=call.named_mode(arguments),
         where=_judges_cluster(arguments) if arguments.judge else None,
     )
-    return Result(result.content, result.headline, result.text, result.stopped)
 
 
 def _draw_sample(arguments: argparse.Namespace) -> Result:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from instruct.base.cards import PACKAGE, find_card
 from instruct.base.errors import InputError, counted
 from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
-from instruct.judging.human_agreement import LEAST_PAIRS
+from instruct.judging.human_agreement import LEAST_PAIRS, HumanAgreement, rounded_figures
 from instruct.judging.options import JudgeOptions
 from instruct.validation.agreement import Agreement
 from instruct.validation.human_sets import HumanPair, HumanSet
 
 # Next to the card of a trained judge.
 FILE = "trained_on.txt"
+# With the lines that are indented below it.
+_BLOCK = re.compile(r"^human_agreement:.*\n?(?:(?:[ \t]*\n)*[ \t]+\S.*\n?)*", re.MULTILINE)
 
 
 def writable_card(judge: JudgeOptions) -> Path:
@@ -63,42 +66,35 @@ def check_measures(human: HumanSet, trained: int) -> None:
         )
 
 
-def card_figures(agreement: Agreement, card: JudgeCard | None, about: str | None = None) -> dict[str, Any]:
+def card_figures(agreement: Agreement, card: JudgeCard | None, about: str | None = None) -> HumanAgreement:
     """A set's entry under `human_agreement`, in percent; accuracy, kappa and p-value are of the set's own order.
 
     Args:
         card: the one that made the verdicts; None if that is not known.
         about: how the verdicts came about, if the judge was not simply asked.
     """
-    p = agreement.claim().p
     accuracy, kappa = (agreement.measurements["listed", metric, ""] for metric in ("accuracy", "kappa"))
-    figures = {
-        "pairs": agreement.pairs,
-        "accuracy": _rounded(accuracy.value, 2),
-        "accuracy_interval": _rounded(accuracy.interval, 2),
-        "kappa": _rounded(kappa.value, 4),
-        "kappa_interval": _rounded(kappa.interval, 4),
-        "yardstick": agreement.names[agreement.best],
-        "yardstick_accuracy": _rounded(agreement.value(agreement.best, "accuracy"), 2),
-        "yardstick_p": None if p is None else float(f"{p:.2g}"),
-        "both_orders": _rounded(agreement.value("judge", "both_orders"), 2),
-        "consistency": _rounded(agreement.value("judge", "consistency"), 2),
-        "first_position_rate": _rounded(agreement.value("judge", "first_position"), 2),
-        "judge": card.sha256()[:12] if card else None,
-        "measured": datetime.now(UTC).date().isoformat(),
-        "verdicts": about,
-    }
-    return {name: value for name, value in figures.items() if value is not None}
+    return rounded_figures(
+        {
+            "pairs": agreement.pairs,
+            "accuracy": accuracy.value,
+            "accuracy_interval": accuracy.interval,
+            "kappa": kappa.value,
+            "kappa_interval": kappa.interval,
+            "yardstick": agreement.names[agreement.best],
+            "yardstick_accuracy": agreement.value(agreement.best, "accuracy"),
+            "yardstick_p": agreement.claims[0].p,
+            "both_orders": agreement.value("judge", "both_orders"),
+            "consistency": agreement.value("judge", "consistency"),
+            "first_position_rate": agreement.value("judge", "first_position"),
+            "judge": card.sha256()[:12] if card else None,
+            "measured": datetime.now(UTC).date().isoformat(),
+            "verdicts": about,
+        }
+    )
 
 
-def _rounded(figure: Any, digits: int) -> Any:
-    """A figure or an interval; None: it is not defined."""
-    if isinstance(figure, list):
-        return [round(end, digits) for end in figure]
-    return None if figure is None else round(figure, digits)
-
-
-def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> None:
+def write_human_agreement(path: Path, name: str, figures: Mapping[str, Any]) -> None:
     """Put a set's figures into a judge.yaml; every line outside `human_agreement` stays as it is.
 
     Raises:
@@ -106,20 +102,14 @@ def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> Non
     """
     text = path.read_text(encoding="utf-8")
     old = yaml.safe_load(text)
-    measured = {**(old.get("human_agreement") or {}), name: figures}
+    measured = {**(old.get("human_agreement") or {}), name: dict(figures)}
     block = yaml.safe_dump({"human_agreement": measured}, sort_keys=False, default_flow_style=None, width=120)
-    lines = text.splitlines(keepends=True)
-    start = next((i for i, line in enumerate(lines) if line.startswith("human_agreement:")), len(lines))
-    end = start + 1
-    for i in range(start + 1, len(lines)):
-        if lines[i].strip():
-            if lines[i][0] not in " \t":
-                break
-            end = i + 1
-    before = "".join(lines[:start])
-    changed = before + ("\n" if before and not before.endswith("\n") else "") + block + "".join(lines[end:])
+    found = _BLOCK.search(text)
+    start, end = found.span() if found else (len(text), len(text))
+    before = text[:start]
+    changed = before + "\n" * (before != "" and before[-1] != "\n") + block + text[end:]
     try:
-        unchanged = yaml.safe_load(changed) == {**old, "human_agreement": measured}
+        unchanged = yaml.safe_load(changed) == {**old, **yaml.safe_load(block)}
     except yaml.YAMLError:
         unchanged = False
     if not unchanged:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -22,9 +22,9 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import cache_folder, sha256_of, write_atomically
 from instruct.base.options import Options
 from instruct.base.output import warn
-from instruct.data.formats import Message
+from instruct.data.formats import Message, text_field
 from instruct.data.prompts import EvalPrompt, read_prompt
-from instruct.data.sources import RawRow, read_file
+from instruct.data.sources import RawRow, read_file, read_texts
 
 Label = Literal["first", "second", "tie"]
 FILE_TYPES = (".json", ".jsonl", ".csv")
@@ -49,32 +49,31 @@ _ARENA = {"model_a": "first", "model_b": "second", "tie": "tie", "tie (bothbad)"
 class HumanPair:
     """Two answers to one prompt and each annotator's label: `first`, `second`, `tie` or, where it is missing, None.
 
-    `index` is the pair's position in its set, from 0. `preference`, if a judge made the label: from 1 (the first
-    answer) to 2 (the second). `earlier` are the turns before the second answer, where they are not the prompt's.
+    `score`, if a judge made the label: from 0 (the first answer) to 1 (the second). `earlier` are the turns before
+    the second answer, where they are not the prompt's.
     """
 
-    index: int
     prompt: EvalPrompt
     first: str
     second: str
     labels: tuple[str | None, ...]
     group: str | None = None
-    preference: float | None = None
+    score: float | None = None
     earlier: tuple[Message, ...] | None = None
 
     @property
     def label(self) -> str:
         """The label with the most votes; of several, the one given first (WeOpenML/PandaLM's compute_metrics.py)."""
-        return self._votes().most_common(1)[0][0]
+        return self._votes()[0][0]
 
     @property
     def split(self) -> bool:
         """Whether several labels have the most votes."""
-        votes = [count for _, count in self._votes().most_common(2)]
-        return len(votes) == 2 and votes[0] == votes[1]
+        (_, most), *others = self._votes()
+        return any(count == most for _, count in others)
 
-    def _votes(self) -> Counter[str]:
-        return Counter(label for label in self.labels if label is not None)
+    def _votes(self) -> list[tuple[str, int]]:
+        return Counter(label for label in self.labels if label is not None).most_common()
 
 
 @dataclass(frozen=True)
@@ -159,18 +158,18 @@ class HumanSetCard(Options):
 
     @model_validator(mode="after")
     def _fits_together(self) -> HumanSetCard:
-        if (self.file is None) == (self.files is None):
-            raise ValueError("give exactly one of file (a path) and files (paths by name)")
-        if self.files is not None and (self.url or self.sha256):
-            raise ValueError("url and sha256 belong to file; remove them")
-        if self.files is not None and self.columns is None:
-            raise ValueError("files needs columns, as NAME.COLUMN")
-        if self.key is not None and self.files is None:
-            raise ValueError("key belongs to files")
-        if self.url is not None and self.sha256 is None:
-            raise ValueError("url needs sha256, by which a download is checked")
-        if self.labels is not None and self.columns is None:
-            raise ValueError("labels needs columns, so that the labels' columns are known")
+        of_files = self.files is not None
+        wrong = {
+            "give exactly one of file (a path) and files (paths by name)": (self.file is None) != of_files,
+            "url and sha256 belong to file; remove them": of_files and (self.url or self.sha256),
+            "files needs columns, as NAME.COLUMN": of_files and self.columns is None,
+            "key belongs to files": self.key is not None and not of_files,
+            "url needs sha256, by which a download is checked": self.url and not self.sha256,
+            "labels needs columns, so that the labels' columns are known": self.labels and self.columns is None,
+        }
+        for problem, applies in wrong.items():
+            if applies:
+                raise ValueError(problem)
         return self
 
 
@@ -189,58 +188,40 @@ def load_human_set(against: str) -> HumanSet:
         files = find_files(card)
         path = next(iter(files.values()))
     rows = read_rows(card, files)
-    if not rows:
-        raise InputError(f"{path}: has no rows; give a file with at least one")
-    if card.columns is None:
+    labels = {str(value): label for value, label in (card.labels or {}).items()}
+    columns = card.columns
+    if columns is None:
         rows = [_preferred(row) for row in rows]
         columns, words = _usual_columns(rows[0])
     else:
-        columns, words = card.columns, _WORDS
+        words = dict(labels or _WORDS)
         for name in (columns.instruction, columns.first, columns.second, *columns.labels):
             if name not in rows[0].fields:
                 raise InputError(
                     f"{rows[0].place}: has no column {name!r}, which the card {card.name} names (columns: "
-                    f"{_present(rows[0])}); fix the card's columns"
+                    f"{rows[0].columns}); fix the card's columns"
                 )
-    labels = {str(value): label for value, label in (card.labels or {}).items()}
-    pairs = [_pair(index, row, columns, labels or words, bool(labels)) for index, row in enumerate(rows)]
-    if card.rows not in (None, len(pairs)):
-        raise InputError(f"{path}: has {len(pairs)} pairs, but its card says {card.rows}; fix the card")
     group_of = {value: group for group, values in (card.groups or {}).items() for value in values}
-    for pair in pairs if group_of else ():
-        if pair.group not in group_of:
-            raise InputError(
-                f"human set {card.name}, pair {pair.index}: {one_line(pair.group, 60)!r} is in none of the card's "
-                "groups; add it to one"
-            )
-        pairs[pair.index] = replace(pair, group=group_of[pair.group])
-    pairs, notes = _labeled(pairs, columns, path)
+    every = [_pair(row, columns, words, bool(labels), group_of) for row in rows]
+    if card.rows not in (None, len(every)):
+        raise InputError(f"{path}: has {len(every)} pairs, but its card says {card.rows}; fix the card")
+    pairs = [pair for pair in every if any(pair.labels)]
+    if not pairs:
+        raise InputError(f"{path}: has no labels; write first, second or tie")
+    given = [sum(label is not None for label in of) for of in zip(*(pair.labels for pair in pairs), strict=True)]
+    notes = [
+        f"{name} labels {count} of {counted(len(pairs), 'pair')}"
+        for name, count in zip(columns.labels, given, strict=True)
+        if count < len(pairs)
+    ]
+    if left_out := len(every) - len(pairs):
+        notes.append(f"left out: {left_out} of {counted(len(every), 'pair')} without a label")
     hashes = {name: sha256_of(file) for name, file in files.items()}
     sha256 = hashes.get("", "")
     if card.columns:  # another reading of the same files is another set
         read = [hashes, card.columns.model_dump(), labels]
         sha256 = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
-    return HumanSet(card.name, pairs, columns.labels, path, sha256, tuple(card.groups or ()), notes=notes)
-
-
-def _labeled(pairs: list[HumanPair], columns: Columns, path: Path) -> tuple[list[HumanPair], tuple[str, ...]]:
-    """The pairs that have a label, and what has to be said about labels that are missing.
-
-    Raises:
-        InputError: no pair has one.
-    """
-    kept = [pair for pair in pairs if any(pair.labels)]
-    if not kept:
-        raise InputError(f"{path}: has no labels; write first, second or tie")
-    missing = [sum(label is None for label in labels) for labels in zip(*(pair.labels for pair in kept), strict=True)]
-    notes = [
-        f"{name} labels {len(kept) - count} of {counted(len(kept), 'pair')}"
-        for name, count in zip(columns.labels, missing, strict=True)
-        if count
-    ]
-    if left_out := len(pairs) - len(kept):
-        notes.append(f"left out: {left_out} of {counted(len(pairs), 'pair')} without a label")
-    return [replace(pair, index=index) for index, pair in enumerate(kept)], tuple(notes)
+    return HumanSet(card.name, pairs, columns.labels, path, sha256, tuple(card.groups or ()), notes=tuple(notes))
 
 
 def _preferred(row: RawRow) -> RawRow:
@@ -316,14 +297,10 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
         return list(read_file(files[""]))
     read: dict[str, list[RawRow]] = {}
     for name, path in files.items():
-        if path.suffix.lower() != ".txt":
+        if path.suffix.lower() == ".txt":  # its lines, in a column without a name
+            read[name] = [replace(row, fields={"": row.fields["text"]}) for row in read_texts(path)]
+        else:
             read[name] = list(read_file(path))
-            continue
-        try:  # of a text file the lines, in a column without a name
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
-        read[name] = [RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1)]
     (first, rows), *others = read.items()
     for name, other in others:
         if len(other) != len(rows):
@@ -333,17 +310,19 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
             )
     joined = []
     for together in zip(*read.values(), strict=True):
-        fields: dict[str, Any] = {}
-        for name, row in zip(read, together, strict=True):
-            for column, value in row.fields.items():
-                fields[f"{name}.{column}" if column else name] = value
-        keys = [(row, row.fields[card.key]) for row in together if card.key in row.fields]
-        for row, key in keys[1:]:
-            if key != keys[0][1]:
+        keyed = [row for row in together if card.key in row.fields]
+        for row in keyed[1:]:
+            if row.fields[card.key] != keyed[0].fields[card.key]:
+                one_key, other_key = (one_line(repr(each.fields[card.key]), 40) for each in (row, keyed[0]))
                 raise InputError(
-                    f"{row.place}: {card.key}: {one_line(repr(key), 40)} is not that of {keys[0][0].place} "
-                    f"({one_line(repr(keys[0][1]), 40)}); give files whose rows belong together"
+                    f"{row.place}: {card.key}: {one_key} is not that of {keyed[0].place} ({other_key}); give files "
+                    "whose rows belong together"
                 )
+        fields = {
+            f"{name}.{column}" if column else name: value
+            for name, row in zip(read, together, strict=True)
+            for column, value in row.fields.items()
+        }
         joined.append(RawRow(together[0].origin, together[0].row, fields))
     return joined
 
@@ -367,14 +346,16 @@ def _usual_columns(row: RawRow) -> tuple[Columns, dict[str, str]]:
     """The columns of a pair by their usual names, and what the values of the label columns mean."""
     (instruction,) = _one_of(row, "the instruction", [(name,) for name in _INSTRUCTIONS])
     answers = _one_of(row, "the two answers", list(_ANSWERS))
-    annotators = [field for field in row.fields if re.fullmatch(r"annotator\d+", field)]
-    annotators.sort(key=lambda field: int(field.removeprefix("annotator")))
+    annotators = sorted(
+        (field for field in row.fields if re.fullmatch(r"annotator\d+", field)),
+        key=lambda field: int(field.removeprefix("annotator")),
+    )
     if "winner" in row.fields and not annotators and "label" not in row.fields:
         annotators = ["winner"]
     if ("label" in row.fields) == bool(annotators):
         problem = "has both label and annotator1 …" if annotators else "has no column for the labels"
         raise InputError(
-            f"{row.place}: {problem} (columns: {_present(row)}); give either 'label' or 'annotator1', 'annotator2', …"
+            f"{row.place}: {problem} (columns: {row.columns}); give either 'label' or 'annotator1', 'annotator2', …"
         )
     numbers: dict[str, str] = {}
     if annotators == ["winner"]:
@@ -400,34 +381,31 @@ def _one_of(row: RawRow, what: str, known: list[tuple[str, ...]]) -> tuple[str, 
         return present[0]
     problem = "has several columns for" if present else "has no column for"
     choice = ", or ".join(" and ".join(map(repr, names)) for names in known)
-    raise InputError(f"{row.place}: {problem} {what} (columns: {_present(row)}); give exactly one of: {choice}")
+    raise InputError(f"{row.place}: {problem} {what} (columns: {row.columns}); give exactly one of: {choice}")
 
 
-def _present(row: RawRow) -> str:
-    return ", ".join(one_line(field, 40) for field in row.fields)
-
-
-def _pair(index: int, row: RawRow, columns: Columns, words: Mapping[str, str], by_card: bool = False) -> HumanPair:
+def _pair(
+    row: RawRow, columns: Columns, words: Mapping[str, str], by_card: bool, group_of: Mapping[str, str]
+) -> HumanPair:
     asked = {"instruction": _text(row, columns.instruction), "input": ""}
     if columns.input and row.fields.get(columns.input) is not None:
         asked["input"] = _text(row, columns.input)
+    group = _text(row, columns.group) if columns.group else None
+    if group_of and group not in group_of:
+        raise InputError(f"{row.place}: {one_line(group, 60)!r} is in none of the card's groups; add it to one")
     return HumanPair(
-        index=index,
         prompt=read_prompt(replace(row, fields=row.fields | asked), ""),
         first=_text(row, columns.first),
         second=_text(row, columns.second),
         labels=tuple(_label(row, name, words, by_card) for name in columns.labels),
-        group=_text(row, columns.group) if columns.group else None,
+        group=group_of.get(str(group), group),
     )
 
 
 def _text(row: RawRow, field: str) -> str:
-    if field not in row.fields:
-        raise InputError(f"{row.place}: has no {field!r}, unlike the first row; give every row the same fields")
-    value = row.fields[field]
-    if not isinstance(value, str | bool):  # a bool is an answer "True" that was saved as a truth value
-        raise InputError(f"{row.place}: {field}: must be a string (given: {one_line(repr(value), 60)})")
-    return str(value)
+    value = row.fields.get(field)
+    # An answer "True" may have been saved as a truth value.
+    return str(value) if isinstance(value, bool) else text_field(row, field)
 
 
 def _label(row: RawRow, field: str, words: Mapping[str, str], by_card: bool) -> str | None:

@@ -67,7 +67,7 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
             prompt, other = (read_prompt(RawRow(str(run.labels), len(pairs) + 1, row), "") for row in rows)
             answers = ours[pair]["output"], theirs[pair]["output"]
             group = f"{candidate} against {baseline}"
-            pairs.append(HumanPair(len(pairs), prompt, *answers, (_label(score),), group, None, other.earlier))
+            pairs.append(HumanPair(prompt, *answers, (_label(score),), group, earlier=other.earlier))
     content = json.dumps([asdict(pair) for pair in pairs])
     digest = hashlib.sha256(content.encode()).hexdigest()
     name = f"{run.folder.resolve().name}-labels"
@@ -82,18 +82,20 @@ def _label(score: float) -> str:
 def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
     """The pairs of all files that have a preference; each model, a `generator_2`, is a group."""
     files = [read_annotations(path, reference=reference) for path in paths]
-    first, *others = (verdicts[0].judgment for verdicts in files)
-    for path, other in zip(paths[1:], others, strict=True):
-        if (other.judge, other.baseline) != (first.judge, first.baseline):
-            one, two = (f"{one_line(each.judge, 60)} against {one_line(each.baseline, 60)}" for each in (first, other))
+    firsts = [verdicts[0].judgment for verdicts in files]
+    models = [first.candidate for first in firsts]
+    one = (firsts[0].judge, firsts[0].baseline)
+    for path, first in zip(paths, firsts, strict=True):
+        if (first.judge, first.baseline) != one:
             raise InputError(
-                f"{path}: has verdicts of {two}, but {paths[0]} has those of {one}; give files of one "
+                f"{path}: has verdicts of {one_line(first.judge, 60)} against {one_line(first.baseline, 60)}, but "
+                f"{paths[0]} has those of {one_line(one[0], 60)} against {one_line(one[1], 60)}; give files of one "
                 "judge and one baseline"
             )
-    models = [verdicts[0].judgment.candidate for verdicts in files]
-    for path, model in zip(paths, models, strict=True):
-        if models.count(model) > 1:
-            raise InputError(f"{path}: {one_line(model, 60)} is in several of the files; give one for each model")
+        if models.count(first.candidate) > 1:
+            raise InputError(
+                f"{path}: {one_line(first.candidate, 60)} is in several of the files; give one for each model"
+            )
     pairs: list[HumanPair] = []
     for verdicts in files:
         results = pair_results([verdict.judgment for verdict in verdicts], "single")
@@ -104,22 +106,18 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
                 advice = "give the baseline's answers as `reference`" if missing == "output_1" else "add it"
                 raise InputError(f"{verdict.place}: has no {missing}; {advice}")
             if result.score is not None:
-                label = (_label(1 - result.score),)
-                pairs.append(
-                    HumanPair(
-                        len(pairs), verdict.prompt, theirs, ours, label, verdict.judgment.candidate, 1 + result.score
-                    )
-                )
-    unlabeled = sum(map(len, files)) - len(pairs)
+                labels, model = (_label(1 - result.score),), verdict.judgment.candidate
+                pairs.append(HumanPair(verdict.prompt, theirs, ours, labels, model, result.score))
     if not pairs:
         raise InputError(f"{paths[0]}: has no preferences; give annotations with verdicts")
     used = [*paths, *([Path(reference).expanduser()] if reference else [])]
+    unlabeled = sum(map(len, files)) - len(pairs)
     return HumanSet(
-        f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models",
+        f"{one[0]}-{models[0]}" if len(models) == 1 else f"{one[0]}-{len(models)}-models",
         pairs,
-        (first.judge,),
+        (one[0],),
         paths[0],
         hashlib.sha256("".join(map(sha256_of, used)).encode()).hexdigest(),
-        labels_by=first.judge,
+        labels_by=one[0],
         notes=(f"left out: {counted(unlabeled, 'row')} without a preference",) if unlabeled else (),
     )

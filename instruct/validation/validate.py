@@ -9,16 +9,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Literal, get_args
 
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
+from instruct.base.output import Result
 from instruct.engines.start import Where
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warning
+from instruct.judging.human_agreement import LEAST_PAIRS, HumanAgreement, share, yardstick_warning
 from instruct.judging.interchange.numbered import POSITIONS
 from instruct.judging.interchange.record import FileVerdict
 from instruct.judging.judge import JudgingTask, ask_judges
@@ -27,10 +28,12 @@ from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import margins
 from instruct.judging.work import JudgingMode
+from instruct.reporting.document import Document, Paragraph
+from instruct.reporting.render.lines import render_markdown, terminal_table
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 from instruct.validation.agreement import Agreement, measure_agreement
-from instruct.validation.agreement_report import render_markdown, render_terminal
+from instruct.validation.agreement_report import agreement_tables
 from instruct.validation.card_figures import (
     card_figures,
     check_measures,
@@ -46,19 +49,6 @@ from instruct.validation.published import Verdicts, read_published, write_verdic
 MOST_MARGIN = 1e9
 
 
-class Validated(NamedTuple):
-    """A judge's agreement with labels: agreement.json's content, the sentences that matter, and all tables as text.
-
-    `headline`: how often the judge agrees, and on a line each what changes that claim (`warnings` in `content`).
-    `stopped`: why asking stopped early, if it did.
-    """
-
-    content: dict[str, Any]
-    headline: str
-    text: str
-    stopped: InstructError | None
-
-
 def validate(
     judge: JudgeOptions | None,
     against: str | Sequence[str],
@@ -71,7 +61,7 @@ def validate(
     write_card: bool = False,
     mode: JudgingMode | None = None,
     where: Where = None,
-) -> Validated:
+) -> Result:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
 
     Without a file to replay, the judge is asked about every pair in both orders, in the run directory
@@ -93,7 +83,8 @@ def validate(
         where: the judge's model is loaded, if it is a local one.
 
     Returns:
-        The figures, and why asking stopped early, if it did.
+        agreement.json's content; how often the judge agrees, and on a line each what changes that claim; all tables as
+        text; and why asking stopped early, if it did.
 
     Raises:
         InputError: unknown judge or set, or a file that does not fit the set.
@@ -114,24 +105,24 @@ def validate(
             "it out"
         )
     human = replace(human, pairs=human.pairs[:limit])
-    trained = trained_on(resolved.card if resolved else None, human.pairs)
-    if write_card and not replay:  # before anything is asked
-        check_measures(human, trained)
-    stopped: InstructError | None = None
+    card, stopped = resolved.card if resolved else None, None
     if replay:
         files = [replay] if isinstance(replay, str) else replay
-        verdicts, card = _replayed(human, files, replay_swapped, resolved.card if resolved else None, path)
+        verdicts, card = _replayed(human, files, replay_swapped, card)
+        if path and card is None:
+            raise InputError(
+                f"`write_card`: {files[0]} does not state that {path} in its present form made these verdicts; ask "
+                "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
+            )
         folder = _folder(verdicts.judge, human, "-replay")
-    else:
-        assert resolved is not None, "checked above"
-        card, folder = resolved.card, _folder(resolved.card.name, human)
-        verdicts, stopped = _asked(resolved, human, folder, mode or JudgingMode())
-    first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
-    agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
-    figures = card_figures(agreement, card, verdicts.about)
-    trained = 0 if card is None or verdicts.about else trained
-    if write_card:
+    trained = 0 if replay and verdicts.about else trained_on(card, human.pairs)
+    if write_card:  # before anything is asked
         check_measures(human, trained)
+    if resolved and not replay:
+        folder = _folder(resolved.card.name, human)
+        verdicts, stopped = _asked(resolved, human, folder, mode or JudgingMode())
+    agreement = measure_agreement(human, verdicts.raters(), verdicts.positions_known)
+    figures = card_figures(agreement, card, verdicts.about)
     warnings = _warnings(card, human, limit, figures, trained)
     shorter, n = agreement.measurements["listed", "shorter_better", ""], agreement.pairs
     sentence = (
@@ -158,14 +149,18 @@ def validate(
         **agreement.content(),
     }
     write_atomically(target / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    markdown = render_markdown(f"{verdicts.judge} against {human.name}", head, agreement)
-    write_atomically(target / "agreement.md", markdown)
+    tables = [table for table in agreement_tables(agreement) if table.rows]
+    document = Document(f"{verdicts.judge} against {human.name}", [*map(Paragraph, head), *tables])
+    write_atomically(target / "agreement.md", render_markdown(document))
     write_verdicts(target / "verdicts.jsonl", verdicts)
-    text = render_terminal([*head, f"written to {target}"], agreement)
+    lines = [one_line(line, 1000) for line in (*head, f"written to {target}")]
+    for table in tables:
+        lines += ["", table.title, *terminal_table(table, 80, indent=2)]
+    text = "\n".join(lines) + "\n"
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
-    return Validated(content, "\n".join(headline), text, stopped)
+    return Result(content, "\n".join(headline), text, stopped)
 
 
 def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
@@ -173,45 +168,41 @@ def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
 
 
 def _replayed(
-    human: HumanSet, replay: Sequence[str], replay_swapped: str | None, judge: JudgeCard | None, path: Path | None
+    human: HumanSet, replay: Sequence[str], replay_swapped: str | None, judge: JudgeCard | None
 ) -> tuple[Verdicts, JudgeCard | None]:
-    """The verdicts of files, and the judge's card if the files state that it made them; else it cannot be written."""
+    """The verdicts of files, and the judge's card if the files state that it made them."""
     files = [read_published([Path(file).expanduser() for file in replay], human.pairs)]
     if replay_swapped:
         files.append(read_published([Path(replay_swapped).expanduser()], human.pairs, "swapped"))
-    orders = Counter(order for file in files for order in file.by_order)
-    if repeated := [order for order, count in orders.items() if count > 1]:
+    verdicts = sorted(
+        (each for file in files for each in file.verdicts),
+        key=lambda each: (each.judgment.pair, each.judgment.position),
+    )
+    shown = Counter(each.judgment.position for each in verdicts)
+    if repeated := [order for order, position in POSITIONS.items() if shown[position] > len(human.pairs)]:
         raise InputError(f"{replay_swapped}: a second set of verdicts for order {repeated[0]}; replay only one of them")
-    if "first" not in orders:
+    if "first" not in shown:
         raise InputError(f"{replay[0]}: has the swapped order only; give verdicts in the set's own order too")
     for file in files:
-        if file.made_for not in (None, human.sha256):
+        if file.set_sha256 not in (None, human.sha256):
             raise InputError(
                 f"{replay[0]}: has verdicts on another set (its first line states set_sha256 "
-                f"{one_line(file.made_for, 70)}, but {human.name} has {human.sha256}); give the verdicts on this set"
+                f"{one_line(file.set_sha256, 70)}, but {human.name} has {human.sha256}); give the verdicts on this set"
             )
-    known = all(file.positions_known for file in files)
-    by_one = len({(file.card, file.model) for file in files}) == 1
-    stated = files[0].card if by_one else None
+    made = {(file.card, file.model) for file in files}
+    stated, model = made.pop() if len(made) == 1 else (None, None)
     card = judge if judge and judge.sha256() == stated else None
-    if path and card is None:
-        raise InputError(
-            f"`write_card`: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
-            "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
-        )
+    known = all(file.positions_known for file in files)
     notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]
     if judge and card is None:
         notes.append(f"the file does not state that the card {judge.name} made these verdicts")
     return replace(
         files[0],
-        verdicts=sorted(
-            (each for file in files for each in file.verdicts),
-            key=lambda each: (each.judgment.pair, each.judgment.position),
-        ),
+        verdicts=verdicts,
         source="replayed from " + " and ".join(file.source for file in files),
         notes=notes,
         positions_known=known and not (card and card.rates_alone),
-        model=files[0].model if by_one else None,
+        model=model,
         card=stated,
     ), card
 
@@ -243,7 +234,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
         positions_known=not card.rates_alone,
         model=card.model,
         card=card.sha256(),
-        made_for=human.sha256,
+        set_sha256=human.sha256,
         tie_margin=card.verdict.tie_margin,
     ), stopped
 
@@ -272,29 +263,26 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[Fil
     reasons: Counter[str] = Counter()
     for pair, position in itertools.product(range(pairs), ["first"] if card.rates_alone else POSITIONS.values()):
         not_asked = Judgment(*comparison, pair, str(pair), "", position, "", "failed", "not asked")
-        judgment, margin = judgments.get((pair, position), not_asked), None
-        if judgment.verdict in ("unparsed", "failed"):
+        judgment = judgments.get((pair, position), not_asked)
+        missing = judgment.verdict in ("unparsed", "failed")
+        if missing:
             reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
-        elif (margin := known.of(judgment)) is not None:
+        margin = None if missing else known.of(judgment)
+        if margin is not None:
             margin = max(-MOST_MARGIN, min(MOST_MARGIN, round(margin, 6)))  # JSON has no infinity
         replies = {key: reply for key, reply in completions.items() if key == judgment.key}
         verdicts.append(FileVerdict(judgment, str(store.path), replies=replies, margin=margin))
     return verdicts, reasons
 
 
-def _answers(human: HumanSet, side: str) -> Answers:
+def _answers(human: HumanSet, side: Literal["first", "second"]) -> Answers:
     """One side of the set; an instruction may occur in several pairs, so a pair's index is its id."""
-    return Answers(
-        side,
-        [
-            replace(
-                pair.prompt,
-                dataset=pair.group or human.name,
-                earlier=pair.prompt.earlier if side == "first" or pair.earlier is None else pair.earlier,
-            ).row(pair.first if side == "first" else pair.second, side, id=str(pair.index))
-            for pair in human.pairs
-        ],
-    )
+    rows = []
+    for index, pair in enumerate(human.pairs):
+        earlier = pair.earlier if side == "second" and pair.earlier is not None else pair.prompt.earlier
+        prompt = replace(pair.prompt, dataset=pair.group or human.name, earlier=earlier)
+        rows.append(prompt.row(getattr(pair, side), side, id=str(index)))
+    return Answers(side, rows)
 
 
 def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreement: Agreement) -> list[str]:
@@ -319,7 +307,7 @@ def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreemen
 
 
 def _warnings(
-    card: JudgeCard | None, human: HumanSet, limit: int | None, figures: dict[str, Any], trained: int
+    card: JudgeCard | None, human: HumanSet, limit: int | None, figures: HumanAgreement, trained: int
 ) -> list[str]:
     """What changes the claim of the agreement; `card`: the one that made the verdicts, None if that is not known."""
     pairs = counted(len(human.pairs), "pair")

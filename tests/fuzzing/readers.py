@@ -167,15 +167,14 @@ def read_human_set(path: Path) -> None:
     found = load_human_set(str(path))
     left_out = sum(int(note.split()[2]) for note in found.notes if note.startswith("left out: "))
     assert len(found.pairs) + left_out == rows_in(path)
-    accuracy = measure_agreement(found, [pair.label for pair in found.pairs]).get("listed", "accuracy")
+    accuracy = measure_agreement(found, {"listed": [pair.label for pair in found.pairs]}).get("listed", "accuracy")
     assert accuracy.details.count == accuracy.n == len(found.pairs)
 
 
 def read_replay(path: Path) -> None:
     pairs = load_human_set(str(fixed(PAIRS, "set.json"))).pairs
-    found = read_published(path, pairs)
-    assert all(len(verdicts) == len(pairs) for verdicts in found.by_order.values())
-    found.averaged()
+    found = read_published([path], pairs)
+    assert all(len(verdicts) == len(pairs) for verdicts in found.raters().values())
 
 
 def read_judge_labels(path: Path) -> None:
@@ -183,7 +182,7 @@ def read_judge_labels(path: Path) -> None:
     found = load_labels([str(path)])
     with_one = [row for row in read_file(path) if row.fields["preference"] not in (None, -1)]
     assert len(found.pairs) == sum(not math.isnan(float(row.fields["preference"])) for row in with_one)
-    figures = measure_agreement(found, [pair.label for pair in found.pairs]).measurements
+    figures = measure_agreement(found, {"listed": [pair.label for pair in found.pairs]}).measurements
     assert [row.n for key, row in figures.items() if key[:2] == ("people", "win_rate")] == [len(found.pairs)]
 
 

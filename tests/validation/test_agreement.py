@@ -6,38 +6,41 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score
+from sklearn.metrics import precision_recall_fscore_support
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 from instruct.data.prompts import EvalPrompt
+from instruct.judging.interchange.record import FileVerdict
+from instruct.judging.store import Judgment
 from instruct.validation.agreement import measure_agreement, yardstick_verdicts
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
-from instruct.validation.published import read_published
+from instruct.validation.published import Verdicts, read_published
 
 
-def human_set(labels, groups=None, lengths=None, instructions=None):
+def human_set(labels, lengths=None, instructions=None):
     pairs = []
-    for index, given in enumerate(labels):
+    for index, label in enumerate(labels):
         first, second = lengths[index] if lengths else (1, 1)
-        given = given if isinstance(given, tuple) else (given,)
-        group = groups[index] if groups else None
         prompt = EvalPrompt(f"i {instructions[index] if instructions else index}", "")
-        pairs.append(HumanPair(index, prompt, "x" * first, "y" * second, given, group))
-    names = tuple(f"annotator{n + 1}" for n in range(len(pairs[0].labels)))
-    return HumanSet("small", pairs, names, Path("small.json"), "0" * 64)
+        pairs.append(HumanPair(prompt, "x" * first, "y" * second, (label,)))
+    return HumanSet("small", pairs, ("annotator1",), Path("small.json"), "0" * 64)
+
+
+def measured(labels, listed, swapped=None, **about):
+    """The agreement of verdicts in both orders, in the order shown."""
+    orders = {"first": listed} | ({"second": swapped} if swapped else {})
+    verdicts = [
+        FileVerdict(Judgment("j", "first", "second", pair, str(pair), "", position, "", verdict), "")
+        for position, of_order in orders.items()
+        for pair, verdict in enumerate(of_order)
+    ]
+    return measure_agreement(human_set(labels, **about), Verdicts(verdicts, "j", "").raters())
 
 
 def count(found, rater, metric="accuracy", about=""):
     measured = found.get(rater, metric, about)
     return measured.details.count, measured.n
-
-
-def confusion(found, rater):
-    cells = [
-        f"{label}, {said}" for label in ("tie", "first", "second") for said in ("tie", "first", "second", "no verdict")
-    ]
-    return np.reshape([found.value(rater, "confusion", cell) for cell in cells], (3, 4)).tolist()
 
 
 @pytest.fixture
@@ -48,12 +51,13 @@ def known_data(shared_data, monkeypatch):
 
 def test_pandalm_7b_has_its_published_figures(known_data):
     human = load_human_set("pandalm")
-    verdicts = read_published(known_data / "pandalm" / "pandalm-7b-testset-v1.json", human.pairs).by_order["first"]
-    found = measure_agreement(human, verdicts)
+    verdicts = read_published([known_data / "pandalm" / "pandalm-7b-testset-v1.json"], human.pairs)
+    found = measure_agreement(human, verdicts.raters())
     assert count(found, "listed") == (667, 999)
     figures = [found.value("listed", name) for name in ("accuracy", "macro_precision", "macro_recall", "macro_f1")]
     assert [round(figure, 2) for figure in figures] == [66.77, 57.38, 57.50, 57.43]
-    assert confusion(found, "listed") == [[32, 35, 38, 0], [40, 298, 84, 0], [35, 100, 337, 0]]
+    cells = {"tie, first": 35, "first, tie": 40, "first, first": 298, "second, first": 100, "second, second": 337}
+    assert {cell: found.value("listed", "confusion", cell) for cell in cells} == cells
     pairs = ((1, 2), (1, 3), (2, 3))
     kappas = [found.value("people", "kappa", f"annotator{one} and annotator{other}") for one, other in pairs]
     assert [round(kappa, 4) for kappa in kappas] == [0.8520, 0.8789, 0.8617]
@@ -62,7 +66,7 @@ def test_pandalm_7b_has_its_published_figures(known_data):
     assert found.names[found.best] == "the longer answer"
     assert (count(found, "longer"), round(found.value("longer", "accuracy"), 2)) == ((610, 999), 61.06)
     assert found.get("longer", "decided").n == 894
-    claim = found.claim()
+    claim = found.claims[0]
     assert (claim.params["candidate_alone"], claim.params["baseline_alone"]) == (219, 162)
     # The pairs are of 170 instructions, and the lead is of some of them: by pairs, p is .004.
     assert found.content()["instructions"] == 170
@@ -72,9 +76,9 @@ def test_pandalm_7b_has_its_published_figures(known_data):
 def test_autoj_has_its_published_figures_also_by_group(known_data):
     human = load_human_set("autoj")
     folder = known_data / "autoj"
-    listed = read_published(folder / "pairwise_example_output.jsonl", human.pairs).by_order["first"]
-    swapped = read_published(folder / "pairwise_exchange_example_output.jsonl", human.pairs, "swapped")
-    found = measure_agreement(human, listed, swapped.by_order["swapped"])
+    listed = read_published([folder / "pairwise_example_output.jsonl"], human.pairs)
+    swapped = read_published([folder / "pairwise_exchange_example_output.jsonl"], human.pairs, "swapped")
+    found = measure_agreement(human, listed.raters() | swapped.raters())
     assert (count(found, "judge", "both_orders"), count(found, "judge", "consistency")) == ((765, 1392), (1161, 1392))
     assert round(found.value("judge", "both_orders"), 2) == 54.96
     assert round(found.value("judge", "consistency"), 2) == 83.41
@@ -97,57 +101,55 @@ def test_autoj_has_its_published_figures_also_by_group(known_data):
     assert (found.names[found.best], count(found, "longer")[0]) == ("the longer answer", 737)
     assert found.get("longer", "decided").n == 1019
     assert found.value("longer", "decided") == pytest.approx(100 * (727 + 6 / 2) / 1019)
-    assert found.claim().finding == "candidate"
+    assert found.claims[0].finding == "candidate"
 
 
 def test_both_orders_are_counted_as_autojs_authors_count_them():
     # correct twice; correct once; consistent but wrong; always the answer shown first; a tie in both
-    human = human_set(["first", "first", "first", "second", "tie"])
-    found = measure_agreement(
-        human, ["first", "first", "second", "first", "tie"], ["second", "tie", "first", "first", "tie"]
-    )
-    assert [count(found, order)[0] for order in ("listed", "swapped")] == [3, 3]
-    assert count(found, "judge", "both_orders") == (2, 5)
-    assert count(found, "judge", "consistency") == (3, 5)
-    assert count(found, "strict")[0] == 2  # first and tie; a disagreement is a tie
+    listed, swapped = ["first", "first", "second", "first", "tie"], ["second", "tie", "first", "first", "tie"]
+    found = measured(["first", "first", "first", "second", "tie"], listed, swapped)
+    figures = [("listed", "accuracy"), ("swapped", "accuracy"), ("judge", "both_orders"), ("judge", "consistency")]
+    assert [count(found, *figure) for figure in figures] == [(3, 5), (3, 5), (2, 5), (3, 5)]
+    assert count(found, "strict") == (2, 5)  # first and tie; a disagreement is a tie
     assert count(found, "judge", "first_position") == (5, 7)
 
 
-def test_a_missing_verdict_counts_as_wrong():
-    human = human_set(["first", "second", "tie", "first"])
-    found = measure_agreement(human, ["first", "unparsed", "failed", "first"], ["second", "first", "tie", "unparsed"])
-    assert count(found, "listed")[0] == 2
+def test_a_missing_verdict_counts_as_wrong_and_a_tie_as_half_right_on_decided_pairs():
+    listed, swapped = ["first", "unparsed", "failed", "first"], ["second", "first", "tie", "unparsed"]
+    found = measured(["first", "second", "tie", "first"], listed, swapped)
+    assert count(found, "listed") == (2, 4)
     assert [found.value("listed", metric) for metric in ("unparsed", "failed", "best_case")] == [1, 1, 100]
-    assert confusion(found, "listed") == [[0, 0, 0, 1], [0, 2, 0, 0], [0, 0, 0, 1]]
+    assert [found.value("strict", metric) for metric in ("unparsed", "failed")] == [2, 1]
+    cells = {"tie, no verdict": 1, "first, first": 2, "second, no verdict": 1, "second, second": 0}
+    assert {cell: found.value("listed", "confusion", cell) for cell in cells} == cells
     assert found.value("listed", "macro_recall") == pytest.approx(100 / 3)
     assert count(found, "judge", "consistency") == (1, 1)  # of the pairs read in both orders
     assert count(found, "judge", "both_orders") == (1, 4)
-    assert [found.value("strict", metric) for metric in ("unparsed", "failed")] == [2, 1]
+    found = measured(["first", "first", "second", "second", "tie"], ["first", "tie", "unparsed", "first", "tie"])
+    assert found.value("listed", "decided") == pytest.approx(100 * 1.5 / 4)
 
 
 def test_rate_of_verdicts_for_the_longer_answer():
-    human = human_set(["first", "second", "first", "tie"], lengths=[(5, 2), (5, 2), (3, 3), (2, 9)])
-    found = measure_agreement(human, ["first", "first", "first", "second"], ["second", "tie", "second", "second"])
+    labels, lengths = ["first", "second", "first", "tie"], [(5, 2), (5, 2), (3, 3), (2, 9)]
+    found = measured(
+        labels, ["first", "first", "first", "second"], ["second", "tie", "second", "second"], lengths=lengths
+    )
     assert (count(found, "judge", "longer"), count(found, "people", "longer")) == ((4, 5), (1, 2))
 
 
-def test_macro_figures_are_means_over_the_classes_that_have_a_label():
-    human = human_set(["first"] * 6 + ["second"] * 4)
-    found = measure_agreement(human, ["first"] * 5 + ["second"] * 5)
-    assert found.value("listed", "macro_precision") == pytest.approx(100 * (1 + 4 / 5) / 2)
-    assert found.value("listed", "macro_recall") == pytest.approx(100 * (5 / 6 + 1) / 2)
-    expected = f1_score([1] * 6 + [2] * 4, [1] * 5 + [2] * 5, average="macro")
-    assert found.value("listed", "macro_f1") == pytest.approx(100 * expected)
-    # a judge that also says tie is wrong on those pairs, but there is no third class to average over
-    tied = measure_agreement(human, ["first"] * 5 + ["tie"] + ["second"] * 4)
-    assert tied.value("listed", "macro_recall") == pytest.approx(100 * (5 / 6 + 1) / 2)
-    assert tied.value("listed", "macro_precision") == pytest.approx(100.0)
+@pytest.mark.parametrize("said", [["first"] * 5 + ["second"] * 5, ["first"] * 5 + ["tie"] + ["second"] * 4])
+def test_macro_figures_are_scikit_learns_over_the_classes_that_have_a_label(said):
+    labels = ["first"] * 6 + ["second"] * 4
+    found = measured(labels, said)
+    figures = [found.value("listed", f"macro_{name}") for name in ("precision", "recall", "f1")]
+    expected = precision_recall_fscore_support(labels, said, labels=["first", "second"], average="macro")[:3]
+    assert figures == pytest.approx([100 * figure for figure in expected])
 
 
 @pytest.mark.parametrize(("right", "n"), [(20, 20), (19, 20), (97, 100), (300, 400)])
 def test_the_interval_is_wilsons_and_as_wide_as_the_exact_one_near_the_ends(right, n):
-    human = human_set(["first"] * n)
-    low, high = measure_agreement(human, ["first"] * right + ["tie"] * (n - right)).get("listed", "accuracy").interval
+    found = measured(["first"] * n, ["first"] * right + ["tie"] * (n - right))
+    low, high = found.get("listed", "accuracy").interval
     wilson = [100 * end for end in proportion_confint(right, n, method="wilson")]
     exact = [100 * end for end in proportion_confint(right, n, method="beta")]
     expected = [min(wilson[0], exact[0]), max(wilson[1], exact[1])] if n - right < 5 else wilson
@@ -160,35 +162,34 @@ def test_pairs_of_one_instruction_are_no_independent_evidence():
     draw = np.random.default_rng(2)
     labels = draw.choice(["first", "second", "tie"], 60, p=[0.45, 0.45, 0.1]).tolist()
     said = [label if draw.random() < 0.8 else "first" for label in labels]
-    once = measure_agreement(human_set(labels), said)
-    places = np.repeat(np.arange(60), 6)
-    copies = human_set([labels[n] for n in places], instructions=places.tolist())
-    copied = measure_agreement(copies, [said[n] for n in places])
+    once = measured(labels, said)
+    places = np.repeat(np.arange(60), 6).tolist()
+    copied = measured([labels[n] for n in places], [said[n] for n in places], instructions=places)
     for metric in ("accuracy", "kappa"):
         widths = [np.diff(found.get("listed", metric).interval)[0] for found in (once, copied)]
         assert widths[1] == pytest.approx(widths[0], rel=0.1)
         assert copied.value("listed", metric) == pytest.approx(once.value("listed", metric))
-    assert copied.claim().p == pytest.approx(once.claim().p, abs=0.01)
-    assert np.diff(copied.claim().interval) == pytest.approx(np.diff(once.claim().interval), rel=0.1)
+    assert copied.claims[0].p == pytest.approx(once.claims[0].p, abs=0.01)
+    assert np.diff(copied.claims[0].interval) == pytest.approx(np.diff(once.claims[0].interval), rel=0.1)
 
 
 def test_two_instructions_say_next_to_nothing():
-    found = measure_agreement(human_set(["first", "second", "tie"], instructions=[0, 0, 1]), ["first", "tie", "tie"])
+    found = measured(["first", "second", "tie"], ["first", "tie", "tie"], instructions=[0, 0, 1])
     low, high = found.get("listed", "accuracy").interval
-    assert low < 5
-    assert high > 95
+    assert low < 5 < 95 < high
 
 
 def test_undefined_figures_are_none():
-    found = measure_agreement(human_set(["first", "first"]), ["first", "first"])
+    found = measured(["first", "first"], ["first", "first"])
     kappa, longer = found.get("listed", "kappa"), found.get("judge", "longer")
     assert (kappa.value, kappa.interval) == (None, None)
     assert (longer.value, longer.interval, longer.n) == (None, None, 0)
-    one = measure_agreement(human_set(["tie"]), ["tie"])
+    one = measured(["tie"], ["tie"])
     assert (one.value("listed", "accuracy"), one.get("listed", "accuracy").interval) == (100, None)
+    assert one.value("listed", "decided") is None
     for verdicts in ([], ["tie", "tie"]):
         with pytest.raises(ValueError, match="one verdict for each"):
-            measure_agreement(human_set(["tie"]), verdicts)
+            measure_agreement(human_set(["tie"]), {"listed": verdicts})
 
 
 def test_every_yardstick_gives_the_verdict_that_its_name_says():
@@ -203,32 +204,25 @@ def test_every_yardstick_gives_the_verdict_that_its_name_says():
 
 
 def test_the_best_yardstick_is_the_one_that_is_right_most_often():
-    some = human_set(["tie"] * 3 + ["first"], lengths=[(5, 2), (2, 5), (3, 2), (4, 1)])
-    found = measure_agreement(some, ["tie"] * 4)
-    assert found.names[found.best] == "the majority label, tie"
-    claim = found.claim()
+    found = measured(["tie"] * 3 + ["first"], ["tie"] * 4, lengths=[(5, 2), (2, 5), (3, 2), (4, 1)])
+    claim = found.claims[0]
+    assert claim.baseline == found.names[found.best] == "the majority label, tie"
     assert (claim.value, claim.p, claim.finding, claim.params["candidate_alone"]) == (0.0, None, "too few", 0)
 
 
-def test_on_decided_pairs_a_tie_is_half_right_and_a_missing_verdict_is_wrong():
-    some = human_set(["first", "first", "second", "second", "tie"])
-    found = measure_agreement(some, ["first", "tie", "unparsed", "first", "tie"])
-    assert found.value("listed", "decided") == pytest.approx(100 * 1.5 / 4)
-    assert count(found, "listed")[0] == 2
-    assert measure_agreement(human_set(["tie"]), ["tie"]).value("listed", "decided") is None
-
-
-def test_the_paired_test_is_mcnemars_where_every_pair_has_its_instruction():
+@pytest.mark.parametrize("accuracy", [0.7, 0.3])
+def test_the_paired_test_is_mcnemars_where_every_pair_has_its_instruction(accuracy):
     draw = np.random.default_rng(5)
-    labels = draw.choice(["first", "second"], 120)
-    some = human_set(labels.tolist(), lengths=[(2, 1) if draw.random() < 0.6 else (1, 2) for _ in labels])
-    said = [label if draw.random() < 0.7 else "tie" for label in labels.tolist()]
-    found = measure_agreement(some, said)
-    best = np.array(yardstick_verdicts(some.pairs)[found.best]) == labels
-    judge = np.array(said) == labels
+    labels = draw.choice(["first", "second"], 120).tolist()
+    lengths = [(2, 1) if draw.random() < 0.6 else (1, 2) for _ in labels]
+    said = [label if draw.random() < accuracy else "tie" for label in labels]
+    found = measured(labels, said, lengths=lengths)
+    best = np.equal(yardstick_verdicts(human_set(labels, lengths=lengths).pairs)[found.best], labels)
+    judge = np.equal(said, labels)
     table = [[(judge & best).sum(), (judge & ~best).sum()], [(~judge & best).sum(), (~judge & ~best).sum()]]
-    claim = found.claim()
+    claim = found.claims[0]
     assert claim.p == pytest.approx(mcnemar(table, exact=True).pvalue)
     assert claim.value == pytest.approx(100 * (judge.mean() - best.mean()))
     assert claim.interval[0] < claim.value < claim.interval[1]
-    assert (claim.finding == "candidate") == (claim.p <= 0.05) == (claim.interval[0] > 0)
+    assert (claim.finding == "candidate") == (claim.p <= 0.05 and claim.value > 0) == (claim.interval[0] > 0)
+    assert (claim.finding == "baseline") == (claim.p <= 0.05 and claim.value < 0) == (claim.interval[1] < 0)

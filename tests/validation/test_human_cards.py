@@ -76,8 +76,8 @@ def test_a_card_of_one_file_is_found_by_its_name_and_by_its_path(folder):
     write(folder / "llmbar.json", rows)
     human = load_human_set("mine")
     assert human.pairs == [
-        HumanPair(0, EvalPrompt("Name a color.", ""), "Red.", "A dog.", ("first",)),
-        HumanPair(1, EvalPrompt("Name a dog.", ""), "Red.", "A poodle.", ("second",)),
+        HumanPair(EvalPrompt("Name a color.", ""), "Red.", "A dog.", ("first",)),
+        HumanPair(EvalPrompt("Name a dog.", ""), "Red.", "A poodle.", ("second",)),
     ]
     assert load_human_set(str(folder / "mine.yaml")).pairs == human.pairs
 
@@ -87,7 +87,7 @@ def test_faireval_is_added_by_the_card_in_the_documentation(folder):
     human = load_human_set("faireval")
     assert [pair.label for pair in human.pairs] == ["first", "tie", "second"]
     assert human.pairs[2] == HumanPair(
-        2, EvalPrompt("Question 3?", ""), "gpt35 on 3", "vicuna-13b on 3", ("second",), "generic"
+        EvalPrompt("Question 3?", ""), "gpt35 on 3", "vicuna-13b on 3", ("second",), "generic"
     )  # fmt: skip
     before = human.sha256
     faireval(folder, labels=("CHATGPT", "TIE", "TIE"))

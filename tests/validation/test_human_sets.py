@@ -33,25 +33,20 @@ def write(path, rows):
 
 def test_pandalm_has_the_published_majority(known_data):
     human = load_human_set("pandalm")
-    assert len(human.pairs) == 999
     assert human.annotators == ("annotator1", "annotator2", "annotator3")
     assert Counter(pair.label for pair in human.pairs) == {"tie": 105, "first": 422, "second": 472}
     assert sum(len(set(pair.labels)) == 1 for pair in human.pairs) == 879
     assert not any(pair.split for pair in human.pairs)
     assert len({pair.group for pair in human.pairs}) == 10
-    assert [pair.index for pair in human.pairs if "True" in (pair.first, pair.second)] == [157, 158, 159, 161, 162, 164]
+    assert sum("True" in (pair.first, pair.second) for pair in human.pairs) == 6
 
 
 def test_autoj_has_58_scenarios_in_8_groups(known_data):
     human = load_human_set("autoj")
-    assert len(human.pairs) == 1392
     assert Counter(pair.label for pair in human.pairs) == {"first": 520, "second": 499, "tie": 373}
-    assert human.groups == (
-        "Summarization", "Exam Questions", "Code", "Rewriting", "Creative Writing", "Functional Writing",
-        "General Communication", "NLP Tasks",
-    )  # fmt: skip
     counts = Counter(pair.group for pair in human.pairs)
     assert [counts[group] for group in human.groups] == [24 * n for n in (3, 3, 5, 5, 9, 10, 12, 11)]
+    assert len(counts) == 8
 
 
 @pytest.mark.parametrize(
@@ -64,32 +59,24 @@ def test_the_authors_files_can_also_be_given_by_path(known_data, name, file):
 
 
 def test_a_file_of_your_own(tmp_path):
-    rows = [
-        {
-            "prompt": "Say hello.",
-            "input": "to Ann",
-            "output_1": "Hello!",
-            "output_2": "",
-            "label": "Second",
-            "group": "a",
-        },
-        {"prompt": "Say yes.", "input": None, "output_1": True, "output_2": "No.", "label": "tie", "group": "b"},
-    ]
+    names = ("prompt", "input", "output_1", "output_2", "label", "group")
+    values = [("Say hello.", "to Ann", "Hello!", "", "Second", "a"), ("Say yes.", None, True, "No.", "tie", "b")]
+    rows = [dict(zip(names, row, strict=True)) for row in values]
     human = load_human_set(write(tmp_path / "own.json", rows))
     assert (human.name, human.annotators) == ("own", ("label",))
     assert human.pairs == [
-        HumanPair(0, EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "", ("second",), "a"),
-        HumanPair(1, EvalPrompt("Say yes.", ""), "True", "No.", ("tie",), "b"),
+        HumanPair(EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "", ("second",), "a"),
+        HumanPair(EvalPrompt("Say yes.", ""), "True", "No.", ("tie",), "b"),
     ]
     csv = tmp_path / "own.csv"
     csv.write_text('instruction,first,second,annotator2,annotator1\n"Hi, you",a,b,tie,first\n', encoding="utf-8")
-    assert load_human_set(str(csv)).pairs == [HumanPair(0, EvalPrompt("Hi, you", ""), "a", "b", ("first", "tie"))]
+    assert load_human_set(str(csv)).pairs == [HumanPair(EvalPrompt("Hi, you", ""), "a", "b", ("first", "tie"))]
 
 
 def test_the_label_with_most_votes_wins_and_the_first_one_of_several():
-    pair = functools.partial(HumanPair, 0, EvalPrompt("i", ""), "a", "b")
-    assert (pair(("tie", "second", "second")).label, pair(("tie", "second", "second")).split) == ("second", False)
-    assert (pair(("tie", "second", "first")).label, pair(("tie", "second", "first")).split) == ("tie", True)
+    pair = functools.partial(HumanPair, EvalPrompt("i", ""), "a", "b")
+    clear, split = pair(("tie", "second", "second")), pair(("tie", "second", "first"))
+    assert [(each.label, each.split) for each in (clear, split)] == [("second", False), ("tie", True)]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +86,8 @@ def test_the_label_with_most_votes_wins_and_the_first_one_of_several():
         ({"label": "left"}, "row 1: label: 'left' is not a label; write one of first, second, tie"),
         ({"label": None}, "own.json: has no labels; write first, second or tie"),
         ({"label": True}, "row 1: label: True is not a label"),
-        ({"response1": 1.5}, "row 1: response1: must be a string (given: 1.5)"),
-        ({"response1": None}, "row 1: response1: must be a string"),
+        ({"response1": 1.5}, "row 1: response1: must be text (given: 1.5)"),
+        ({"response1": None}, "row 1: response1: must be text"),
         ({"output_1": "a", "output_2": "b"}, "row 1: has several columns for the two answers"),
         ({"prompt": "again"}, "row 1: has several columns for the instruction"),
         ({"annotator1": "tie"}, "row 1: has both label and annotator1"),
@@ -116,7 +103,7 @@ def test_a_row_that_could_be_misread_is_refused(tmp_path, change, said):
 
 def test_a_later_row_without_a_field_is_named(tmp_path):
     path = write(tmp_path / "own.json", [ROW, {key: ROW[key] for key in ROW if key != "response2"}])
-    with pytest.raises(InputError, match="row 2: has no 'response2'"):
+    with pytest.raises(InputError, match="row 2: no column 'response2'"):
         load_human_set(path)
     path = write(tmp_path / "own.json", [{key: ROW[key] for key in ROW if key != "label"}])
     with pytest.raises(InputError, match="row 1: has no column for the labels"):
@@ -195,15 +182,14 @@ def test_missing_labels_are_counted_and_pairs_without_any_are_left_out(tmp_path)
         "a?,1,2,first,\nb?,1,2,second,first\nc?,1,2,,\nd?,1,2,tie,tie\ne?,1,2,,first\nf?,1,2,first,first\n"
     )
     human = load_human_set(str(path))
-    assert [(pair.index, pair.prompt.instruction, pair.label) for pair in human.pairs] == [
-        (0, "a?", "first"), (1, "b?", "second"), (2, "d?", "tie"), (3, "e?", "first"), (4, "f?", "first"),
-    ]  # fmt: skip
+    said = [(pair.prompt.instruction, pair.label) for pair in human.pairs]
+    assert said == [("a?", "first"), ("b?", "second"), ("d?", "tie"), ("e?", "first"), ("f?", "first")]
     assert human.notes == (
         "annotator1 labels 4 of 5 pairs",
         "annotator2 labels 4 of 5 pairs",
         "left out: 1 of 6 pairs without a label",
     )
-    found = measure_agreement(human, ["first", "second", "tie", "tie", "first"])
+    found = measure_agreement(human, {"listed": ["first", "second", "tie", "tie", "first"]})
     one, other = human.annotators
     assert found.value("listed", "kappa", one) == 1.0  # of the four pairs that the first one labeled
     between = found.value("people", "kappa", f"{one} and {other}")

@@ -63,31 +63,31 @@ def files(judge: str, noise: float = 0.0) -> list[str]:
     return [annotations(judge, model, noise) for model in range(MODELS)]
 
 
-def rates(paths: list[str]) -> list[float]:
-    return [
-        100 * float(np.mean([row["preference"] - 1 for row in json.loads(Path(path).read_text())])) for path in paths
-    ]
+def preferences(path: str) -> list[int]:
+    return [row["preference"] for row in json.loads(Path(path).read_text())]
+
+
+def figures(content: dict, system: str, metric: str) -> dict:
+    rows = [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
+    return {row["details"].get("about", ""): row for row in rows}
 
 
 def test_published_annotations_are_labels_whose_win_rate_is_the_published_one(shared_data):
     folder = shared_data / "alpaca_eval"
     found = load_labels([str(folder / "alpaca-7b.alpaca_eval_gpt4.annotations.json")])
     assert (found.labels_by, found.name, len(found.pairs)) == ("alpaca_eval_gpt4", "alpaca_eval_gpt4-alpaca-7b", 805)
-    agreement = measure_agreement(found, ["tie"] * 805)
+    agreement = measure_agreement(found, {"listed": ["tie"] * 805})
     assert agreement.value("people", "win_rate", "alpaca-7b") == pytest.approx(26.459627, abs=1e-6)
     assert agreement.value("longer", "win_rate", "alpaca-7b") == pytest.approx(47.27, abs=0.01)
     assert agreement.get("longer", "accuracy").details.count == 544
-
-
-def test_weighted_annotations_keep_their_grades_and_take_the_baseline_from_a_file(shared_data):
-    folder = shared_data / "alpaca_eval"
+    # Weighted ones keep their grades, and take the baseline from a file.
     path = str(folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json")
     with pytest.raises(
         InputError, match=r"annotations\.json, row 1: has no output_1; give the baseline's .*`reference`"
     ):
         load_labels([path])
     found = load_labels([path], str(folder / "reference_gpt4_1106_preview.json"))
-    agreement = measure_agreement(found, ["tie"] * 805)
+    agreement = measure_agreement(found, {"listed": ["tie"] * 805})
     assert agreement.value("people", "win_rate", "alpaca-7b") == pytest.approx(2.591451, abs=1e-6)
 
 
@@ -100,16 +100,18 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
     assert "people" not in out
     assert "Win rates of 7 models, compared with those by gpt4" in out
     content = json.loads(Path("found", "agreement.json").read_text())
-    labels, judged = rates(theirs), rates(ours)
-    by_labels, by_verdicts = (figures(content, rater, "win_rate") for rater in ("people", "listed"))
+    rates = [[100 * float(np.mean(preferences(path))) - 100 for path in paths] for paths in (theirs, ours)]
     models = [f"model-{n}" for n in range(MODELS)]
-    assert [by_labels[model]["value"] for model in models] == pytest.approx(labels)
-    assert [by_verdicts[model]["value"] for model in models] == pytest.approx(judged)
-    correlations = [figures(content, "listed", name)[""]["value"] for name in ("spearman", "kendall")]
-    assert correlations[0] == pytest.approx(stats.spearmanr(labels, judged).statistic)
-    assert correlations[1] == pytest.approx(stats.kendalltau(labels, judged).statistic)
-    difference = figures(content, "listed", "mean_difference")[""]["value"]
-    assert difference == pytest.approx(np.abs(np.subtract(labels, judged)).mean())
+    for rater, expected in zip(("people", "listed"), rates, strict=True):
+        by_model = figures(content, rater, "win_rate")
+        assert [by_model[model]["value"] for model in models] == pytest.approx(expected)
+    correlations = {
+        "spearman": stats.spearmanr(*rates).statistic,
+        "kendall": stats.kendalltau(*rates).statistic,
+        "mean_difference": np.abs(np.subtract(*rates)).mean(),
+    }
+    for metric, expected in correlations.items():
+        assert figures(content, "listed", metric)[""]["value"] == pytest.approx(expected)
     compared = {row["system"] for row in content["measurements"] if row["metric"] == "spearman"}
     assert compared == {"listed", "longer", "shorter"}
     agreed = np.equal([preferences(path) for path in ours], [preferences(path) for path in theirs])
@@ -120,22 +122,12 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
     assert content["instructions"] == PROMPTS
 
 
-def figures(content: dict, system: str, metric: str) -> dict:
-    rows = [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
-    return {row["details"].get("about", ""): row for row in rows}
-
-
-def preferences(path: str) -> list[int]:
-    return [row["preference"] for row in json.loads(Path(path).read_text())]
-
-
 def test_a_judge_is_asked_about_the_pairs_of_all_models(fake_server):
     url, requests = fake_server()
     against = [annotations("gpt4", model) for model in (1, 2)]
-    _, _, text, stopped = validate(JudgeOptions(card="pandalm", base_url=url), against)
+    content, _, text, stopped = validate(JudgeOptions(card="pandalm", base_url=url), against)
     assert stopped is None
     assert "Judge pandalm (WeOpenML/PandaLM-7B-v1) vs. the verdicts of gpt4 on gpt4-2-models: 40 pairs" in text
-    content = json.loads(Path("runs/validate-pandalm-gpt4-2-models/agreement.json").read_text())
     judged = {row["system"] for row in content["measurements"] if row["metric"] == "win_rate"}
     assert {"people", "listed", "swapped", "strict"} <= judged
     # of two models any two ranks agree or do not
@@ -147,9 +139,10 @@ def test_rows_without_a_preference_are_left_out_and_counted(instruct):
     path = annotations("gpt4", 3)
     rows = json.loads(Path(path).read_text())
     rows[4]["preference"] = None
-    Path("gpt4-3.json").write_text(json.dumps(rows))
-    code, out, _ = instruct("validate", "--against", path, "--replay", annotations("today", 3))
-    assert code == 2  # the replay has a verdict on a pair that is not in the set
+    Path(path).write_text(json.dumps(rows))
+    code, out, error = instruct("validate", "--against", path, "--replay", annotations("today", 3))
+    assert code == 2
+    assert "with these two outputs is not a pair of the set" in " ".join(error.split())
     del rows[4]
     Path("replay.json").write_text(json.dumps([row | {"annotator": "today"} for row in rows]))
     code, out, _ = instruct("validate", "--against", path, "--replay", "replay.json")
@@ -179,16 +172,15 @@ def test_files_that_do_not_belong_together_are_refused(instruct, arguments, mess
 
 def test_files_of_several_judges_are_not_replayed_as_one(instruct):
     replay = [annotations("today", 1), annotations("yesterday", 2)]
-    against = [annotations("gpt4", 1), annotations("gpt4", 2)]
-    code, _, error = instruct("validate", "--against", *against, "--replay", *replay)
+    code, _, error = instruct("validate", "--against", annotations("gpt4", 1), "--replay", *replay)
     assert code == 2
     assert "yesterday-2.json, row 1: annotator: is not that of today-1.json; replay the files of one judge" in error
 
 
 def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
-    pairs = [HumanPair(n, EvalPrompt(f"Q{n}", ""), "a", "b", ("second",), "m", 2.0) for n in range(4)]
+    pairs = [HumanPair(EvalPrompt(f"Q{n}", ""), "a", "b", ("second",), "m", 1.0) for n in range(4)]
     human = HumanSet("small", pairs, ("gpt4",), Path("small.json"), "0" * 64, labels_by="gpt4")
-    found = measure_agreement(human, ["second", "first", "unparsed", "failed"])
+    found = measure_agreement(human, {"listed": ["second", "first", "unparsed", "failed"]})
     by_verdicts = found.get("listed", "win_rate", "m")
     assert (found.value("people", "win_rate", "m"), by_verdicts.value, by_verdicts.details.missing) == (100, 50, 2)
 
@@ -214,18 +206,18 @@ def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):
     assert [pair.label for pair in human.pairs] == ["first", "second", "tie"] * 3
     assert (human.pairs[1].first, human.pairs[1].second) == ("ours 1", "theirs 1")
     url, requests = fake_server()
-    found = validate(JudgeOptions(card="pandalm", base_url=url), "runs/mine")
+    content, line, *_ = validate(JudgeOptions(card="pandalm", base_url=url), "runs/mine")
     assert len(requests()) == 18
-    assert found.content["pairs"] == 9
-    assert "Agrees with people on" in found.headline
-    assert "measured on 9 pairs only" in found.headline
+    assert content["pairs"] == 9
+    assert "Agrees with people on" in line
+    assert "measured on 9 pairs only" in line
     # Replies that the run has are not asked for again, whichever side the labels call the candidate.
     options = JudgeOptions(card="pandalm", base_url=url, orders="both")
     assert judge_run(run, [Judge(options)], [("theirs", "ours")], JudgingMode()) is None
     shutil.rmtree("runs/validate-pandalm-mine-labels")
     again = validate(options, "runs/mine")
     assert len(requests()) == 18 + 18  # of judge_run
-    assert again.headline == found.headline
+    assert again.line == line
     run.labels.write_text(json.dumps(lines[0] | {"instruction": "Q10"}) + "\n")
     with pytest.raises(InputError, match=r"the run has no answer of ours to 'Q10'; remove the label"):
         load_labels(["runs/mine"])

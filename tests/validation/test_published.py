@@ -12,9 +12,9 @@ from instruct.validation.human_sets import HumanPair
 from instruct.validation.published import read_published
 
 PAIRS = [
-    HumanPair(0, EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "Hi.", ("first",)),
-    HumanPair(1, EvalPrompt("Say yes.", ""), "Yes.", "No.", ("first",)),
-    HumanPair(2, EvalPrompt("Say yes.", ""), "No.", "Yes.", ("second",)),
+    HumanPair(EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "Hi.", ("first",)),
+    HumanPair(EvalPrompt("Say yes.", ""), "Yes.", "No.", ("first",)),
+    HumanPair(EvalPrompt("Say yes.", ""), "No.", "Yes.", ("second",)),
 ]
 
 
@@ -26,52 +26,56 @@ def write(path, rows):
     return path
 
 
-def test_pandalm_verdicts_are_matched_by_idx(tmp_path):
-    rows = [{"idx": 2, "gpt_result": "2"}, {"idx": 0, "gpt_result": "Tie"}, {"idx": 1, "gpt_result": "garbage"}]
-    found = read_published(write(tmp_path / "p.json", rows), PAIRS)
-    assert found.by_order == {"first": ["tie", "unparsed", "second"]}
-    assert found.source == f"{tmp_path / 'p.json'} (read as PandaLM's layout)"
+def annotation(instruction, one, two, preference):
+    return {"instruction": instruction, "output_1": one, "output_2": two, "preference": preference}
 
 
-def test_autoj_verdicts_are_matched_by_line(tmp_path):
-    found = read_published(write(tmp_path / "a.jsonl", [{"output": n} for n in (0, 2, -1)]), PAIRS, "swapped")
-    assert found.by_order == {"swapped": ["first", "tie", "unparsed"]}
-    assert found.source == f"{tmp_path / 'a.jsonl'} (read as Auto-J's layout)"
+ANNOTATIONS = [
+    annotation("Say yes.", "Yes.", "No.", 1.2),
+    annotation("Say hello.\n\nto Ann", "Hi.", "Hello!", 1),
+    annotation("Say yes.", "No.", "Yes.", None),
+]
+PANDALM = [{"idx": 2, "gpt_result": "2"}, {"idx": 0, "gpt_result": "Tie"}, {"idx": 1, "gpt_result": "garbage"}]
+AUTOJ = [{"output": n} for n in (0, 2, -1)]
 
 
-def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
-    def row(instruction, one, two, preference):
-        return {"instruction": instruction, "output_1": one, "output_2": two, "preference": preference}
+@pytest.mark.parametrize(
+    ("rows", "layout", "listed", "swapped"),
+    [
+        (PANDALM, "PandaLM's layout", ["tie", "unparsed", "second"], ["tie", "unparsed", "first"]),
+        (AUTOJ, "Auto-J's layout", ["first", "tie", "unparsed"], ["second", "tie", "unparsed"]),
+        # Matched by their texts, whatever order was shown.
+        (ANNOTATIONS, "AlpacaEval's annotations", ["second", "first", "failed"], ["second", "first", "failed"]),
+    ],
+)
+def test_published_verdicts_are_read_as_their_authors_write_them(tmp_path, rows, layout, listed, swapped):
+    path = write(tmp_path / "v.jsonl", rows)
+    found = read_published([path], PAIRS)
+    assert found.raters() == {"listed": listed}
+    assert found.source == f"{path} (read as {layout})"
+    assert found.positions_known == (rows is not ANNOTATIONS)
+    assert read_published([path], PAIRS, "swapped").raters() == {"swapped": swapped}
 
-    rows = [
-        row("Say yes.", "Yes.", "No.", 1.2),
-        row("Say hello.\n\nto Ann", "Hi.", "Hello!", 1),
-        row("Say yes.", "No.", "Yes.", None),
-    ]
-    path = write(tmp_path / "annotations.json", rows)
-    found = read_published(path, PAIRS)
-    assert found.by_order == {"first": ["second", "first", "failed"]}
-    assert not found.positions_known
-    assert read_published(path, PAIRS, "swapped").by_order == {"swapped": ["first", "second", "failed"]}
-    for preference, verdict in ((0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "failed")):
-        path = write(tmp_path / "one.json", [row("Say yes.", "Yes.", "No.", preference)])
-        assert read_published(path, [HumanPair(0, EvalPrompt("Say yes.", ""), "Yes.", "No.", ("tie",))]).by_order == {
-            "first": [verdict]
-        }
+
+@pytest.mark.parametrize(
+    ("preference", "verdict"), [(0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "failed")]
+)
+def test_preferences_are_read_as_alpaca_eval_means_them(tmp_path, preference, verdict):
+    path = write(tmp_path / "one.json", [annotation("Say yes.", "Yes.", "No.", preference)])
+    assert read_published([path], PAIRS[1:2]).raters() == {"listed": [verdict]}
 
 
 def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     rows = [{"pair": n, "order": order, "verdict": "tie"} for order in ("swapped", "first") for n in (2, 1, 0)]
     rows[0]["verdict"] = "failed"
     rows[-1]["preference"] = rows[0]["preference"] = 1.5
-    found = read_published(write(tmp_path / "v.jsonl", rows), PAIRS)
-    assert found.by_order == {"swapped": ["tie", "tie", "failed"], "first": ["tie"] * 3}
-    assert found.positions_known
-    assert (found.judge, found.card) == ("v", None)
+    verdicts = {"listed": ["tie"] * 3, "swapped": ["tie", "tie", "failed"], "strict": ["tie", "tie", "failed"]}
+    found = read_published([write(tmp_path / "v.jsonl", rows)], PAIRS)
+    assert (found.raters(), found.positions_known, found.judge, found.card) == (verdicts, True, "v", None)
     made = {"judge": "mine", "model": "m", "card": "c", "set_sha256": "s"}
-    found = read_published(write(tmp_path / "v.jsonl", [made, *rows]), PAIRS)
-    assert found.by_order["first"] == ["tie"] * 3
-    assert (found.judge, found.model, found.card, found.made_for) == ("mine", "m", "c", "s")
+    found = read_published([write(tmp_path / "v.jsonl", [made, *rows])], PAIRS)
+    assert found.raters() == verdicts
+    assert (found.judge, found.model, found.card, found.set_sha256) == ("mine", "m", "c", "s")
 
 
 @pytest.mark.parametrize(
@@ -91,23 +95,17 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
         ([{"pair": 0, "order": "first", "verdict": "Tie!"}], "row 1: verdict: 'Tie!' is not a verdict"),
         ([{"preference": 1, "instruction": "Say yes.", "output_2": "No."}], "row 1: needs instruction, output_1 and"),
         (
-            [{"preference": 1, "instruction": "Say no.", "output_1": "Yes.", "output_2": "No."}],
-            "row 1: its instruction ('Say no.') with these two outputs is not a pair of the set",
+            [annotation("Say no.", "Yes.", "No.", 1)],
+            "row 1: its instruction ('Say no.') with these two outputs is not a",
         ),
-        (
-            [{"preference": 3, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}],
-            "row 1: preference: 3 is not a preference; give 1 (the baseline), 2",
-        ),
-        (
-            [{"preference": 1, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}] * 3,
-            "row 3: its pair already has a verdict",
-        ),
+        ([annotation("Say yes.", "Yes.", "No.", 3)], "row 1: preference: 3 is not a preference; give 1 (the baseline)"),
+        ([annotation("Say yes.", "Yes.", "No.", 1)] * 3, "row 3: its pair already has a verdict"),
         ([{"verdict": "first"}], "give PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's"),
     ],
 )
 def test_verdicts_that_do_not_fit_the_set_are_refused(tmp_path, rows, said):
     path = write(tmp_path / "v.jsonl", rows)
     with pytest.raises(InputError) as caught:
-        read_published(path, PAIRS)
+        read_published([path], PAIRS)
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)

@@ -15,6 +15,7 @@ from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
+from instruct.run.directory import newest_run
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import card_figures, trained_on, write_training_pairs
 from instruct.validation.human_sets import load_human_set
@@ -62,21 +63,19 @@ def read(folder):
     return content, [row for row in rows if "verdict" in row]
 
 
-def figure(content, system, metric, about=""):
+def rows_of(content, system, metric):
+    """The measurements of a rater by what they are about."""
+    rows = [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
+    return {row["details"].get("about", ""): row for row in rows}
+
+
+def figure(content, system, metric):
     """A measurement's value, or None."""
-    return next((row["value"] for row in rows_of(content, system, metric) if about_of(row) == about), None)
+    return rows_of(content, system, metric).get("", {}).get("value")
 
 
 def right(content, order="listed"):
-    return rows_of(content, order, "accuracy")[0]["details"]["count"]
-
-
-def rows_of(content, system, metric):
-    return [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
-
-
-def about_of(row):
-    return row.get("details", {}).get("about", "")
+    return rows_of(content, order, "accuracy")[""]["details"]["count"]
 
 
 def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(fake_server, work):
@@ -91,26 +90,19 @@ def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(f
     agreed = sum(row["verdict"] == LABELS[row["pair"] % 3] for row in verdicts if row["order"] == "first")
     assert right(content) == agreed
     assert f"{agreed} of 12" in text
-    assert [about_of(row) for row in rows_of(content, "listed", "accuracy")] == ["", "even", "odd"]
+    assert [*rows_of(content, "listed", "accuracy")] == ["", "even", "odd"]
     assert "Good" not in (folder / "verdicts.jsonl").read_text()
 
     assert run(url) == text
     assert len(requests()) == 24  # nothing is asked again
 
+    for needs in ("judgments.sqlite", "outputs/*.json"):  # it is not the newest run of other verbs
+        with pytest.raises(InputError, match="no run in runs/"):
+            newest_run(needs)
     run(replay=str(folder / "verdicts.jsonl"), output="replayed")
     replayed, same = read("replayed")
     assert replayed["measurements"] == content["measurements"]
     assert same == verdicts
-
-
-def test_a_validation_is_not_taken_for_the_newest_run(fake_server, work):
-    from instruct.run.directory import newest_run
-
-    url, _ = fake_server()
-    run(url)
-    for needs in ("judgments.sqlite", "outputs/*.json"):
-        with pytest.raises(InputError, match="no run in runs/"):
-            newest_run(needs)
 
 
 def test_a_failed_request_counts_as_wrong_until_it_is_retried(fake_server, work):
@@ -229,57 +221,41 @@ def command(monkeypatch, capsys, *arguments):
     return (code, *capsys.readouterr())
 
 
-def shipped(judge, name):
-    """The figures of a set in the project's own card."""
-    return load_judge_card(str(ROOT / "judges" / judge)).human_agreement[name]
-
-
-def card_of_replay(human, *files):
-    """The figures that a card would hold of verdicts on a set."""
-    verdicts = [
-        read_published(file, human.pairs, order) for file, order in zip(files, ("first", "swapped"), strict=False)
-    ]
-    by_order = [each for replayed in verdicts for each in replayed.by_order.values()]
-    found = card_figures(measure_agreement(human, *by_order), None)
-    pairs = {key: tuple(value) for key, value in found.items() if isinstance(value, list)}
-    return found | pairs
-
-
-def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys, work):
+@pytest.mark.parametrize(
+    ("name", "files", "said"),
+    [
+        (
+            "pandalm",
+            ["pandalm-7b-testset-v1.json"],
+            [
+                "66.8 % of 999 pairs (the longer answer: 61.1 %).",
+                "667 of 999",
+                "0.8520",
+                "| human: first | 40 | 298 | 84 | 0 |",
+            ],
+        ),
+        (
+            "autoj",
+            ["pairwise_example_output.jsonl", "pairwise_exchange_example_output.jsonl"],
+            ["60.0 % of 1392 pairs (the longer answer: 52.9 %).", "765 of 1392", "1161 of 1392", "NLP Tasks"],
+        ),
+    ],
+)
+def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys, name, files, said):
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
-    folder = shared_data / "pandalm"
-    code, out, _ = command(
-        monkeypatch, capsys, "--against", "pandalm", "--replay", str(folder / "pandalm-7b-testset-v1.json"),
-    )  # fmt: skip
+    replays = zip(("--replay", "--replay-swapped"), files, strict=False)
+    paths = [word for flag, file in replays for word in (flag, str(shared_data / name / file))]
+    code, out, _ = command(monkeypatch, capsys, "--against", name, *paths, "--output", "found")
     assert code == 0
-    assert "Agrees with people on 66.8 % of 999 pairs (the longer answer: 61.1 %)." in out
-    for figure in ("667 of 999", "66.77", "57.38", "57.50", "57.43", "0.8520", "0.8789", "0.8617"):
-        assert figure in out
-    assert "read as PandaLM's layout" in out
-    shipped_figures = shipped("pandalm", "pandalm")
-    published = folder / "pandalm-7b-testset-v1.json"
-    assert shipped_figures == card_of_replay(load_human_set("pandalm"), published) | {
-        "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
-    }  # fmt: skip
-    assert shipped_figures["accuracy"] == 66.77
-    assert "judge" not in shipped_figures  # the published verdicts were not made by this card
-    markdown = (work / "runs" / "validate-pandalm-pandalm-replay" / "agreement.md").read_text()
-    assert "| human: first | 40 | 298 | 84 | 0 |" in markdown
-
-    folder = shared_data / "autoj"
-    code, out, _ = command(
-        monkeypatch, capsys, "--against", "autoj", "--replay", str(folder / "pairwise_example_output.jsonl"),
-        "--replay-swapped", str(folder / "pairwise_exchange_example_output.jsonl"),
-    )  # fmt: skip
-    assert code == 0
-    assert "Agrees with people on 60.0 % of 1392 pairs (the longer answer: 52.9 %)." in out
-    shipped_figures = shipped("autoj", "autoj")
-    published = [folder / f"pairwise_{name}_output.jsonl" for name in ("example", "exchange_example")]
-    assert shipped_figures == card_of_replay(load_human_set("autoj"), *published) | {
-        "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
-    }  # fmt: skip
-    for figure in ("835 of 1392", "844 of 1392", "765 of 1392", "54.96", "1161 of 1392", "83.41", "NLP Tasks"):
-        assert figure in out
+    shown = out + Path("found", "agreement.md").read_text()
+    assert [words for words in said if words not in shown] == []
+    # The project's own card has these figures, which its present form did not make.
+    human, found = load_human_set(name), {}
+    for file, order in zip(files, ("first", "swapped"), strict=False):
+        found |= read_published([shared_data / name / file], human.pairs, order).raters()
+    shipped = load_judge_card(str(ROOT / "judges" / name)).human_agreement[name]
+    about = {"verdicts": "verdicts published by the authors", "measured": shipped["measured"]}
+    assert shipped == card_figures(measure_agreement(human, found), None) | about
 
 
 def test_a_replay_names_its_own_judge(monkeypatch, capsys, work):
@@ -300,10 +276,13 @@ def test_a_replay_names_its_own_judge(monkeypatch, capsys, work):
     assert (work / "judges" / "pandalm" / "judge.yaml").read_text() == before
 
 
-def test_verdicts_of_another_prompt_do_not_reach_the_card(fake_server, monkeypatch, capsys, work):
+def test_verdicts_of_another_prompt_or_set_do_not_reach_the_card(fake_server, monkeypatch, capsys, work):
     url, _ = fake_server()
     run(url)
     made = "runs/validate-pandalm-own/verdicts.jsonl"
+    (work / "other.json").write_text((work / "own.json").read_text() + "\n")
+    with pytest.raises(InputError, match="has verdicts on another set"):
+        run(against="other.json", replay=made)
     call = ["--judge", "pandalm", "--against", "own.json", "--replay", made, "--write-card"]
     assert command(monkeypatch, capsys, *call)[0] == 0  # this card made them
     prompt = work / "judges" / "pandalm" / "prompt.txt"
@@ -318,21 +297,19 @@ def test_verdicts_of_another_prompt_do_not_reach_the_card(fake_server, monkeypat
     assert read("again")[0]["card_sha256"] == content["card_sha256"]  # of the prompt that made them
 
 
-def test_verdicts_on_another_set_are_refused(fake_server, work):
-    url, _ = fake_server()
-    run(url)
-    (work / "other.json").write_text((work / "own.json").read_text() + "\n")
-    with pytest.raises(InputError, match="has verdicts on another set"):
-        run(against="other.json", replay="runs/validate-pandalm-own/verdicts.jsonl")
-
-
 def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about(work):
-    rows = [{"idx": n, "coin_result": 1 + n % 2} for n in range(12)]
+    rows = [{"idx": n, "coin_result": "garbage" if n < 4 else 1 + n % 2} for n in range(12)]
     (work / "coin.json").write_text(json.dumps(rows))
     text = run(replay="coin.json")
     content, _ = read("runs/validate-coin-own-replay")
     assert content["claims"][0]["finding"] == "too few"
     assert "WARNING: the judge agrees with people no better than the longer answer does" in text
+    agreed = sum(LABELS[n % 3] == ("second" if n % 2 else "first") for n in range(4, 12))
+    ties = sum(LABELS[n % 3] == "tie" for n in range(4))
+    assert (
+        f"4 unreadable verdicts: counted as wrong {agreed} of 12 are right; as ties, as PandaLM's authors count them, "
+        f"{agreed + ties}" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -389,13 +366,6 @@ def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, 
     assert load_judge_card("pandalm").human_agreement == load_judge_card(str(ROOT / "judges/pandalm")).human_agreement
 
 
-def committed(name):
-    path = ROOT / "judges" / "smollm2_score" / "agreement" / f"{name}.jsonl"
-    made, *rows = map(json.loads, path.read_text().splitlines())
-    assert made["card"] == load_judge_card("smollm2_score").sha256()
-    return path, rows
-
-
 def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server, work):
     (work / "judges" / "labels").mkdir()
     (work / "judges" / "labels" / "prompt.txt").write_text("{instruction} {input} {first} {second}")
@@ -419,64 +389,53 @@ def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server, w
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["pandalm", "autoj"])
-def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_data, monkeypatch, work, name):
+@pytest.fixture
+def demo(work, shared_data, monkeypatch):
+    """The demo judge in the working folder, and its committed verdicts on the known sets."""
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
-    path, rows = committed(name)
-    assert all(
-        {"pair", "order", "verdict"} <= set(row) <= {"pair", "order", "verdict", "preference", "margin"} for row in rows
-    )
-    card = load_judge_card("smollm2_score")
     shutil.copytree(ROOT / "judges" / "smollm2_score", work / "judges" / "smollm2_score")
+    return work / "judges" / "smollm2_score" / "agreement"
+
+
+@pytest.mark.parametrize(("name", "shorter"), [("pandalm", (288, 50.7)), ("autoj", (286, 25.9))])
+def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(demo, name, shorter):
+    path = demo / f"{name}.jsonl"
+    made, *rows = map(json.loads, path.read_text().splitlines())
+    assert {key for row in rows for key in row} <= {"pair", "order", "verdict", "preference", "margin"}
+    card = load_judge_card("smollm2_score")
+    assert made["card"] == card.sha256()
+    shipped = dict(card.human_agreement[name])
     run(card="smollm2_score", against=name, replay=str(path), write_card=True)
     again = dict(load_judge_card("smollm2_score").human_agreement[name])
-    assert "first_position_rate" not in again  # the judge scores answers alone
-    shipped = dict(card.human_agreement[name])
-    cross_validated = shipped.get("verdicts")
-    assert (cross_validated == "cross-validated on the training set") == (name == "pandalm")
     assert {**again, "measured": ""} == {**shipped, "measured": ""}
     assert again["judge"] == card.sha256()[:12]
+    assert "first_position_rate" not in again  # the judge scores answers alone
+    assert (shipped.get("verdicts") == "cross-validated on the training set") == (name == "pandalm")
     content, _ = read(f"runs/validate-smollm2_score-{name}-replay")
-    (shorter,) = rows_of(content, "listed", "shorter_better")
-    assert (shorter["n"], round(shorter["value"], 1)) == ((288, 50.7) if name == "pandalm" else (286, 25.9))
+    measured = rows_of(content, "listed", "shorter_better")[""]
+    assert (measured["n"], round(measured["value"], 1)) == shorter
     assert any("trained on" in warning for warning in content["warnings"]) is False
 
 
-def test_the_demo_judges_own_verdicts_on_its_training_pairs_are_no_measurement(shared_data, monkeypatch, work):
-    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
-    path, _ = committed("pandalm")
-    lines = path.read_text().splitlines()
-    made = json.loads(lines[0])
-    del made["verdicts"]
-    (work / "asked.jsonl").write_text("\n".join([json.dumps(made), *lines[1:]]))
-    shutil.copytree(ROOT / "judges" / "smollm2_score", work / "judges" / "smollm2_score")
-    found = validate(JudgeOptions(card="smollm2_score"), "pandalm", replay="asked.jsonl")
-    assert "WARNING: the judge was trained on 999 of these 999 pairs" in found.headline
-    assert "On 50.7 % of the 288 whose shorter answer is the better one." in found.headline
+def test_the_demo_judges_own_verdicts_on_its_training_pairs_are_no_measurement(demo, work):
+    made, *lines = (demo / "pandalm.jsonl").read_text().splitlines()
+    about = {key: value for key, value in json.loads(made).items() if key != "verdicts"}
+    (work / "asked.jsonl").write_text("\n".join([json.dumps(about), *lines]))
+    line = validate(JudgeOptions(card="smollm2_score"), "pandalm", replay="asked.jsonl").line
+    assert "WARNING: the judge was trained on 999 of these 999 pairs" in line
+    assert "On 50.7 % of the 288 whose shorter answer is the better one." in line
     with pytest.raises(InputError, match=r"the judge was trained on 999 of the 999 pairs of pandalm"):
         run(card="smollm2_score", against="pandalm", replay="asked.jsonl", write_card=True)
 
 
-def test_unreadable_verdicts_are_counted_both_ways_for_pandalms_layout(work):
-    rows = [{"idx": n, "gpt-3.5_result": "garbage" if n < 4 else "1"} for n in range(12)]
-    (work / "gpt.json").write_text(json.dumps(rows))
-    agreed, ties = sum(LABELS[n % 3] == "first" for n in range(4, 12)), sum(LABELS[n % 3] == "tie" for n in range(4))
-    text = run(replay="gpt.json")
-    assert (
-        f"4 unreadable verdicts: counted as wrong {agreed} of 12 are right; as ties, as PandaLM's authors count them, "
-        f"{agreed + ties}" in text
-    )
-
-
 @pytest.mark.slow
-def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch, work):
+def test_the_demo_judge_repeats_its_committed_verdicts(demo):
     """The first pairs of Auto-J's set; in another batch or processor bfloat16 rounds by up to .02."""
-    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     text = run(card="smollm2_score", against="autoj", limit=4)
     assert "Only the first 4 pairs: a trial, not a measurement." in text
     _, now = read("runs/validate-smollm2_score-autoj")
-    _, then = committed("autoj")
+    then = list(map(json.loads, (demo / "autoj.jsonl").read_text().splitlines()[1:5]))
     assert len(now) == 4
-    for row, earlier in zip(now, then[:4], strict=True):
+    for row, earlier in zip(now, then, strict=True):
         assert (row["pair"], row["order"]) == (earlier["pair"], earlier["order"])
         assert row["preference"] == pytest.approx(earlier["preference"], abs=0.05)
