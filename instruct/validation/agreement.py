@@ -110,6 +110,10 @@ class Agreement:
         count, n = counts.sum(axis=0)
         self.add(system, metric, 100 * share(counts.sum(axis=0)), int(n), about, interval=interval, count=float(count))
 
+    def choice(self, system: str, metric: str, given: Ratings, choice: Ratings) -> None:
+        """How often each pair's choice is given, where neither is a tie."""
+        self.rate(system, metric, given == choice, np.isin(given, _DECIDED) & np.isin(choice, _DECIDED))
+
     def compare(self, system: str, labels: Ratings, given: Ratings, about: str = "") -> NDArray[Any]:
         """Cohen's kappa over the pairs with a label, ties and missing verdicts being classes; returns the table."""
         of_pairs = tables(labels, given, (*CLASSES, NO_VERDICT))
@@ -156,40 +160,31 @@ def measure_agreement(
     found = Agreement(len(pairs), clusters, names, best, human.annotators)
     labels = np.array([[label or "" for label in pair.labels] for pair in pairs]).T
     annotators = dict(zip(human.annotators, labels, strict=True))
-    every = np.ones(len(pairs), dtype=bool)
-
     for name, ratings in given.items():
-        found.rate(name, "accuracy", ratings == gold, every)
-        _measure_rater(found, name, gold, ratings, longer)
-        for missing in ("unparsed", "failed"):
-            found.add(name, missing, Counter(raters[name])[missing], len(pairs))
+        _measure_rater(found, name, gold, ratings, longer, Counter(raters[name]))
         if name in verdicts and len(annotators) > 1:
             for annotator, theirs in annotators.items():
                 found.compare(name, theirs, ratings, annotator)
     for label in CLASSES:
         found.add("people", "labels", (gold == label).sum(), len(pairs), label)
+    found.choice("people", "first_position", gold, np.array("first"))
+    found.choice("people", "longer", gold, longer)
     found.add("people", "unanimous", sum(len({*pair.labels} - {None}) == 1 for pair in pairs), len(pairs))
     found.add("people", "split", sum(pair.split for pair in pairs), len(pairs))
     for (one, ours), (other, theirs) in itertools.combinations(annotators.items(), 2):
         found.compare("people", ours, theirs, f"{one} and {other}")
     in_set = np.stack([given[name] for name in ("listed", "swapped") if name in verdicts])
-    shown_first = np.array([["first"], ["second"]])[: len(in_set)]
-    choices = [("people", "first_position", gold, np.array("first")), ("people", "longer", gold, longer)]
-    choices += [("judge", "first_position", in_set, shown_first)] * positions_known
-    choices += [("judge", "longer", in_set, longer)]
-    for name, metric, ratings, choice in choices:
-        found.rate(name, metric, ratings == choice, np.isin(ratings, _DECIDED) & np.isin(choice, _DECIDED))
+    _measure_orders(found, gold, in_set, np.ones(len(pairs), dtype=bool))
+    if positions_known:
+        found.choice("judge", "first_position", in_set, np.array([["first"], ["second"]])[: len(in_set)])
+    found.choice("judge", "longer", in_set, longer)
 
     group_of = np.array([pair.group or "" for pair in pairs])
     known = dict.fromkeys([*human.groups, *(pair.group for pair in pairs if pair.group is not None)])
     groups = {group: group_of == group for group in known if (group_of == group).any()}
-    for group, part in {"": every, **(groups if len(groups) > 1 else {})}.items():
-        if group:
-            found.rate("listed", "accuracy", given["listed"] == gold, part, group)
-        if len(in_set) == 2:
-            found.rate("judge", "both_orders", (in_set == gold).all(axis=0), part, group)
-            read = part & (in_set != NO_VERDICT).all(axis=0)
-            found.rate("judge", "consistency", in_set[0] == in_set[1], read, group)
+    for group, part in groups.items() if len(groups) > 1 else ():
+        found.rate("listed", "accuracy", given["listed"] == gold, part, group)
+        _measure_orders(found, gold, in_set, part, group)
     found.claims += [_claim(found, name, given[name] == gold, given[best] == gold) for name in verdicts]
     if not human.by_people:
         by_labels = np.array([math.nan if pair.score is None else pair.score for pair in pairs])
@@ -217,9 +212,21 @@ def _ratings(verdicts: Sequence[str]) -> Ratings:
     )
 
 
-def _measure_rater(found: Agreement, name: str, gold: Ratings, given: Ratings, longer: Ratings) -> None:
+def _measure_orders(found: Agreement, gold: Ratings, in_set: Ratings, part: NDArray[np.bool_], group: str = "") -> None:
+    if len(in_set) == 2:
+        found.rate("judge", "both_orders", (in_set == gold).all(axis=0), part, group)
+        read = part & (in_set != NO_VERDICT).all(axis=0)
+        found.rate("judge", "consistency", in_set[0] == in_set[1], read, group)
+
+
+def _measure_rater(
+    found: Agreement, name: str, gold: Ratings, given: Ratings, longer: Ratings, counts: Counter[str]
+) -> None:
     right, decided, missing = given == gold, np.isin(gold, _DECIDED), given == NO_VERDICT
+    found.rate(name, "accuracy", right, np.ones(len(gold), dtype=bool))
     found.add(name, "best_case", 100 * (right | missing).mean(), len(gold))
+    found.add(name, "unparsed", counts["unparsed"], len(gold))
+    found.add(name, "failed", counts["failed"], len(gold))
     found.rate(name, "decided", np.where(given == "tie", 0.5, right), decided)
     table = found.compare(name, gold, given)
     for metric, value in zip(("macro_precision", "macro_recall", "macro_f1"), macro(table), strict=True):
@@ -266,11 +273,11 @@ def _compare_win_rates(
     scores = {
         name: np.array([_SCORES.get(verdict, math.nan) for verdict in ratings]) for name, ratings in given.items()
     }
-    for name, each in {"people": by_labels, **scores}.items():
-        for model, part in models.items():
-            read, n = each[part & ~np.isnan(each)], int(part.sum())
-            rate = 100 * read.mean() if len(read) else math.nan
-            found.add(name, "win_rate", rate, n, model, missing=n - len(read))
+    scores["people"] = by_labels
+    for (model, part), (name, each) in itertools.product(models.items(), scores.items()):
+        read, n = each[part & ~np.isnan(each)], int(part.sum())
+        rate = 100 * read.mean() if len(read) else math.nan
+        found.add(name, "win_rate", rate, n, model, missing=n - len(read))
     for name in given:
         rates = [[found.value(side, "win_rate", model) for side in ("people", name)] for model in models]
         both = np.array([each for each in rates if None not in each], dtype=float).T

@@ -13,7 +13,7 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.command.listing import listed, render_text
 from instruct.data.prompts import EvalPrompt
-from instruct.validation.human_sets import HumanPair, load_human_card, load_human_set
+from instruct.validation.human_sets import HumanPair, load_human_set
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "validation.md"
 CARDS = dict(re.findall(r"^```yaml (\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S))
@@ -67,19 +67,17 @@ def faireval(folder, ids=(1, 2, 3), labels=("CHATGPT", "TIE", "VICUNA13B")):
 
 
 def test_a_card_of_one_file_is_found_by_its_name_and_by_its_path(folder):
-    columns = {"instruction": "input", "first": "output_1", "second": "output_2", "label": "label"}
-    card(folder, file="llmbar.json", columns=columns, labels={1: "first", 2: "second"})
-    rows = [
-        {"input": "Name a color.", "output_1": "Red.", "output_2": "A dog.", "label": 1},
-        {"input": "Name a dog.", "output_1": "Red.", "output_2": "A poodle.", "label": 2},
-    ]
-    write(folder / "llmbar.json", rows)
-    human = load_human_set("mine")
+    human = load_human_set(card(folder))
     assert human.pairs == [
-        HumanPair(EvalPrompt("Name a color.", ""), "Red.", "A dog.", ("first",)),
-        HumanPair(EvalPrompt("Name a dog.", ""), "Red.", "A poodle.", ("second",)),
+        HumanPair(EvalPrompt("Why?", ""), "So.", "No.", ("first",)),
+        HumanPair(EvalPrompt("How?", ""), "A", "B", ("second",)),
     ]
     assert load_human_set(str(folder / "mine.yaml")).pairs == human.pairs
+    digest = hashlib.sha256((folder / "mine.json").read_bytes()).hexdigest()
+    assert load_human_set(card(folder, sha256=digest, rows=2)).pairs == human.pairs
+    # The same file with its labels exchanged must not pass for the set that verdicts were compared with.
+    exchanged = load_human_set(card(folder, labels={1: "second", "B": "first", "=": "tie"}))
+    assert exchanged.sha256 != human.sha256
 
 
 def test_faireval_is_added_by_the_card_in_the_documentation(folder):
@@ -118,21 +116,6 @@ def test_several_annotators_and_an_input_are_columns_too(folder):
     ]
 
 
-def test_url_citation_sha256_and_rows_are_optional(folder):
-    human = load_human_set(card(folder))
-    assert [pair.label for pair in human.pairs] == ["first", "second"]
-    digest = hashlib.sha256((folder / "mine.json").read_bytes()).hexdigest()
-    assert load_human_set(card(folder, sha256=digest, rows=2)).pairs == human.pairs
-    with pytest.raises(InputError, match=r"mine\.json: is not the file of the set mine"):
-        load_human_set(card(folder, sha256="0" * 64))
-
-
-def test_other_labels_make_another_set(folder):
-    """The same file with its labels exchanged must not pass for the set that verdicts were compared with."""
-    one = load_human_set(card(folder)).sha256
-    assert load_human_set(card(folder, labels={1: "second", "B": "first", "=": "tie"})).sha256 != one
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -149,6 +132,8 @@ def test_other_labels_make_another_set(folder):
         ({"labels": {1: "first", 2: "second"}}, "row 2: who: ' B ' is not one of the card's labels (1, 2)"),
         ({"labels": None}, "row 1: who: 1 is a number"),
         ({"rows": 3}, "has 2 pairs, but its card says 3"),
+        ({"sha256": "0" * 64}, "mine.json: is not the file of the set mine"),
+        ({"groups": {"all": ["x"]}, "columns": BASE["columns"] | {"group": "a"}}, "is in none of the card's groups"),
         ({"file": "gone.json"}, "its file gone.json was not found; put it at"),
     ],
 )  # fmt: skip
@@ -167,8 +152,3 @@ def test_sets_are_listed_with_the_data(folder):
     assert "mine\n  human labels · number of pairs unknown · licence: none · data/human/mine.yaml" in out
     assert "faireval\n  human labels · 80 pairs" in out
     assert "wrong\n  data/human/wrong.yaml: the key 'description' is missing" in out
-
-
-def test_every_packaged_card_is_valid():
-    for name in ("pandalm", "autoj"):
-        assert load_human_card(name).sha256
