@@ -77,6 +77,11 @@ class Agreement:
         measured = self.get(system, metric, about)
         return measured.value if measured else None
 
+    def count(self, system: str, metric: str, about: str = "") -> str | None:
+        """Of a rate, how many pairs it is and of how many; None: it was not measured."""
+        measured = self.get(system, metric, about)
+        return f"{measured.details.count:g} of {measured.n}" if measured else None  # type: ignore[attr-defined]
+
     def about(self, system: str, metric: str) -> list[str]:
         """The parts of the pairs, or other raters, that a rater's figure is about."""
         return [about for *figure, about in self.measurements if figure == [system, metric] and about]

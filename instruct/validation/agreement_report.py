@@ -42,11 +42,11 @@ def agreement_tables(agreement: Agreement) -> Iterator[Table]:
     orders = [name for name in ORDERS if name in names]
 
     def cell(rater: str, metric: str, about: str = "") -> str | None:
-        measured = agreement.get(rater, "accuracy" if metric == "count" else metric, about)
+        if metric == "count":
+            return agreement.count(rater, "accuracy", about)
+        measured = agreement.get(rater, metric, about)
         if measured is None:
             return None
-        if metric == "count":
-            return f"{measured.details.count:g} of {measured.n}"  # type: ignore[attr-defined]
         if measured.value is None:
             return "-"
         if metric in _WHOLE:
@@ -123,10 +123,9 @@ def agreement_tables(agreement: Agreement) -> Iterator[Table]:
     )
     rates = []
     for words, metric in _PREFERENCES.items():
-        if measured := agreement.get("judge", metric):
+        if count := agreement.count("judge", metric):
             # Over both orders every answer is shown first once, so the annotators' rate has nothing to compare with.
             compared = metric != "first_position" or "swapped" not in names
-            count = f"{measured.details.count:g} of {measured.n}"  # type: ignore[attr-defined]
             rates.append([words, count, cell("judge", metric), (cell("people", metric) or "") if compared else ""])
     yield Table("Order, position and length", ["judge", "verdicts", "%", "annotators, %"], rates)
 

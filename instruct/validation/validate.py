@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
@@ -41,7 +41,7 @@ from instruct.validation.card_figures import (
     writable_card,
     write_human_agreement,
 )
-from instruct.validation.human_sets import HumanSet, Label
+from instruct.validation.human_sets import HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import Verdicts, read_published, write_verdicts
 
@@ -270,7 +270,8 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[Fil
         margin = None if missing else known.of(judgment)
         if margin is not None:
             margin = max(-MOST_MARGIN, min(MOST_MARGIN, round(margin, 6)))  # JSON has no infinity
-        replies = {key: reply for key, reply in completions.items() if key == judgment.key}
+        reply = completions.get(judgment.key)
+        replies = {judgment.key: reply} if reply else {}
         verdicts.append(FileVerdict(judgment, str(store.path), replies=replies, margin=margin))
     return verdicts, reasons
 
@@ -292,10 +293,10 @@ def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreemen
     pairs, instructions = counted(len(human.pairs), "pair"), len(set(agreement.clusters))
     notes = [*human.notes, *verdicts.notes]
     if verdicts.unreadable_are_ties and (unread := agreement.value("listed", "unparsed")):
-        right = sum(agreement.value("listed", "confusion", f"{label}, {label}") or 0 for label in get_args(Label))
+        right = round((agreement.value("listed", "accuracy") or 0) * len(human.pairs) / 100)
         as_ties = right + (agreement.value("listed", "confusion", "tie, no verdict") or 0)
         notes.append(
-            f"{counted(int(unread), 'unreadable verdict')}: counted as wrong {right:.0f} of {len(human.pairs)} are "
+            f"{counted(int(unread), 'unreadable verdict')}: counted as wrong {right} of {len(human.pairs)} are "
             f"right; as ties, as PandaLM's authors count them, {as_ties:.0f}"
         )
     return [
