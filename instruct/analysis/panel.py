@@ -24,8 +24,8 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
     rows = []
     for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
         asked = [pair for pair in ours if pair not in identical]
-        outcomes = ([judge.get(pair, "failed") for pair in asked] for judge in (ours, theirs))
-        table = tables(*outcomes, READABLE).sum(axis=0)
+        first, second = ([judge.get(pair, "failed") for pair in asked] for judge in (ours, theirs))
+        table = tables(first, second, READABLE).sum(axis=0)
         rows.append(
             PairAgreement(
                 judges=[one, other],
