@@ -24,7 +24,7 @@ from instruct.base.options import Options
 from instruct.base.output import warn
 from instruct.data.formats import Message, text_field
 from instruct.data.prompts import EvalPrompt, read_prompt
-from instruct.data.sources import RawRow, read_file, read_texts
+from instruct.data.sources import RawRow, read_file
 
 Label = Literal["first", "second", "tie"]
 FILE_TYPES = (".json", ".jsonl", ".csv")
@@ -188,6 +188,8 @@ def load_human_set(against: str) -> HumanSet:
         files = find_files(card)
         path = next(iter(files.values()))
     rows = read_rows(card, files)
+    if not rows:
+        raise InputError(f"{path}: has no rows; give a file with at least one")
     labels = {str(value): label for value, label in (card.labels or {}).items()}
     columns = card.columns
     if columns is None:
@@ -297,10 +299,14 @@ def read_rows(card: HumanSetCard, files: dict[str, Path]) -> list[RawRow]:
         return list(read_file(files[""]))
     read: dict[str, list[RawRow]] = {}
     for name, path in files.items():
-        if path.suffix.lower() == ".txt":  # its lines, in a column without a name
-            read[name] = [replace(row, fields={"": row.fields["text"]}) for row in read_texts(path)]
-        else:
+        if path.suffix.lower() != ".txt":
             read[name] = list(read_file(path))
+            continue
+        try:  # of a text file the lines, in a column without a name
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
+        read[name] = [RawRow(str(path), number, {"": line}) for number, line in enumerate(lines, start=1)]
     (first, rows), *others = read.items()
     for name, other in others:
         if len(other) != len(rows):
@@ -403,7 +409,9 @@ def _pair(
 
 
 def _text(row: RawRow, field: str) -> str:
-    value = row.fields.get(field)
+    if field not in row.fields:
+        raise InputError(f"{row.place}: has no {field!r}, unlike the first row; give every row the same fields")
+    value = row.fields[field]
     # An answer "True" may have been saved as a truth value.
     return str(value) if isinstance(value, bool) else text_field(row, field)
 

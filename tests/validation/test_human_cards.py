@@ -61,7 +61,9 @@ def faireval(folder, ids=(1, 2, 3), labels=("CHATGPT", "TIE", "VICUNA13B")):
         answers = [{"question_id": n, "text": f"{name} on {n}", "answer_id": f"{name}{n}"} for n in numbers]
         write(root / "answer" / f"answer_{name}.jsonl", answers)
     (root / "review").mkdir(exist_ok=True)
-    (root / "review" / "review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels) + "\n")
+    (root / "review" / "review_gpt35_vicuna-13b_human.txt").write_text(
+        "\n".join(labels) + "\n", errors="surrogateescape"
+    )
     path = folder / "faireval.yaml"
     path.write_text(path.read_text().replace("rows: 80\n", "rows: 3\n"))
 
@@ -92,16 +94,28 @@ def test_faireval_is_added_by_the_card_in_the_documentation(folder):
     assert load_human_set("faireval").sha256 != before
 
 
-def test_files_that_do_not_belong_together_are_refused(folder):
-    faireval(folder, ids=(1, 3, 2))
-    with pytest.raises(InputError, match=r"answer_vicuna-13b\.jsonl, row 2: question_id: 3 is not that of .* \(2\)"):
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ids": (1, 3, 2)}, r"answer_vicuna-13b\.jsonl, row 2: question_id: 3 is not that of .* \(2\)"),
+        ({"labels": ("CHATGPT", "TIE")}, r"human\.txt has 2 rows, but .*question\.jsonl has 3"),
+        ({"labels": ("CHATGPT", "TIE", "GPT4")}, r"row 3: human: 'GPT4' is not one of the card's labels \(CHATGPT, V"),
+        ({"labels": ("CHATGPT", "TIE", "\udce9")}, r"human\.txt: is not UTF-8 text; save the file as UTF-8"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(folder, changes, said):
+    faireval(folder, **changes)
+    with pytest.raises(InputError, match=said):
         load_human_set("faireval")
-    faireval(folder, labels=("CHATGPT", "TIE"))
-    with pytest.raises(InputError, match=r"human\.txt has 2 rows, but .*question\.jsonl has 3"):
-        load_human_set("faireval")
-    faireval(folder, labels=("CHATGPT", "TIE", "GPT4"))
-    with pytest.raises(InputError, match=r"row 3: human: 'GPT4' is not one of the card's labels \(CHATGPT, VICUNA13B"):
-        load_human_set("faireval")
+
+
+def test_a_set_without_rows_is_refused(folder):
+    columns = {"instruction": "one", "first": "one", "second": "two", "label": "two"}
+    name = card(folder, file=None, files={"one": "one.txt", "two": "two.txt"}, columns=columns)
+    for file in ("one.txt", "two.txt"):
+        (folder / file).touch()
+    with pytest.raises(InputError, match=r"one\.txt: has no rows"):
+        load_human_set(name)
 
 
 def test_several_annotators_and_an_input_are_columns_too(folder):

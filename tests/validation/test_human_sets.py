@@ -100,7 +100,7 @@ def test_a_row_that_could_be_misread_is_refused(tmp_path, change, said):
 @pytest.mark.parametrize(
     ("rows", "missing", "said"),
     [
-        ([ROW, ROW], "response2", "row 2: no column 'response2'"),
+        ([ROW, ROW], "response2", "row 2: has no 'response2'"),
         ([ROW], "label", "row 1: has no column for the labels"),
     ],
 )
