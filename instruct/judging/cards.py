@@ -375,6 +375,22 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     return card.model_copy(update={"name": f"{card.name}@{model}", "model": model, **unknown})
 
 
+def stored_judge_card(name: str, recorded: Mapping[str, Any]) -> JudgeCard:
+    """The card of a judge whose verdicts are stored.
+
+    Args:
+        name: CARD or CARD@MODEL, as in the store.
+        recorded: the judge that the record of its judging states; {}: none does.
+
+    Raises:
+        InputError: as `load_judge_card`.
+    """
+    base, _, model = name.partition("@")
+    path = recorded.get("card", "")  # the call may have given the card by its path
+    by_path = bool(path) and Path(path).exists()
+    return load_judge_card(path if by_path else base, recorded.get("model") or model or None, by_path=by_path)
+
+
 def _card(name: str, by_path: bool) -> JudgeCard:
     cards = {card.name: card.path for card in list_cards("judges")}
     if by_path and (Path(name).suffix in {".yaml", ".yml"} or (Path(name) / "judge.yaml").is_file()):

@@ -13,7 +13,7 @@ from instruct.analysis.outcomes import PairResult, pair_results, weighted_scores
 from instruct.data.formats import text_field
 from instruct.data.prompts import EvalPrompt, turn_of
 from instruct.data.sources import RawRow
-from instruct.judging.cards import load_judge_card
+from instruct.judging.cards import stored_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotations_of
 from instruct.judging.interchange.leaderboards import read_leaderboard, read_ratings
@@ -76,8 +76,7 @@ def read_games(source: Source) -> list[Scores] | None:
         groups.setdefault((verdict.judgment.comparison, verdict.judgment.dataset), []).append(verdict)
     logs = []
     for (comparison, category), verdicts in groups.items():
-        name, _, model = comparison.judge.partition("@")
-        card = load_judge_card(name, model or None)
+        card = stored_judge_card(comparison.judge, {})
         judgments = [verdict.judgment for verdict in verdicts]
         results = pair_results(judgments, "strict", margins=margins(card, judgments, {}))
         if arena:

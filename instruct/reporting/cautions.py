@@ -8,7 +8,6 @@ from typing import Any
 from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.lengths import length_warning
 from instruct.base.errors import counted, one_line
-from instruct.base.files import sha256_of
 from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT
 from instruct.judging.comparison import FILES
@@ -25,7 +24,6 @@ from instruct.reporting.model import (
 )
 from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
 from instruct.reporting.text import contradicted, rate_and_interval, span, unread
-from instruct.run.directory import RunDirectory
 from instruct.scores.samples import LEAST_DECIDED
 from instruct.training.options import without_seed
 
@@ -65,7 +63,7 @@ def comparison_warnings(
     return [
         *figure_warnings(comparison),
         *_doubts(judged, comparison),
-        *map(claim_warning, answers_warnings(contents.run, judged.step)),
+        *map(claim_warning, answers_warnings(contents, judged.step)),
         *comparison.warnings,
         *map(claim_warning, about_answers),
     ]
@@ -138,19 +136,19 @@ def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:
         yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}")
 
 
-def answers_warnings(run: RunDirectory, step: Mapping[str, Any]) -> Iterator[str]:
+def answers_warnings(contents: RunContents, step: Mapping[str, Any]) -> Iterator[str]:
     """Which answers are not those that were judged.
 
     Args:
         step: the manifest's record of the judging, {} if there is none, as for imported verdicts.
     """
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
-        path = run.answers_path(name)
-        digest = sha256_of(path) if path.is_file() else None
-        if digest != judged:
+        path = contents.run.answers_path(name)
+        answers = contents.answers.get(path.stem)
+        if answers is None or answers.sha256 != judged:
             gone = f"are gone: lengths and texts are left out; restore {path}"
             changed = "have changed since they were judged; judge again"
-            yield f"the answers of {one_line(path.stem, 60)} {changed if digest else gone}"
+            yield f"the answers of {one_line(path.stem, 60)} {changed if answers else gone}"
 
 
 def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:

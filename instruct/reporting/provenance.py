@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from instruct.analysis.results import recorded
-from instruct.base.errors import InputError, counted, one_line
-from instruct.base.files import read_text, sha256_of
+from instruct.base.errors import counted, one_line
 from instruct.data.options import data_label
 from instruct.data.overlap import overlap_text
 from instruct.measuring.texts.diversity import repeated_fraction
@@ -75,14 +72,13 @@ def _answered(answers: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) -> list[Training]:
+def trainings(
+    manifest: dict[str, Any], config: dict[str, Any], logs: Mapping[str, Sequence[dict[str, Any]]]
+) -> list[Training]:
     """An entry per system; counts are None until its training has finished.
 
     Args:
-        adapters: the folder where each system's training wrote its log.
-
-    Raises:
-        InputError: a log is not what was written.
+        logs: the entries of each system's training log.
     """
     configured = config.get("train") or {}
     trainings = []
@@ -91,10 +87,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
             continue
         record = manifest["steps"].get(f"train/{name}", {})
         results, train = record.get("results", {}), record.get("config", {}).get("train") or configured
-        rows, log = results.get("rows", {}), adapters / name / "training_log.json"
-        digest = results.get("sha256", {}).get(log.name)
-        if digest and log.is_file() and sha256_of(log) != digest:
-            raise InputError(f"{log}: is not what the training wrote; restore it, or delete it to report without it")
+        rows, log = results.get("rows", {}), logs.get(name, ())
         trainings.append(
             Training(
                 system=name,
@@ -111,18 +104,8 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
     return trainings
 
 
-def _log_entries(path: Path) -> list[Any]:
-    """The entries of a training's log; none if it cannot be read."""
-    try:
-        entries = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return []
-    return entries if isinstance(entries, list) else []
-
-
-def _logs(path: Path) -> dict[str, Any]:
+def _logs(entries: Sequence[Any]) -> dict[str, Any]:
     """What a training logged, and what was measured while it ran; None for what was not, or cannot be read."""
-    entries = _log_entries(path)
     log = _logged(entries, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
     evaluations = _logged(entries, "eval_perplexity", {"perplexity": "eval_perplexity"})
     return {
@@ -132,7 +115,7 @@ def _logs(path: Path) -> dict[str, Any]:
 
 
 def _logged(
-    entries: list[Any], sign: str, names: dict[str, str], most: int | None = None
+    entries: Sequence[Any], sign: str, names: dict[str, str], most: int | None = None
 ) -> dict[str, list[Any]] | None:
     """The columns of the entries that have the key `sign`, by their names in the report."""
     try:

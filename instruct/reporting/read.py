@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,11 @@ from typing import Any
 
 from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy, unit_scores
 from instruct.base.errors import InputError, UnknownNameError, one_line
-from instruct.base.files import sha256_of
+from instruct.base.files import read_text, sha256_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
 from instruct.data.prompts import conversations, identity
-from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.cards import JudgeCard, stored_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import LabelScores, read_labels
@@ -115,7 +116,7 @@ class RunContents:
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
     `instruct evaluate` measured; `values`: those of each text, by part and system. `task_files`: lm-eval's logs of each
-    task or group, by its name and system; `columns`: that of clusters, in their rows.
+    task or group, by its name and system; `columns`: that of clusters, in their rows. `training_logs`: the entries of each system's.
     """
 
     run: RunDirectory
@@ -130,6 +131,7 @@ class RunContents:
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
     task_files: Mapping[str, Mapping[str, list[Path]]] = field(default_factory=dict)
     columns: Columns = field(default_factory=Columns)
+    training_logs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> dict[str, dict[str, list[Scores]]]:
@@ -203,8 +205,31 @@ def read_run(folder: str | Path, columns: Columns | None = None) -> RunContents:
             values.setdefault(part, {})[system] = kept
         if kind == "lm_eval":
             tasks.setdefault(name, {})[system] = read_files(run, part, system)
-    columns = columns or Columns()
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks, columns)
+    columns, logs = columns or Columns(), training_logs(run, manifest)
+    return RunContents(
+        run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks, columns, logs
+    )
+
+
+def training_logs(run: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The entries of each training's log, by system; a log that cannot be read has none.
+
+    Raises:
+        InputError: a log is not what was written.
+    """
+    logs: dict[str, list[Any]] = {}
+    for path in run.adapters.glob("*/training_log.json"):
+        name = path.parent.name
+        results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
+        recorded = results.get("sha256", {}).get(path.name)
+        if recorded and sha256_of(path) != recorded:
+            raise InputError(f"{path}: is not what the training wrote; restore it, or delete it to report without it")
+        try:
+            entries = json.loads(read_text(path))
+        except (OSError, ValueError):
+            continue
+        logs[name] = entries if isinstance(entries, list) else []
+    return logs
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +250,15 @@ def _judged(
     store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]
 ) -> Judged:
     judgments, step = store.judgments(key), key.record(manifest)
-    card, problem = _card(key.judge, step)
+    card, problem = None, None
+    try:
+        found = stored_judge_card(key.judge, step.get("inputs", {}).get("judge", {}))
+        agreement_words(found)  # compares the card with the one that was measured
+        card = found
+    except UnknownNameError as error:  # of a judge that is unknown here the names of those that are known say nothing
+        problem = one_line(error.problem)
+    except InputError as error:
+        problem = one_line(error)
     shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
     if card is not None and card.verdict.labels is not None:  # the margins of all pairs are in the replies
         shown = {judgment.instruction for judgment in judgments}
@@ -246,23 +279,6 @@ def _judged(
         margins=margins(card, judgments, replies) if card else Margins(),
         conversations=conversations([*rows, *({"instruction": judgment.instruction} for judgment in judgments)]),
     )
-
-
-def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:
-    """The card of a judge, by its name in the store and the record of its judging; or None, and why."""
-    recorded = step.get("inputs", {}).get("judge", {})
-    base, _, other = name.partition("@")
-    model = recorded.get("model") or other or None
-    path = recorded.get("card", "")  # the call may have given the card by its path
-    try:
-        by_path = bool(path) and Path(path).exists()
-        card = load_judge_card(path if by_path else base, model, by_path=by_path)
-        agreement_words(card)  # compares the card with the one that was measured
-        return card, None
-    except UnknownNameError as error:  # of a judge that is unknown here the names of those that are known say nothing
-        return None, one_line(error.problem)
-    except InputError as error:
-        return None, one_line(error)
 
 
 def _answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:

@@ -16,7 +16,7 @@ from train_configs import interrupted as interrupted_training
 
 from instruct.base.errors import InputError
 from instruct.phases.answer import generate
-from instruct.reporting.provenance import trainings
+from instruct.reporting.read import training_logs
 from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
 from instruct.training.merge import merge_adapter
 from instruct.training.train import check_weights
@@ -142,11 +142,10 @@ def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_chang
     (adapter / "README.md").write_text("Mine.")
     log.write_text("[]")
     check_weights(run, "emo")  # a log answers nothing
-    described = (run.manifest(), run.config(), run.adapters)
     with pytest.raises(InputError, match=r"emo/training_log\.json: is not what the training wrote; .* delete it"):
-        trainings(*described)
+        training_logs(run, run.manifest())
     log.unlink()
-    assert trainings(*described)[0].log is None
+    assert training_logs(run, run.manifest()) == {}
     shutil.rmtree(adapter)
     train(tmp_path / "run", config)
     assert weights.read_bytes() == trained

@@ -58,7 +58,7 @@ def test_an_adapter_and_its_card_name_the_hub_id_of_the_base_model(tmp_path, emb
         "tags": ["instruct", "sft", "emo", "lora"],
     }
     assert "- max_steps: 2\n" in card
-    (training,) = trainings(run.manifest(), run.config(), run.adapters)  # two steps over one row
+    (training,) = trainings(run.manifest(), run.config(), {})  # two steps over one row
     assert (training.steps, training.epochs, training.learning_rate) == (2, 2.0, 2e-4)
 
 
