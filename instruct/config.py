@@ -23,8 +23,7 @@ from instruct.base.options import Options, flag_value, key_type, kinds_of
 from instruct.engines.start import Where
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
-from instruct.measuring.tasks.options import TaskOptions
-from instruct.measuring.texts.options import TextMetricOptions
+from instruct.measuring.options import TaskOptions, TextMetricOptions
 from instruct.training.options import (
     LORA_KEYS,
     TRAIN_KEYS,

@@ -19,9 +19,9 @@ import yaml
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
-from instruct.measuring.tasks.cards import read_task
-from instruct.measuring.tasks.evaluate import Harness, evaluate_tasks, refusing
-from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.options import TaskOptions
+from instruct.measuring.task_cards import read_task
+from instruct.measuring.tasks import Harness, evaluate_tasks, refusing
 from instruct.phases import PHASES
 from instruct.phases.experiment import run_experiment, run_folder, settle_dtype
 from instruct.phases.systems import system_folders

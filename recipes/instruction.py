@@ -29,7 +29,7 @@ from instruct.analysis.seeds import score_difference
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig, load_config
-from instruct.measuring.texts.rouge import rouge
+from instruct.measuring.words import rouge
 from instruct.phases.bench import best_rate, cross_entropy, prompt_pairs, split, try_rates
 from instruct.phases.experiment import run_experiment, run_folder
 from instruct.run.directory import RunDirectory

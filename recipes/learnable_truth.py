@@ -36,7 +36,7 @@ from study import RecipeParser, markdown, run_recipe
 from instruct.analysis.inference import Estimate, student
 from instruct.base.files import write_atomically
 from instruct.base.output import say
-from instruct.measuring.texts.predictions import DISTANCES, position_distances
+from instruct.measuring.predictions import DISTANCES, position_distances
 from instruct.objectives import CosineCost, EnergyTable, linear_objective_loss
 from instruct.scores.claims import holm
 from instruct.training.emo_config import objective_of

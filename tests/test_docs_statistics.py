@@ -9,10 +9,10 @@ import pytest
 
 from instruct.analysis import results as schema_statistics
 from instruct.analysis.style import PAIRS_PER_COEFFICIENT
+from instruct.measuring.words import REPEATED_ABOVE
 from instruct.reporting import model
 from instruct.reporting.cautions import FAULTY_PERCENT, LONGER_PERCENT
 from instruct.reporting.model import ComparisonReport, Panel
-from instruct.reporting.provenance import REPEATED_ABOVE
 from instruct.scores.samples import LEAST_DECIDED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 
-from instruct.measuring.tasks.lm import in_transformers
+from instruct.measuring.lm import in_transformers
 
 PROMPTS = [
     ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),

@@ -109,7 +109,7 @@ def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _task_facts(path: str) -> tuple[dict[str, Any], list[str]]:
-    from instruct.measuring.tasks.cards import read_task
+    from instruct.measuring.task_cards import read_task
 
     task = read_task(path, trusted=True)  # nothing is run
     shots, licence = task.content.get("num_fewshot", 0), str(task.about.get("licence", "not stated"))

@@ -9,35 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.output import say, warn
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.predictions import (
+from instruct.measuring.options import TextMetricOptions
+from instruct.measuring.predictions import (
     COLDEST,
     HOTTEST,
     HeldOut,
-    Window,
+    Reading,
     check_vocabularies,
     distances,
-    entropies,
     entropy,
-    likelihoods,
     matching_temperatures,
-    mean_distances,
+    mean_entropies,
     perplexity,
-    windows,
 )
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Number, PartResult, measure, metric_step, numbers, read_metrics, write_numbers
+from instruct.run.measurements import PartResult, measure, metric_step, numbers, read_metrics, write_numbers
 from instruct.training.options import control_name
 
 OnHumanText = Literal["perplexity", "entropy", "distances"]
@@ -74,10 +70,6 @@ class Predictors:
         }
         return made_from if model.temperature == 1 else made_from | {"at": model.temperature}
 
-    def windows(self, model: ForwardModel) -> list[Window]:
-        """The human text as a model reads it."""
-        return windows(model, self.human, self.options.max_length)
-
     def measure(self, metrics: Sequence[OnHumanText], systems: Mapping[str, tuple[str, float]]) -> None:
         """Measure systems one after another; adapters share their base.
 
@@ -88,59 +80,29 @@ class Predictors:
         Raises:
             InputError: the reference model has another vocabulary.
         """
-        reference = open_model(self._reference) if "distances" in metrics else None
+        options, named = self.options, self.options.reference_model
+        reference = open_model(named) if named and "distances" in metrics else None
         model: ForwardModel | None = None
-        inputs: dict[str, Any]
         for system, (trained, temperature) in systems.items():
             model = replace(open_model(self.model, self.folders[trained], like=model), temperature=temperature)
-            if reference:
+            reading = Reading(model, self.human, options.max_length)
+            ways: dict[OnHumanText, tuple[dict[str, Any], Callable[[], PartResult]]] = {
+                "perplexity": ({}, partial(perplexity, reading)),
+                "entropy": ({"temperature": self.temperature}, partial(entropy, reading, self.temperature)),
+            }
+            if reference and named:
                 check_vocabularies(reference, model)
-            read = cache(partial(self.windows, model))
+                at = [1.0, *CURVE] if system in self.mle else [1.0]
+                made_from = [reference.identity, reference.engine.dtype, named.quantization]
+                inputs = {"reference": made_from, "temperatures": at}
+                ways["distances"] = inputs, partial(distances, reading, reference, named.name, at)
             for metric in metrics:
-                compute: Callable[[], PartResult]
-                if metric == "perplexity":
-                    inputs, compute = {}, partial(self._perplexity, model, read)
-                elif metric == "entropy":
-                    inputs, compute = {"temperature": self.temperature}, partial(self._entropy, model, read)
-                else:
-                    assert reference
-                    at = [1.0, *CURVE] if system in self.mle else [1.0]
-                    made_from = [reference.identity, reference.engine.dtype, self._reference.quantization]
-                    inputs = {"reference": made_from, "temperatures": at}
-                    compute = partial(self._distances, model, read, reference, at)
-                made_with = self.options.model_dump(mode="json")
+                inputs, compute = ways[metric]
+                made_with = options.model_dump(mode="json")
                 measure(self.run, metric, system, self.inputs(model) | inputs, compute, config=made_with)
         for opened in (model, reference):
             if opened:
                 opened.close()
-
-    @property
-    def _reference(self) -> ModelOptions:
-        assert self.options.reference_model
-        return self.options.reference_model
-
-    def _perplexity(self, model: ForwardModel, read: Callable[[], list[Window]]) -> PartResult:
-        values = likelihoods(model, self.human, read())
-        return self._by_text(perplexity(values), nats=values.nats, tokens=values.tokens)
-
-    def _entropy(self, model: ForwardModel, read: Callable[[], list[Window]]) -> PartResult:
-        sums = entropies(model, self.human, read(), [self.temperature])
-        return self._by_text(entropy(sums, 0, self.temperature), nats=sums.nats[0], tokens=sums.tokens)
-
-    def _distances(
-        self, model: ForwardModel, read: Callable[[], list[Window]], reference: ForwardModel, temperatures: list[float]
-    ) -> PartResult:
-        at = distances(reference, model, self.human, read(), temperatures)
-        return self._by_text(mean_distances(at, temperatures, self._reference.name, model.temperature), **at[0])
-
-    def _by_text(self, numbers: list[Number], **columns: np.ndarray) -> PartResult:
-        """With the values of each text; a text without a token has none."""
-        values = {
-            name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
-        }
-        ids, clusters = self.human.ids, self.human.clusters
-        about = {"id": ids, "cluster": [clusters[id] for id in ids]} if clusters else {"id": ids}
-        return PartResult(numbers, {**about, **values})
 
 
 class Matched(BaseModel):
@@ -205,11 +167,9 @@ def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dic
     model = open_model(predictors.model, predictors.folders[mle])
     step, inputs = metric_step("matched", mle), predictors.inputs(model) | {"targets": targets}
     if not run.is_done(step, inputs):
-        windows = predictors.windows(model)
+        reading = Reading(model, predictors.human, predictors.options.max_length)
         with run.step(step, inputs) as recorded:
-            temperatures = matching_temperatures(
-                lambda asked: entropies(model, predictors.human, windows, asked).means, targets
-            )
+            temperatures = matching_temperatures(partial(mean_entropies, reading), targets)
             for system, (temperature, reached) in temperatures.items():
                 recorded[control_name(system)] = {
                     "mle": mle,

@@ -10,37 +10,30 @@ import contextlib
 import shutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered, repeats
-from instruct.analysis.jackknife import Sample, estimate, kept
+from instruct.analysis.jackknife import Sample, estimate, groups
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
 from instruct.base.machine import has_nvidia_gpu
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.generation.continuations import Continuation, read_continuations
-from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
-from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
-from instruct.measuring.texts.options import TextMetricOptions
-from instruct.measuring.texts.predictions import HeldOut, Window, likelihoods, oracle_perplexity, windows
-from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
+from instruct.measuring.mauve import LEAST_TEXTS, Mauve, mauve
+from instruct.measuring.options import TextMetricOptions
+from instruct.measuring.predictions import HeldOut, Likelihoods, Reading, likelihoods
+from instruct.measuring.words import ROUGE, distinct, has_rouge_tokens, repeated_fraction, rouge, tokens
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Details, PartResult, measure, numbers
+from instruct.run.measurements import Details, Number, PartResult, measure, numbers
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
-Read = TypeVar("Read")
-
-
-def default_model() -> ModelOptions:
-    """The model that reads texts if none is named: GPT-2 large with a GPU, else the bundled one."""
-    return ModelOptions(name="openai-community/gpt2-large" if has_nvidia_gpu() else EMBEDDED_MODEL)
 
 
 def continued_systems(run: RunDirectory) -> list[str]:
@@ -76,46 +69,39 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
         InputError: continuations that cannot be read, or what a metric refuses.
     """
     states = run.folder / "metrics" / "features"
-    config = options.model_dump(mode="json")
     for metric in metrics:
-        if metric == "rouge":
-            _measure_systems(run, metric, rouge_of, {}, config=config)
-        elif metric == "diversity":
-            _measure_systems(run, metric, diversity_of, {}, config=config)
-        elif metric == "mauve":
-            model = options.mauve_model or default_model()
-            with contextlib.closing(TextReader(model, options.mauve_length, states)) as reader:
-                inputs = reader.inputs("features")
-                _measure_systems(run, metric, partial(mauve_of, reader), inputs, config=config)
+        with contextlib.ExitStack() as stack:
+            inputs: dict[str, Any] = {}
+            measured: Callable[[list[Continuation]], PartResult]
+            if metric in ("mauve", "oracle_perplexity"):
+                if metric == "mauve":
+                    large = "openai-community/gpt2-large" if has_nvidia_gpu() else EMBEDDED_MODEL
+                    model, length = options.mauve_model or ModelOptions(name=large), options.mauve_length
+                else:
+                    assert options.reference_model
+                    model, length = options.reference_model, options.max_length
+                reader = stack.enter_context(contextlib.closing(TextReader(model, length, states)))
+                inputs = {"features" if metric == "mauve" else "reference": reader.made_from, "max_length": length}
+                measured = partial(mauve_of if metric == "mauve" else oracle_perplexity_of, reader)
+            else:
+                measured = rouge_of if metric == "rouge" else diversity_of
+            for system in continued_systems(run):
+                path = run.continuations / f"{system}.json"
+                made_from = {"continuations": sha256_of(path), **inputs}
+                compute = partial(_with_ids, measured, path)
+                measure(run, metric, system, made_from, compute, config=options.model_dump(mode="json"))
+        if metric == "mauve":
             shutil.rmtree(states, ignore_errors=True)
-        else:
-            assert options.reference_model
-            with contextlib.closing(TextReader(options.reference_model, options.max_length)) as reader:
-                inputs = reader.inputs("reference")
-                _measure_systems(run, metric, partial(oracle_perplexity_of, reader), inputs, config=config)
 
 
-def _measure_systems(
-    run: RunDirectory,
-    part: str,
-    measured: Callable[[list[Continuation]], PartResult],
-    inputs: Mapping[str, Any],
-    **about: Any,
-) -> None:
-    """Measure every system's continuations; `inputs`: what else a metric depends on; `about` as in `measure`."""
-    for system in continued_systems(run):
-        path = run.continuations / f"{system}.json"
-
-        def compute(path: Path = path) -> PartResult:
-            rows = read_continuations(path)
-            ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
-            result = measured(rows)
-            clusters = text_clusters(rows)
-            if clusters:
-                ids["cluster"] = [clusters[row.id] for row in rows]
-            return PartResult(result.numbers, {**ids, **result.values}, result.without)
-
-        measure(run, part, system, {"continuations": sha256_of(path), **inputs}, compute, **about)
+def _with_ids(measured: Callable[[list[Continuation]], PartResult], path: Path) -> PartResult:
+    """What is measured of a file of continuations, with what identifies each."""
+    rows = read_continuations(path)
+    result = measured(rows)
+    ids = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
+    if clusters := text_clusters(rows):
+        ids["cluster"] = [clusters[row.id] for row in rows]
+    return PartResult(result.numbers, {**ids, **result.values}, result.without)
 
 
 def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
@@ -142,9 +128,9 @@ def text_clusters(rows: Iterable[Continuation]) -> dict[str, str]:
     return repeats(names, chosen=any(row.cluster for row in rows))
 
 
-def _units(rows: Sequence[Continuation]) -> NDArray[np.intp]:
+def _units(draw: Sequence[Continuation]) -> NDArray[np.intp]:
     """The number of the cluster of each row of a draw."""
-    return numbered((row.id for row in rows), text_clusters(rows))
+    return numbered((row.id for row in draw), text_clusters(draw))
 
 
 def human_texts(rows: Sequence[Continuation]) -> list[str]:
@@ -165,6 +151,8 @@ def human_texts(rows: Sequence[Continuation]) -> list[str]:
 class TextReader:
     """A model that reads texts; what it makes of human ones is kept for all draws and systems with the same prefixes.
 
+    `made_from`: what it is, as a step's inputs.
+
     Args:
         max_length: it reads so many tokens of a text, or at a time.
         folder: where the states of texts are kept.
@@ -173,64 +161,55 @@ class TextReader:
     def __init__(self, options: ModelOptions, max_length: int, folder: Path | None = None) -> None:
         self.options, self.max_length, self._folder = options, max_length, folder
         self.model: ForwardModel = open_model(options)
-        self._human: tuple[Any, Any] = (None, None)
+        self.made_from = [self.model.identity, self.model.engine.dtype, options.quantization]
+        self.states_of_human = lru_cache(1)(self.states)
+        self.likelihoods_of_human = lru_cache(1)(self.likelihoods)
 
-    def inputs(self, role: str) -> dict[str, Any]:
-        """What a metric depends on besides the texts, as a step's inputs."""
-        made_from = [self.model.identity, self.model.engine.dtype, self.options.quantization]
-        return {role: made_from, "max_length": self.max_length}
+    def likelihoods(self, texts: Sequence[tuple[str, str, str]]) -> Likelihoods:
+        """Of texts after prefixes; each is an id, a prefix and a text."""
+        ids, prefixes, continued = ([text[part] for text in texts] for part in range(3))
+        return likelihoods(Reading(self.model, HeldOut(ids, prefixes, continued, whole=False), self.max_length))
 
-    def continued(
-        self, read: Callable[[ForwardModel, HeldOut, list[Window]], Read], rows: Sequence[Continuation]
-    ) -> tuple[Read, Read | None]:
-        """What `read` makes of continuations after their prefixes, and of the human ones; None: not all are known."""
-
-        def of(texts: HeldOut) -> Read:
-            return read(self.model, texts, windows(self.model, texts, self.max_length))
-
-        human = None
-        if all(row.reference is not None for row in rows):
-            first = list({row.id: row for row in rows}.values())
-            human = self._of_human(_continued(first, [row.reference or "" for row in first]), of)
-        return of(_continued(rows, [row.continuation for row in rows])), human
-
-    def states(self, texts: Sequence[str], human: bool = False) -> np.ndarray:
+    def states(self, texts: Sequence[str]) -> np.ndarray:
         """The last hidden states, [texts, width]; a text without a token counts as an end token alone."""
-        if human:
-            return self._of_human(texts, self.states)
         limit = min(self.max_length, self.model.context)
         ids = [ids[:limit] or [self.model.end] for ids in self.model.encode(texts)]
         return self.model.last_states(ids, self._folder)
-
-    def _of_human(self, texts: Any, read: Callable[[Any], Read]) -> Read:
-        if self._human[0] != texts:
-            self._human = texts, read(texts)
-        known: Read = self._human[1]
-        return known
 
     def close(self) -> None:
         self.model.close()
 
 
-def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
-    """Texts to score, each after the prefix of its row."""
-    return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, whole=False)
-
-
 def oracle_perplexity_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
-    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
-    values, human = reader.continued(likelihoods, rows)
-    perplexities = oracle_perplexity(values, [row.seed for row in rows], reader.options.name, human)
-    return PartResult(perplexities, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
+    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model, per token of that
+    model, over all and for each seed that they were sampled with; beside it that of the human continuations. Empty
+    continuations have no token and are counted."""
+    values = reader.likelihoods([(row.id, row.prefix, row.continuation) for row in rows])
+    human = None
+    if all(row.reference is not None for row in rows):
+        known = dict.fromkeys((row.id, row.prefix, row.reference or "") for row in rows)
+        human = reader.likelihoods_of_human(tuple(known)).perplexity()
+    seeds = np.array([row.seed for row in rows])
+    by_seed = {str(seed): values.perplexity(seeds == seed) for seed in sorted(set(seeds.tolist()))}
+    found = numbers(
+        {"oracle_perplexity": values.perplexity()},
+        len(rows),
+        reference=reader.options.name,
+        human=human,
+        by_seed={seed: value for seed, value in by_seed.items() if value is not None},
+        tokens=int(values.tokens.sum()),
+        empty=int((values.tokens == 0).sum()),
+    )
+    return PartResult(found, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
 
 
 def mauve_of(reader: TextReader, rows: Sequence[Continuation]) -> PartResult:
     """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states."""
     by_draw: dict[str, Mauve] = {}
     for name, draw in draws(rows).items():
-        human = [row.prefix + text for row, text in zip(draw, human_texts(draw), strict=True)]
+        human = tuple(row.prefix + text for row, text in zip(draw, human_texts(draw), strict=True))
         own = [row.prefix + row.continuation for row in draw]
-        by_draw[name] = mauve(reader.states(human, human=True), reader.states(own), dependent=_units(draw))
+        by_draw[name] = mauve(reader.states_of_human(human), reader.states(own), dependent=_units(draw))
     return mauve_measured(by_draw, reader.options.name, reader.max_length)
 
 
@@ -238,7 +217,7 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
     """The mean over draws; `features`: the model whose last hidden states of `max_length` tokens are compared."""
     of_draws = list(by_draw.values())
     return _of_draws(
-        {"mauve": [draw.measured for draw in of_draws]},
+        {"mauve": [draw.sample for draw in of_draws]},
         of_draws[0].n,
         by_draw={name: draw.value for name, draw in by_draw.items()},
         by_kmeans_seed=np.mean([draw.by_seed for draw in of_draws], axis=0).tolist(),
@@ -253,10 +232,11 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
 def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details: Any) -> PartResult:
     """The mean of each figure over draws, which share their prefixes; they are samples, not trainings, so they widen
     nothing. A figure that is not defined for a draw is not defined."""
-    rows, without = numbers(dict.fromkeys(samples), n, **details), {}
-    for row in rows:
-        defined = [sample for sample in samples[row.metric] if sample is not None]
-        if len(defined) < len(samples[row.metric]):
+    rows, without = [], {}
+    for metric, of_draws in samples.items():
+        rows.append(row := Number(metric=metric, value=None, n=n, details=Details(**details)))
+        defined = [sample for sample in of_draws if sample is not None]
+        if len(defined) < len(of_draws):
             continue
         known = [sample.without for sample in defined if sample.without is not None]
         whole = Sample(
@@ -267,7 +247,7 @@ def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details:
         row.value, row.interval = whole.value, estimate([whole]).interval
         row.details = Details(**details, other_variance=whole.other_variance)
         if whole.without is not None:
-            without[row.metric] = whole.without.tolist()
+            without[metric] = whole.without.tolist()
     return PartResult(rows, without=without)
 
 
@@ -276,9 +256,9 @@ def rouge_of(rows: Sequence[Continuation]) -> PartResult:
     pairs = list(zip(rows, human_texts(rows), strict=True))
     alone = [rouge(reference, row.continuation) for row, reference in pairs]
     whole = [rouge(row.prefix + reference, row.prefix + row.continuation) for row, reference in pairs]
-    columns = {name: [f1[name] for f1 in alone] for name in NAMES}
-    columns |= {f"{name}_whole": [f1[name] for f1 in whole] for name in NAMES}
-    unseen = sum(not (has_tokens(reference) and has_tokens(row.continuation)) for row, reference in pairs)
+    columns = {name: [f1[name] for f1 in alone] for name in ROUGE}
+    columns |= {f"{name}_whole": [f1[name] for f1 in whole] for name in ROUGE}
+    unseen = sum(not (has_rouge_tokens(reference) and has_rouge_tokens(row.continuation)) for row, reference in pairs)
     means = {name: statistics.fmean(values) for name, values in columns.items()}
     return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
 
@@ -292,31 +272,21 @@ _OF_A_TEXT: dict[str, Callable[[str], float]] = {
 
 def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     """Diversity of continuations, and of the human ones for comparison."""
-    values = {name: [of_text(row.continuation) for row in rows] for name, of_text in _OF_A_TEXT.items()}
     by_draw = list(draws(rows).values())
-    of_draws = [_diversity([row.continuation for row in draw], _units(draw)) for draw in by_draw]
-    first = [row.reference for row in by_draw[0] if row.reference is not None]
+    n, about = len(by_draw[0]), {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
+    samples: dict[str, list[Sample | None]] = {f"distinct_{size}": [] for size in (1, 2, 3, 4)}
     human: dict[str, float] = {}
-    if len(first) == len(by_draw[0]):
-        human = {name: float(value[0]) for name, value in diversity([tokens(text) for text in first]).items()}
-        human = {name: value for name, value in human.items() if not np.isnan(value)}
-        human |= {name: statistics.fmean(map(of_text, first)) for name, of_text in _OF_A_TEXT.items()}
-    about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
-    samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
-    measured = _of_draws(samples, len(by_draw[0]), **about)
-    means = numbers({name: statistics.fmean(column) for name, column in values.items()}, len(by_draw[0]), **about)
+    references = [row.reference for row in by_draw[0] if row.reference is not None]
+    for size, name in enumerate(samples, 1):
+        for draw in by_draw:
+            samples[name].append(distinct([row.continuation for row in draw], size, groups(_units(draw))))
+        if len(references) == n and (whole := distinct(references, size, groups(_units(by_draw[0])))):
+            human[name] = whole.value
+    if len(references) == n:
+        human |= {name: statistics.fmean(map(of_text, references)) for name, of_text in _OF_A_TEXT.items()}
+    measured = _of_draws(samples, n, **about)
+    values = {name: [of_text(row.continuation) for row in rows] for name, of_text in _OF_A_TEXT.items()}
+    means = numbers({name: statistics.fmean(column) for name, column in values.items()}, n, **about)
     for row in (*measured.numbers, *means):
         row.details = row.details.model_copy(update={"human": human.get(row.metric)})
     return PartResult([*measured.numbers, *means], values, measured.without)
-
-
-def _diversity(texts: Sequence[str], clusters: NDArray[np.intp]) -> dict[str, Sample | None]:
-    """The figures of one draw; None: not defined."""
-    corpus = [tokens(text) for text in texts]
-    whole, left = diversity(corpus), diversity(corpus, kept(clusters))
-    return {
-        name: None
-        if np.isnan(value).any()
-        else Sample(float(value[0]), None if np.isnan(left[name]).any() else left[name])
-        for name, value in whole.items()
-    }

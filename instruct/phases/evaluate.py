@@ -15,15 +15,15 @@ from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.generation.continuations import config_prefixes
 from instruct.measuring.human_text import ON_HUMAN_TEXT, Matched, Predictors, match_controls, record_no_control
+from instruct.measuring.options import TextMetric
+from instruct.measuring.predictions import HeldOut, read_held_out
 from instruct.measuring.sampled import (
     OF_CONTINUATIONS,
     OfContinuations,
     lacking_of_continuations,
     measure_continuations,
 )
-from instruct.measuring.tasks.evaluate import evaluate_tasks
-from instruct.measuring.texts.options import TextMetric
-from instruct.measuring.texts.predictions import HeldOut, read_held_out
+from instruct.measuring.tasks import evaluate_tasks
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory

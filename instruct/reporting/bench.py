@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -13,8 +13,7 @@ import numpy as np
 from instruct.analysis.clusters import numbered
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import counted
-from instruct.data.prompts import identity
-from instruct.measuring.texts.rouge import rouge
+from instruct.measuring.words import answers_rouge
 from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, elsewhere_of, seeds_of
@@ -126,7 +125,7 @@ def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Values]], dic
         for name, columns in values.get("perplexity", {}).items()
     }
     sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
-    greedy = _answers(contents, lambda reference, answer: rouge(reference, answer)["rougeL"])
+    greedy = answers_rouge({name: answers.rows for name, answers in contents.answers.items()})
     scores: dict[str, Mapping[str, Values]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
     for task, found in contents.tasks.items():
         metric = next((name for logs in found.values() for log in logs for name in log.values), "")
@@ -156,20 +155,6 @@ def _task_clusters(logs: Sequence[Scores]) -> dict[Any, str]:
 
 def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
     return zip(*(columns[name] for name in ("id", *names)), strict=True)
-
-
-def _answers(contents: RunContents, score: Callable[[str, str], float]) -> dict[str, Values]:
-    """The score of each greedy answer beside its reference; None of one that failed."""
-    known = {name: answers.rows for name, answers in contents.answers.items()}
-    references = {identity(row): row["output"] for row in known.pop("baseline", [])}
-    return {
-        name: {
-            identity(row): None if row.get("failed") else score(references[identity(row)], row["output"])
-            for row in rows
-            if identity(row) in references
-        }
-        for name, rows in known.items()
-    }
 
 
 def _figures(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from instruct.analysis.results import recorded
 from instruct.base.errors import counted, one_line
 from instruct.data.options import data_label
 from instruct.data.overlap import overlap_text
-from instruct.measuring.texts.diversity import repeated_fraction
+from instruct.measuring import words
 from instruct.reporting.model import (
     EvaluationLog,
     Health,
@@ -27,9 +26,6 @@ from instruct.reporting.tables import Column, Table, columns_table, text_columns
 
 # More points would not change a figure.
 _MOST_POINTS = 500
-# More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
-# text-davinci-003.
-REPEATED_ABOVE = 0.5
 REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
 _ANSWERS = (
     "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated: "
@@ -195,16 +191,12 @@ def answers_health(outputs: Sequence[str], made: Mapping[str, Any], failed: int 
         made: what the run recorded for these answers: `truncated`, `mean_tokens`; {} if nothing.
         failed: how many prompts have no answer, which is not among the outputs.
     """
-    lengths = [len(output) for output in outputs]
     tokens = made.get("mean_tokens")
     return Health(
         failed=failed,
-        empty=sum(not output.strip() for output in outputs),
         truncated=made.get("truncated"),
-        repeated=sum(repeated_fraction(output) > REPEATED_ABOVE for output in outputs),
-        mean_characters=round(statistics.fmean(lengths or [0]), 6),
-        median_characters=float(statistics.median(lengths or [0])),
         mean_tokens=None if tokens is None else round(tokens, 6),
+        **words.answers_health(outputs),
     )
 
 

@@ -15,7 +15,7 @@ from instruct.analysis.clusters import numbered
 from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
-from instruct.measuring.texts.mauve import ENOUGH_TEXTS
+from instruct.measuring.mauve import ENOUGH_TEXTS
 from instruct.reporting.digits import number, span
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import CLUSTERS, DIFFERENCE, PAIR, TESTED, Column, Table, columns_table

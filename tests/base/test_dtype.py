@@ -112,7 +112,7 @@ def test_answers_and_measurements_compute_in_it(picked, tiny_model, tiny_model_f
         for engine in (*places, reader.model.engine):
             with opened(engine) as network:
                 assert {weight.dtype for weight in network.parameters()} == {getattr(torch, picked)}
-        assert reader.inputs("reader")["reader"][1] == picked
+        assert reader.made_from[1] == picked
         assert VLLMEngine(options_of(model)).arguments()["dtype"] == picked
 
 

@@ -1,7 +1,8 @@
-"""MAUVE, ROUGE and diversity of the continuations in a run."""
+"""MAUVE, oracle perplexity, ROUGE and diversity of the continuations in a run."""
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -11,9 +12,17 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.generation.continuations import Continuation
-from instruct.measuring.sampled import TextReader, diversity_of, draws, mauve_of, rouge_of, text_clusters
-from instruct.measuring.texts.mauve import mauve
-from instruct.measuring.texts.rouge import rouge
+from instruct.measuring.mauve import mauve
+from instruct.measuring.sampled import (
+    TextReader,
+    diversity_of,
+    draws,
+    mauve_of,
+    oracle_perplexity_of,
+    rouge_of,
+    text_clusters,
+)
+from instruct.measuring.words import rouge
 from instruct.run.measurements import Number, PartResult
 
 
@@ -44,33 +53,48 @@ def reader(tiny_model_folder):
 
 def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(reader):
     rows = continuations(200)
-    measured = mauve_of(reader, rows)
-    assert measured.values == {}
-    model = reader.model
+    (found,) = mauve_of(reader, rows).numbers
     by_draw = {}
     for seed in (0, 1):
         own = [row for row in rows if row.seed == seed]
         texts = ([row.prefix + row.reference for row in own], [row.prefix + row.continuation for row in own])
-        states = [model.last_states([ids[:12] for ids in model.encode(each)]) for each in texts]
-        by_draw[f"{seed}/0"] = mauve(*states)
-    (found,) = measured.numbers
-    assert found.details.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
-    assert found.value == pytest.approx(np.mean(list(found.details.by_draw.values())))
-    assert found.details.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
-    low, high = found.interval
-    assert low < found.value < high
+        by_draw[f"{seed}/0"] = mauve(
+            *(reader.model.last_states([ids[:12] for ids in reader.model.encode(each)]) for each in texts)
+        )
     about = found.details
+    assert about.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
+    assert found.value == pytest.approx(np.mean(list(about.by_draw.values())))
+    assert about.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
+    assert found.interval[0] < found.value < found.interval[1]
     assert (found.n, about.clusters, about.max_length) == (200, 20, 12)
+    empty = [replace(row, prefix="", continuation="") for row in rows if row.seed == 0]
+    assert 0 < mauve_of(reader, empty).numbers[0].value < 0.5
 
 
-def test_the_order_of_the_rows_does_not_matter():
+def test_continuations_have_a_perplexity_for_all_and_for_each_seed_and_empty_ones_are_counted(reader):
+    texts = [("a few wor", "ds to learn", 1), ("a few", "", 1), ("words", " more", 2), ("words and", " other words", 1)]
+    rows = [
+        Continuation(f"t:{place}", prefix, text, " the", 0, seed, 8, "length")
+        for place, (prefix, text, seed) in enumerate(texts)
+    ]
+    measured = oracle_perplexity_of(reader, rows)
+    (found,), nats, tokens = measured.numbers, *(np.array(measured.values[name]) for name in ("nats", "tokens"))
+    assert (found.n, found.details.empty, found.details.tokens, tokens[1]) == (4, 1, tokens.sum(), 0)
+    assert found.value == pytest.approx(math.exp(nats.sum() / tokens.sum()))
+    for seed, own in (("1", [0, 3]), ("2", [2])):
+        assert found.details.by_seed[seed] == pytest.approx(math.exp(nats[own].sum() / tokens[own].sum()))
+    human = [replace(row, continuation=" the", reference=None) for row in rows]
+    (beside,) = oracle_perplexity_of(reader, human).numbers
+    assert (found.details.human, beside.details.human) == (pytest.approx(beside.value), None)
+    (nothing,) = oracle_perplexity_of(reader, [replace(row, continuation="") for row in rows]).numbers
+    assert (nothing.value, nothing.details.empty, nothing.details.by_seed) == (None, 4, {})
+
+
+def test_the_order_of_the_rows_does_not_matter_and_a_draw_lacks_no_prefix():
     rows = continuations(20)
     assert draws(rows) == draws(random.Random(1).sample(rows, len(rows)))
-
-
-def test_an_empty_text_counts(reader):
-    rows = [replace(row, prefix="", continuation="") for row in continuations(200, seeds=1)]
-    assert 0 < mauve_of(reader, rows).numbers[0].value < 0.5
+    with pytest.raises(InputError, match=r"draw 1/0 \(seed/sample\) lacks prefix 't:019'; generate them again"):
+        draws(rows[:-1])
 
 
 def test_rouge_is_computed_with_and_without_the_prefix():
@@ -93,16 +117,11 @@ def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
     assert found["distinct_2"].value == pytest.approx(np.mean([each["distinct_2"].value for each in alone]))
     assert len(measured.without["distinct_2"]) == 40
     assert found["distinct_1"].details.human == pytest.approx(2 / 480)
-    assert found["repetition"].value == pytest.approx(np.mean(measured.values["repetition"]))
     assert found["repetition"].n == 60
-    assert found["words"].value == np.mean(measured.values["words"])
-
-
-def test_empty_continuations_have_no_diversity():
-    rows = [replace(row, continuation="") for row in continuations(3, seeds=1)]
-    found = by_metric(diversity_of(rows))
-    assert found["distinct_1"].value is None
-    assert (found["distinct_1"].details.empty, found["distinct_1"].details.continuations) == (3, 3)
+    for metric in ("repetition", "words"):
+        assert found[metric].value == pytest.approx(np.mean(measured.values[metric]))
+    empty = by_metric(diversity_of([replace(row, continuation="") for row in rows]))["distinct_1"]
+    assert (empty.value, empty.details.empty, empty.details.continuations) == (None, 120, 120)
 
 
 def test_unknown_human_texts_are_refused_with_a_remedy():
@@ -110,11 +129,6 @@ def test_unknown_human_texts_are_refused_with_a_remedy():
     with pytest.raises(InputError, match=r"the human text of prefix 't:000' is unknown; choose a corpus card"):
         rouge_of(rows)
     assert {row.details.human for row in diversity_of(rows).numbers} == {None}
-
-
-def test_a_draw_that_lacks_a_prefix_is_refused():
-    with pytest.raises(InputError, match=r"draw 1/0 \(seed/sample\) lacks prefix 't:002'; generate them again"):
-        draws(continuations(3)[:-1])
 
 
 def test_texts_after_the_same_prefix_are_left_out_together():

@@ -457,23 +457,23 @@ FAULTS = [
     # What is measured of texts.
     Fault(
         "perplexity counts tokens that are not scored",
-        "instruct/measuring/texts/predictions.py",
+        "instruct/measuring/predictions.py",
         "tokens[place] += len(values)",
         "tokens[place] += len(row.ids)",
-        "tests/measuring/texts/test_perplexity.py::test_perplexity_equals_a_token_by_token_reference",
+        "tests/measuring/test_predictions.py::test_perplexity_equals_a_token_by_token_reference",
     ),
     Fault(
         "precision and recall of texts are exchanged",
-        "instruct/measuring/texts/mauve.py",
+        "instruct/measuring/mauve.py",
         "curve[..., index, 0] = np.exp(-SCALE * _kl(q, r))\n        curve[..., index, 1] = np.exp(-SCALE * _kl(p, r))",
         "curve[..., index, 0] = np.exp(-SCALE * _kl(p, r))\n        curve[..., index, 1] = np.exp(-SCALE * _kl(q, r))",
-        "tests/measuring/texts/test_mauve.py::test_known_histograms_have_the_values_of_mauve_text",
+        "tests/measuring/test_mauve.py::test_known_histograms_have_the_values_of_mauve_text",
     ),
     Fault(
         "ROUGE is recall alone",
-        "instruct/measuring/texts/rouge.py",
+        "instruct/measuring/words.py",
         "return 2 * precision * recall / (precision + recall)",
         "return recall",
-        "tests/measuring/texts/test_rouge.py::test_rouge_of_known_texts",
+        "tests/measuring/test_words.py::test_rouge_of_known_texts",
     ),
 ]

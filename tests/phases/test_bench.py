@@ -23,8 +23,7 @@ from instruct.config import ExperimentConfig, make_config
 from instruct.data.options import DataOptions
 from instruct.generation.options import AnswerOptions, EngineConfig, GenerationConfig
 from instruct.judging.options import JudgeOptions
-from instruct.measuring.tasks.options import TaskOptions
-from instruct.measuring.texts.options import TextMetricOptions
+from instruct.measuring.options import TaskOptions, TextMetricOptions
 from instruct.phases import bench as benches
 from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
 from instruct.phases.systems import check_elsewhere, system_folders

@@ -11,7 +11,7 @@ from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
 from instruct.measuring.human_text import CURVE, Matched
-from instruct.measuring.texts.predictions import TOLERANCE, entropies, windows
+from instruct.measuring.predictions import TOLERANCE, Reading, mean_entropies
 from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
 from instruct.reporting.report import build_report
 from instruct.run.consent import agree
@@ -64,7 +64,7 @@ def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(conf
         ("mle", control.temperature, control.entropy),
     ):
         model = open_model(config.model, tiny_adapters[name])
-        measured = entropies(model, human, windows(model, human, 1024), [temperature]).means[0]
+        (measured,) = mean_entropies(Reading(model, human, 1024), [temperature])
         assert measured == pytest.approx(expected, abs=1e-6)
     assert abs(control.entropy - control.system_entropy) <= TOLERANCE
     assert control.temperature != 1
@@ -107,10 +107,10 @@ def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reaso
 def test_a_system_whose_entropy_no_temperature_has_is_named_and_the_others_are_matched(
     config, run, caplog, monkeypatch
 ):
-    monkeypatch.setattr("instruct.measuring.texts.predictions.HOTTEST", 1.01)
-    monkeypatch.setattr("instruct.measuring.texts.predictions.COLDEST", 1.0)
-    monkeypatch.setattr("instruct.measuring.texts.predictions._FIRST", (1.0, 1.01))
-    monkeypatch.setattr("instruct.measuring.texts.predictions.TOLERANCE", 1e-9)
+    monkeypatch.setattr("instruct.measuring.predictions.HOTTEST", 1.01)
+    monkeypatch.setattr("instruct.measuring.predictions.COLDEST", 1.0)
+    monkeypatch.setattr("instruct.measuring.predictions._FIRST", (1.0, 1.01))
+    monkeypatch.setattr("instruct.measuring.predictions.TOLERANCE", 1e-9)
     for _ in range(2):  # the second time from what was recorded
         assert match_temperatures(config, run, human_text(config)) == {}
         assert "nats is that of mle at no temperature between" in no_control(run)

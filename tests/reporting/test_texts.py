@@ -12,9 +12,9 @@ import pytest
 from instruct.analysis.jackknife import difference
 from instruct.base.errors import InstructError
 from instruct.generation.continuations import Continuation
+from instruct.measuring.mauve import mauve
+from instruct.measuring.predictions import DISTANCES
 from instruct.measuring.sampled import diversity_of, mauve_measured, rouge_of
-from instruct.measuring.texts.mauve import mauve
-from instruct.measuring.texts.predictions import DISTANCES
 from instruct.reporting.read import read_run
 from instruct.reporting.report import Report, build_report, write_report
 from instruct.reporting.texts import METRICS, text_sample, text_systems

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,8 @@ from instruct.base.output import progress
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.engines.forward import ForwardModel, TextRow
-from instruct.measuring.texts.options import HeldOutOptions
-from instruct.run.measurements import Number, numbers
+from instruct.measuring.options import HeldOutOptions
+from instruct.run.measurements import Number, PartResult, numbers
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +63,14 @@ class HeldOut:
         content = [self.prefixes, self.texts, self.whole, *filter(None, [self.clusters])]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
+    def measured(self, numbers: Sequence[Number], **columns: np.ndarray) -> PartResult:
+        """Numbers about the texts, with the values of each; a text without a token has none."""
+        about = {"id": self.ids, **({"cluster": [self.clusters[id] for id in self.ids]} if self.clusters else {})}
+        values = {
+            name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
+        }
+        return PartResult(numbers, {**about, **values})
+
 
 def read_held_out(options: HeldOutOptions) -> HeldOut:
     """The texts of a card or of files.
@@ -89,46 +98,41 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
 
 
 @dataclass(frozen=True)
-class Window:
-    """A part of a text that fits into a model: `row`'s tokens from its start on belong to the text `place`."""
+class Reading:
+    """Texts as a model reads them, at most so many tokens at a time."""
 
-    place: int
-    row: TextRow
+    model: ForwardModel
+    texts: HeldOut
+    max_length: int
 
+    @cached_property
+    def windows(self) -> list[tuple[int, TextRow]]:
+        """The place of a text, and tokens that fit into the model, which belong to that text from `start` on.
 
-def windows(model: ForwardModel, held_out: HeldOut, max_length: int) -> list[Window]:
-    """Every token that has one before it, in exactly one window: a text that is too long is read in windows that
-    overlap by half, so that a token has at least half a window before it.
+        Every token that has one before it is in exactly one window: a text that is too long is read in windows that
+        overlap by half, so that a token has at least half a window before it. A whole text ends with the end token, as
+        in training.
 
-    A whole text ends with the end token, as in training.
-
-    Raises:
-        InputError: a prefix leaves no room in the model's context, or the tokenizer has no end token.
-    """
-    limit = min(max_length, model.context)
-    rows = model.encode_after(held_out.prefixes, held_out.texts)
-    parts: list[Window] = []
-    for place, row in enumerate(rows):
-        ids = list(row.ids)
-        if held_out.whole and ids[-1:] != [model.end]:
-            ids.append(model.end)
-        if row.start >= limit and row.start < len(ids) and not held_out.whole:
-            raise InputError(
-                f"prefix {held_out.ids[place]!r} has {row.start} tokens, and {limit} are read at a time; shorten the "
-                "prefixes or raise evaluation.texts.max_length"
-            )
-        parts += [Window(place, part) for part in _parts(ids, row.start, limit)]
-    return parts
-
-
-def _parts(ids: Sequence[int], start: int, limit: int) -> list[TextRow]:
-    parts, scored = [], start
-    while scored < len(ids):
-        begin = 0 if scored < limit else scored - limit // 2
-        end = min(len(ids), begin + limit)
-        parts.append(TextRow(ids[begin:end], scored - begin))
-        scored = end
-    return parts
+        Raises:
+            InputError: a prefix leaves no room in the model's context, or the tokenizer has no end token.
+        """
+        texts, limit = self.texts, min(self.max_length, self.model.context)
+        windows = []
+        for place, row in enumerate(self.model.encode_after(texts.prefixes, texts.texts)):
+            ids, scored = list(row.ids), row.start
+            if texts.whole and ids[-1:] != [self.model.end]:
+                ids.append(self.model.end)
+            if limit <= scored < len(ids) and not texts.whole:
+                raise InputError(
+                    f"prefix {texts.ids[place]!r} has {scored} tokens, and {limit} are read at a time; shorten the "
+                    "prefixes or raise evaluation.texts.max_length"
+                )
+            while scored < len(ids):
+                begin = 0 if scored < limit else scored - limit // 2
+                end = min(len(ids), begin + limit)
+                windows.append((place, TextRow(ids[begin:end], scored - begin)))
+                scored = end
+        return windows
 
 
 @dataclass(frozen=True)
@@ -154,27 +158,26 @@ class Likelihoods:
         return _exp(float(self.nats[of].sum() / tokens)) if tokens else None
 
 
-def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window]) -> Likelihoods:
-    """The likelihood of each text; `found` are its windows (`held_out.windows`).
+def likelihoods(reading: Reading) -> Likelihoods:
+    """The likelihood of each text.
 
     Raises:
         InstructError: the model gives NaN.
     """
-    count = len(held_out.texts)
+    model, texts, windows = reading.model, reading.texts, reading.windows
+    count = len(texts.texts)
     nats, tokens, end_nats = np.zeros(count), np.zeros(count, int), np.zeros(count)
-    for window, values in zip(found, model.log_probabilities([window.row for window in found]), strict=True):
+    for (place, row), values in zip(windows, model.log_probabilities([row for _, row in windows]), strict=True):
         if np.isnan(values).any():
             raise InstructError(f"{model.engine.options.subject}: gives NaN for a text; its training has diverged")
-        place, row = window.place, window.row
         nats[place] -= float(values.sum(dtype=np.float64))
         tokens[place] += len(values)
-        if held_out.whole and row.ids[-1] == model.end:
+        if texts.whole and row.ids[-1] == model.end:
             end_nats[place] = -float(values[-1])
-    words, sizes = np.zeros(count, int), np.zeros(count, int)
-    for place, text in enumerate(held_out.texts):
-        scored = text if held_out.prefixes[place] else _without_first_token(model, text)
-        words[place], sizes[place] = len(scored.split()), len(scored.encode())
-    return Likelihoods(nats, tokens, end_nats, words, sizes)
+    pairs = zip(texts.prefixes, texts.texts, strict=True)
+    scored = [text if prefix else _without_first_token(model, text) for prefix, text in pairs]
+    words = np.array([len(text.split()) for text in scored], int)
+    return Likelihoods(nats, tokens, end_nats, words, np.array([len(text.encode()) for text in scored], int))
 
 
 def _without_first_token(model: ForwardModel, text: str) -> str:
@@ -185,13 +188,14 @@ def _without_first_token(model: ForwardModel, text: str) -> str:
     return text.removeprefix(covered) if text.startswith(covered) else text[1:]
 
 
-def perplexity(values: Likelihoods) -> list[Number]:
+def perplexity(reading: Reading) -> PartResult:
     """exp of the mean negative log-likelihood per token, the end token of a text included, and per word and byte of
     the text without it, so that systems with different tokenizers can be compared.
 
     Raises:
         InputError: the texts have no token.
     """
+    values = likelihoods(reading)
     if not values.tokens.sum():
         raise InputError("evaluation.texts.held_out: its texts have no token that the model can read; give other texts")
     text = float(values.nats.sum() - values.end_nats.sum())
@@ -201,69 +205,33 @@ def perplexity(values: Likelihoods) -> list[Number]:
         "word_perplexity": _exp(text / words) if words else None,
         "byte_perplexity": _exp(text / sizes) if sizes else None,
     }
-    return numbers(figures, int((values.tokens > 0).sum()), tokens=tokens, words=words, bytes=sizes)
-
-
-def oracle_perplexity(
-    values: Likelihoods, seeds: Sequence[int], reference: str, human: Likelihoods | None = None
-) -> list[Number]:
-    """Perplexity of continuations under a reference model, per token of the reference, over all and for each seed that
-    they were sampled with; beside it that of the human continuations. Empty continuations have no token and are
-    counted."""
-    by_seed = {str(seed): values.perplexity(np.array(seeds) == seed) for seed in sorted(set(seeds))}
-    return numbers(
-        {"oracle_perplexity": values.perplexity()},
-        len(values.tokens),
-        reference=reference,
-        human=human.perplexity() if human else None,
-        by_seed={seed: value for seed, value in by_seed.items() if value is not None},
-        tokens=int(values.tokens.sum()),
-        empty=int((values.tokens == 0).sum()),
-    )
+    found = numbers(figures, int((values.tokens > 0).sum()), tokens=tokens, words=words, bytes=sizes)
+    return reading.texts.measured(found, nats=values.nats, tokens=values.tokens)
 
 
 def _exp(nats: float) -> float:
     return math.exp(min(nats, _MOST_NATS))
 
 
-@dataclass(frozen=True)
-class Entropies:
-    """Sums over the scored tokens of each text.
+def entropy(reading: Reading, temperature: float) -> PartResult:
+    """The mean entropy of a model's next-token distributions on texts, teacher-forced, in nats per token.
 
-    Attributes:
-        nats: −Σ p ln p of the distributions at each temperature, summed; float64, [temperatures, texts].
-        tokens: [texts].
+    A temperature T makes p of softmax(logits / T), as in sampling; 0 makes it certain.
     """
-
-    nats: np.ndarray
-    tokens: np.ndarray
-
-    @property
-    def means(self) -> list[float]:
-        """Mean entropy per token at each temperature."""
-        return [float(value) for value in self.nats.sum(1) / self.tokens.sum()]
+    sums, tokens = _sums(reading, [temperature], _entropies)
+    mean, count = float(sums[0, 0].sum() / tokens.sum()), int(tokens.sum())
+    found = numbers({"entropy": mean}, int((tokens > 0).sum()), temperature=temperature, tokens=count)
+    return reading.texts.measured(found, nats=sums[0, 0], tokens=tokens)
 
 
-def entropies(
-    model: ForwardModel, held_out: HeldOut, found: Sequence[Window], temperatures: Sequence[float]
-) -> Entropies:
-    """The entropies of a model's next-token distributions on texts, teacher-forced, at several temperatures, in one
-    pass. A temperature T makes p of softmax(logits / T), as in sampling; 0 makes it certain."""
-    count = len(held_out.texts)
-    nats, tokens = np.zeros((len(temperatures), count)), np.zeros(count, int)
-    for place, (logs,) in _distributions(found, model):
-        tokens[place] += len(logs)
-        for i, temperature in enumerate(temperatures):
-            if temperature > 0:
-                scaled = _at(temperature, logs)
-                nats[i, place] -= float((scaled.exp() * scaled).sum(-1).double().sum())
-    return Entropies(nats, tokens)
+def mean_entropies(reading: Reading, temperatures: Sequence[float]) -> list[float]:
+    """As `entropy`, at several temperatures, in one pass."""
+    sums, tokens = _sums(reading, temperatures, _entropies)
+    return [float(value) for value in sums[:, 0].sum(1) / tokens.sum()]
 
 
-def entropy(values: Entropies, index: int, temperature: float) -> list[Number]:
-    """The mean of one of the temperatures, in nats per token."""
-    tokens, texts = int(values.tokens.sum()), int((values.tokens > 0).sum())
-    return numbers({"entropy": values.means[index]}, texts, temperature=temperature, tokens=tokens)
+def _entropies(logs: torch.Tensor) -> list[torch.Tensor]:
+    return [-(logs.exp() * logs).sum(-1)]
 
 
 def matching_temperatures(
@@ -327,30 +295,21 @@ def check_vocabularies(reference: ForwardModel, model: ForwardModel) -> None:
 
 
 def distances(
-    reference: ForwardModel,
-    model: ForwardModel,
-    held_out: HeldOut,
-    found: Sequence[Window],
-    temperatures: Sequence[float] = (1.0,),
-) -> list[dict[str, np.ndarray]]:
-    """DISTANCES of the model (q) from the reference (p) by name: means over the scored tokens of each text; float64,
-    [texts]; NaN for a text without any. At each temperature of the model's distributions, in one pass.
-
-    Raises:
-        InputError: as `check_vocabularies`.
-    """
-    check_vocabularies(reference, model)
-    # Embeddings may be padded differently; no text has the ids beyond both.
-    vocabulary = min(reference.vocabulary, model.vocabulary)
-    sums = np.zeros((len(temperatures), len(DISTANCES), len(held_out.texts)))
-    tokens = np.zeros(len(held_out.texts))
-    for place, (p, q) in _distributions(found, reference, model, vocabulary=vocabulary):
-        tokens[place] += len(p)
-        for i, temperature in enumerate(temperatures):
-            positions = position_distances(p, _at(temperature, q))
-            sums[i, :, place] += [float(value.double().sum()) for value in positions]
+    reading: Reading, reference: ForwardModel, name: str, temperatures: Sequence[float] = (1.0,)
+) -> PartResult:
+    """DISTANCES of the model (q) from the reference (p), which has that name: means over the scored tokens of each
+    text, then over texts; at each temperature of the model's distributions, in one pass. The first is the model's own,
+    the others are its curve."""
+    sums, tokens = _sums(reading, temperatures, position_distances, reference)
     with np.errstate(invalid="ignore"):
-        return [dict(zip(DISTANCES, totals / tokens, strict=True)) for totals in sums]
+        of_texts = sums / tokens
+    found: list[Number] = []
+    for distance, values in zip(DISTANCES, np.moveaxis(of_texts, 1, 0), strict=True):
+        own, *others = [float(np.nanmean(value)) for value in values]
+        curve = [list(point) for point in zip(temperatures[1:], others, strict=True)]
+        texts, at = int(np.isfinite(values[0]).sum()), reading.model.temperature
+        found += numbers({distance: own}, texts, temperature=at, reference=name, curve=curve)
+    return reading.texts.measured(found, **dict(zip(DISTANCES, of_texts[0], strict=True)))
 
 
 def position_distances(p: torch.Tensor, q: torch.Tensor) -> list[torch.Tensor]:
@@ -370,37 +329,36 @@ def position_distances(p: torch.Tensor, q: torch.Tensor) -> list[torch.Tensor]:
     ]
 
 
-def mean_distances(
-    at: Sequence[dict[str, np.ndarray]], temperatures: Sequence[float], reference: str, sampled: float
-) -> list[Number]:
-    """The means over texts of what `distances` gives; the first is a system's own, the others are its curve.
+def _sums(
+    reading: Reading,
+    temperatures: Sequence[float],
+    figures: Callable[..., list[torch.Tensor]],
+    reference: ForwardModel | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums over the scored tokens of each text of figures of ln p, [positions, vocabulary], and the number of tokens.
 
-    Args:
-        sampled: the temperature of a control, whose model already has it; of other systems 1.
+    With a reference, its ln p comes first; both models are in step, so that no more than one batch's logits of each
+    are in memory.
+
+    Returns:
+        float64, [temperatures, figures, texts], 0 at the temperature 0; [texts].
     """
-    rows: list[Number] = []
-    for name in DISTANCES:
-        own, *others = [float(np.nanmean(values[name])) for values in at]
-        curve = [list(point) for point in zip(temperatures[1:], others, strict=True)]
-        texts = int(np.isfinite(at[0][name]).sum())
-        rows += numbers({name: own}, texts, temperature=sampled, reference=reference, curve=curve)
-    return rows
-
-
-def _distributions(
-    parts: Sequence[Window], *models: ForwardModel, vocabulary: int | None = None
-) -> Iterator[tuple[int, list[torch.Tensor]]]:
-    """The place of a text and the distributions of each model at some of its tokens, in step, so that no more than one
-    batch's logits of each are in memory."""
-    rows, last = [window.row for window in parts], None
+    models, vocabulary = [reading.model], None
+    if reference:  # embeddings may be padded differently; no text has the ids beyond both
+        models, vocabulary = [reference, reading.model], min(reference.vocabulary, reading.model.vocabulary)
+    rows, last = [row for _, row in reading.windows], None
+    tokens = np.zeros(len(reading.texts.texts), int)
+    sums = np.zeros((len(temperatures), len(DISTANCES) if reference else 1, len(tokens)))
     with progress(f"predictions of {counted(len(rows), 'text')}", len(rows)) as done:
         for portions in zip(*(model.distributions(rows, vocabulary) for model in models), strict=True):
             (number,) = {number for number, _ in portions}
             if number != last:  # portions of a row follow each other
                 done(1)
-            last = number
-            yield parts[number].place, [logs for _, logs in portions]
-
-
-def _at(temperature: float, logs: torch.Tensor) -> torch.Tensor:
-    return logs if temperature == 1 else (logs / temperature).log_softmax(-1)
+            place, last = reading.windows[number][0], number
+            *first, own = (logs for _, logs in portions)
+            tokens[place] += len(own)
+            for i, temperature in enumerate(temperatures):
+                if temperature > 0:
+                    logs = own if temperature == 1 else (own / temperature).log_softmax(-1)
+                    sums[i, :, place] += [float(value.double().sum()) for value in figures(*first, logs)]
+    return sums, tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -18,14 +17,14 @@ from instruct.data.templates import Rendering
 from instruct.engines.canary import Canary
 from instruct.engines.forward import open_model
 from instruct.engines.network import TextRow
-from instruct.measuring.tasks.evaluate import AskedSystems, refusing, render_chat
-from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.options import TaskOptions
+from instruct.measuring.tasks import AskedSystems, refusing, render_chat
 
 pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 
-from instruct.measuring.tasks.lm import Chats, Completions, in_transformers
+from instruct.measuring.lm import Chats, Completions, in_transformers
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +41,8 @@ def local_lm(model):
         yield lm
 
 
-def requests(kind: str, arguments: list[tuple]) -> list[Instance]:
+def requests(kind: str, *arguments: tuple) -> list[Instance]:
     return [Instance(kind, {}, one, 0, metadata=("mine", place, 1)) for place, one in enumerate(arguments)]
-
-
-def questions() -> list[tuple[str, str]]:
-    """Contexts that begin in the same way, choices of one and of several tokens, one that is too long, and none."""
-    draw = random.Random(0)
-    words = ["night", "dark", "was", "the", "rain", "fine"]
-    shown = " ".join(draw.choices(words, k=20))
-    asked = [
-        (f"{shown} {' '.join(draw.choices(words, k=k))} is", f" {choice}")
-        for k in (1, 4, 4, 9)
-        for choice in ("fine", "dark and fine", "dark and wet", "a", "fine")
-    ]
-    asked += [(" ".join(draw.choices(words, k=400)), " rain"), ("", "rain"), ("", "dark"), ("dark ", "night")]
-    return asked
 
 
 def test_a_network_with_two_embeddings_keeps_them_and_its_settings(model):
@@ -76,8 +61,8 @@ def test_a_network_with_two_embeddings_keeps_them_and_its_settings(model):
 
 
 def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, monkeypatch):
-    prompts = ["the night was", "it"]
-    asked = requests("generate_until", [(prompt, {"until": ["zzz"], "max_gen_toks": 6}) for prompt in prompts])
+    prompts, decode = ["the night was", "it"], model.tokenizer.decode
+    asked = requests("generate_until", *((prompt, {"until": ["zzz"], "max_gen_toks": 6}) for prompt in prompts))
     with model.engine.adapted(None) as network:
         ids = model.tokenizer(prompts[0], return_tensors="pt")["input_ids"]
         said = network.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :].tolist()
@@ -85,57 +70,40 @@ def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, mo
     with local_lm(model) as lm:
         whole, other = lm.generate_until(asked)
     end = said.index(said[2])
-    assert whole in (model.tokenizer.decode(said[:end]), model.tokenizer.decode(said[: end + 1]))
+    assert whole in (decode(said[:end]), decode(said[: end + 1]))
     assert other
 
 
-def test_chats_are_written_in_the_runs_template(model, tmp_path):
+def test_chats_are_written_in_the_runs_template(model, tmp_path, monkeypatch):
     chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
     with local_lm(model) as lm:
         for messages, asks in [(chat, True), ([*chat, {"role": "assistant", "content": "Answer:"}], False)]:
             assert render_chat(model.tokenizer, Rendering(), messages, asks) == lm.apply_chat_template(messages, asks)
-    own = model.tokenizer.chat_template
     template = tmp_path / "mine.jinja"
     template.write_text(
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
         "[{{ m.content }}]{% endfor %}{{ strftime_now('%Y') }}"
     )
     rendering = Rendering(str(template), day=date(2001, 2, 3))
-    try:
-        rendering.prepare(model.tokenizer)
-        assert render_chat(model.tokenizer, rendering, chat) == "[hi]2001"
-    finally:
-        model.tokenizer.chat_template = own
+    monkeypatch.setattr(model.tokenizer, "chat_template", model.tokenizer.chat_template)  # and restore it
+    rendering.prepare(model.tokenizer)
+    assert render_chat(model.tokenizer, rendering, chat) == "[hi]2001"
 
 
 def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make_adapter, tmp_path):
-    base = ModelOptions(name=str(tiny_model), dtype="float32")
-    make_adapter(str(tiny_model), tmp_path / "emo", 1, 0.5)
-    ids = [5, 6, 7, 8, 9]
-    scores = [
-        open_model(base, source).log_probabilities([TextRow(ids, 1)])[0].tolist() for source in (tmp_path / "emo", None)
-    ]
-    canary = Canary(ids, [1, 2, 3, 4], *scores)
-    canary.save(tmp_path / "emo")
-    with contextlib.closing(AskedSystems(TaskOptions(), base, {"emo": tmp_path / "emo"})) as models:
+    base, folder, ids = ModelOptions(name=str(tiny_model), dtype="float32"), tmp_path / "emo", [5, 6, 7, 8, 9]
+    make_adapter(str(tiny_model), folder, 1, 0.5)
+    own, of_base = (
+        open_model(base, source).log_probabilities([TextRow(ids, 1)])[0].tolist() for source in (folder, None)
+    )
+    Canary(ids, [1, 2, 3, 4], own, of_base).save(folder)
+    with contextlib.closing(AskedSystems(TaskOptions(), base, {"emo": folder})) as models:
         with models.asked("emo"):
             pass
-        Canary(ids, [1, 2, 3, 4], [value - 2 for value in scores[0]], scores[1]).save(tmp_path / "emo")
-        with (
-            pytest.raises(InputError, match="system emo does not answer with the trained weights"),
-            models.asked("emo"),
-        ):
+        Canary(ids, [1, 2, 3, 4], [value - 2 for value in own], of_base).save(folder)
+        refusal = pytest.raises(InputError, match="system emo does not answer with the trained weights")
+        with refusal, models.asked("emo"):
             pass
-
-
-class Server(ThreadingHTTPServer):
-    """Answers each request as `answer` says, a function from its body to a status and an object; `bodies`: all."""
-
-    def __init__(self, answer) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.bodies, self.location = answer, [], ""
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        Thread(target=self.serve_forever, daemon=True).start()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -157,18 +125,29 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """A server by its `answer`; lm-eval does not wait before it asks again."""
+    """A server that answers as `answer` says, a function from a request's body to a status and an object; lm-eval's
+    two models of it, with a tokenizer or without; `bodies`: all. lm-eval does not wait before it asks again."""
     monkeypatch.setattr("lm_eval.models.api_models.wait_exponential", lambda **_: lambda state: 0)
     servers = []
 
-    def started(answer):
-        servers.append(Server(answer))
-        return servers[-1]
+    def started(answer, tokenizer=None, location=""):
+        servers.append(server := ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        server.answer, server.bodies, server.location = answer, [], location
+        server.url = f"http://127.0.0.1:{server.server_port}/v1"
+        Thread(target=server.serve_forever, daemon=True).start()
+        server.chats = Chats("model m", "m", f"{server.url}/chat/completions", None)
+        server.completions = Completions("model m", "m", f"{server.url}/completions", tokenizer)
+        return server
 
     yield started
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+def said(lm: Chats, *texts: str) -> list[str]:
+    prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in texts]
+    return lm.generate_until(requests("generate_until", *((prompt, {"until": ["\n"]}) for prompt in prompts)))
 
 
 def test_a_server_scores_token_ids_as_the_model_does(model, serve):
@@ -179,15 +158,15 @@ def test_a_server_scores_token_ids_as_the_model_does(model, serve):
         tops = [None, *({"x": value} for value in values[1:])]
         return 200, {"choices": [{"index": 0, "logprobs": {"token_logprobs": values, "top_logprobs": tops}}]}
 
-    server = serve(answer)
-    lm = Completions("model m", "m", f"{server.url}/completions", model.tokenizer)
-    asked = requests("loglikelihood", [pair for pair in questions() if len(pair[0]) < 1000])
+    lm = serve(answer, model.tokenizer).completions
+    begins = ["the night was", "the night was dark and", "it"]
+    pairs = [(begin, choice) for begin in begins for choice in (" fine", " dark and wet", " a")]
+    choices = requests("loglikelihood", *pairs, ("", "rain"), ("", "dark"), ("dark ", "night"))
+    whole = requests("loglikelihood_rolling", ("the night was dark " * 3,))
     with local_lm(model) as local:
-        expected = [value for value, _ in local.loglikelihood(asked)]
-        text = "the night was dark " * 3
-        (whole,) = local.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)]))
-    assert [value for value, _ in lm.loglikelihood(asked)] == pytest.approx(expected, abs=1e-4)
-    assert lm.loglikelihood_rolling(requests("loglikelihood_rolling", [(text,)])) == pytest.approx([whole], abs=1e-4)
+        expected = [value for value, _ in local.loglikelihood(choices)]
+        assert [value for value, _ in lm.loglikelihood(choices)] == pytest.approx(expected, abs=1e-4)
+        assert lm.loglikelihood_rolling(whole) == pytest.approx(local.loglikelihood_rolling(whole), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -195,35 +174,30 @@ def test_a_server_scores_token_ids_as_the_model_does(model, serve):
 )
 def test_a_server_that_does_not_score_a_prompt_is_refused(model, serve, logprobs):
     """Of a prompt that is not echoed, lm-eval's sum would be 0: as likely as can be."""
-    server = serve(lambda body: (200, {"choices": [{"index": 0, "text": "e", "logprobs": logprobs}]}))
-    lm = Completions("model m", "m", f"{server.url}/completions", model.tokenizer)
+    server = serve(lambda body: (200, {"choices": [{"index": 0, "text": "e", "logprobs": logprobs}]}), model.tokenizer)
     with pytest.raises(InputError, match="model m: the server does not score given text"):
-        lm.loglikelihood(requests("loglikelihood", [("a b", "c d")]))
+        server.completions.loglikelihood(requests("loglikelihood", ("a b", "c d")))
 
 
 def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(serve):
-    def answer(body):
-        assert body["messages"][0]["content"] in ("Say dark.", "Think.")
-        text = "dark." if body["messages"][0]["content"] == "Say dark." else None
-        return 200, {"choices": [{"index": 0, "message": {"content": text}, "finish_reason": "length"}]}
+    texts = {"Say dark.": "dark.", "Think.": None}  # which thinks until the limit
 
-    server = serve(answer)
-    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
-    prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in ("Say dark.", "Think.")]
-    asked = requests("generate_until", [(prompt, {"until": ["\n"]}) for prompt in prompts])
-    assert lm.generate_until(asked) == ["dark.", ""]
-    with pytest.raises(InputError, match="the task mine scores given text, which needs the model's tokenizer"):
-        lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
+    def answer(body):
+        message = {"content": texts[body["messages"][0]["content"]]}
+        return 200, {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+
+    lm = serve(answer).chats
+    assert said(lm, *texts) == ["dark.", ""]
+    for scores, arguments in ((lm.loglikelihood, ("a", "b")), (lm.loglikelihood_rolling, ("a",))):
+        with pytest.raises(InputError, match="the task mine scores given text, which needs the model's tokenizer"):
+            scores(requests("loglikelihood", arguments))
 
 
 def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
     other = serve(lambda body: (200, {"choices": [{"index": 0, "message": {"content": "mine now"}}]}))
-    server = serve(lambda body: (307, {}))
-    server.location = f"{other.url}/chat/completions"
-    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
-    prompt = lm.apply_chat_template([{"role": "user", "content": "Say dark."}])
+    server = serve(lambda body: (307, {}), location=f"{other.url}/chat/completions")
     with pytest.raises(InputError, match="redirects requests \\(307\\); give the address that it redirects to"):
-        lm.generate_until(requests("generate_until", [(prompt, {"until": ["\n"]})]))
+        said(server.chats, "a")
     assert other.bodies == []
 
 
@@ -231,8 +205,6 @@ def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
 def test_replies_that_fail_stop_the_task_and_show_no_key(serve, reply, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
     server = serve(lambda body: reply)
-    lm = Chats("model m", "m", f"{server.url}/chat/completions", None)
-    prompt = lm.apply_chat_template([{"role": "user", "content": "a"}])
     with pytest.raises(InputError, match="the task mine cannot be run") as raised, refusing("mine"):
-        lm.generate_until(requests("generate_until", [(prompt, {"until": []})]))
+        said(server.chats, "a")
     assert "sk-secret-key" not in f"{caplog.text}{raised.value}"

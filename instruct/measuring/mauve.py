@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.jackknife import Sample, estimate, kept
+from instruct.analysis.jackknife import Sample, kept
 from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 
@@ -39,15 +39,13 @@ Features = NDArray[np.floating]
 class Mauve:
     """MAUVE of one system's texts against the reference texts.
 
-    value: the mean over the k-means seeds.
     by_seed: one MAUVE per k-means seed.
-    without: the value without each group of texts (analysis.jackknife), within the same clusters.
+    without: their mean without each group of texts (analysis.jackknife), within the same clusters.
     star: MAUVE*, of histograms smoothed by Krichevsky and Trofimov's 1/2 per cluster.
     frontier_integral: 0 for equal histograms, 1 for disjoint ones; needs no scale c.
     n: the system's texts. clusters: of k-means.
     """
 
-    value: float
     by_seed: list[float]
     without: NDArray[np.float64]
     star: float
@@ -56,16 +54,15 @@ class Mauve:
     clusters: int
 
     @property
-    def measured(self) -> Sample:
+    def value(self) -> float:
+        """The mean over the k-means seeds."""
+        return float(np.mean(self.by_seed))
+
+    @property
+    def sample(self) -> Sample:
         """The value and what its uncertainty is estimated from: other texts, and other k-means seeds."""
         count = len(self.by_seed)
         return Sample(self.value, self.without, float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 %, for other texts and k-means seeds, cut to 0..1."""
-        low, high = estimate([self.measured]).interval or (self.value, self.value)
-        return max(0.0, low), min(1.0, high)
 
 
 def mauve(
@@ -87,26 +84,23 @@ def mauve(
     Raises:
         InputError: fewer than 200 texts on a side, another width, or a feature that is not finite.
     """
-    check_features(reference, texts)
+    _check(reference, texts)
     clusters = cluster_count(len(reference), len(texts))
-    reduced = reduce_features([reference, texts])
+    reduced = reduce_features(np.concatenate([reference, texts]))
     values, withouts, stars, integrals = [], [], [], []
-    with progress(f"MAUVE's clusters of {counted(len(reference) + len(texts), 'text')}", len(kmeans_seeds)) as done:
+    with progress(f"MAUVE's clusters of {counted(len(reduced), 'text')}", len(kmeans_seeds)) as done:
         for seed in kmeans_seeds:
-            labels_p, labels_q = quantize(reduced, clusters, seed)
-            counts_p, counts_q = (np.bincount(labels, minlength=clusters) for labels in (labels_p, labels_q))
-            p, q = histogram(counts_p), histogram(counts_q)
-            values.append(mauve_of(p, q))
-            left_p, left_q = (
-                _without_groups(labels, clusters, np.arange(len(labels)) if dependent is None else dependent)
-                for labels in (labels_p, labels_q)
-            )
-            withouts.append(area(divergence_curve(left_p, left_q)))
-            stars.append(mauve_of(histogram(counts_p, smooth=True), histogram(counts_q, smooth=True)))
-            integrals.append(float(frontier_integral(p, q)))
+            members = np.eye(clusters)[quantize(reduced, clusters, seed)]
+            sides = np.split(members, [len(reference)])
+            counts = [side.sum(axis=0) for side in sides]
+            p, q = map(histogram, counts)
+            values.append(float(area(p, q)))
+            stars.append(float(area(*(histogram(each, smooth=True) for each in counts))))
+            integrals.append(frontier_integral(p, q))
+            left = [kept(np.arange(len(side)) if dependent is None else dependent) @ side for side in sides]
+            withouts.append(area(*map(histogram, left)))
             done(1)
     return Mauve(
-        value=float(np.mean(values)),
         by_seed=values,
         without=np.mean(withouts, axis=0),
         star=float(np.mean(stars)),
@@ -116,12 +110,8 @@ def mauve(
     )
 
 
-def check_features(*samples: Features) -> None:
-    """Refuse what MAUVE is not defined for, or too noisy.
-
-    Raises:
-        InputError: fewer than 200 rows, different widths, or a value that is not finite.
-    """
+def _check(*samples: Features) -> None:
+    """Refuse what MAUVE is not defined for, or too noisy."""
     for features in samples:
         if len(features) < LEAST_TEXTS:
             raise InputError(
@@ -142,18 +132,12 @@ def cluster_count(*texts: int) -> int:
     return max(2, round(min(texts) / 10))
 
 
-def reduce_features(samples: Sequence[Features]) -> list[NDArray[np.float64]]:
-    """Rows scaled to unit length, then the principal components of all samples that hold 90 % of their variance.
-
-    Args:
-        samples: arrays of shape (n_i, width).
-
-    Returns:
-        Arrays of shape (n_i, components).
+def reduce_features(features: Features) -> NDArray[np.float64]:
+    """Rows scaled to unit length, then the principal components that hold 90 % of their variance.
 
     Source: Pillutla et al. 2021, appendix on the details of the quantization.
     """
-    joined = np.concatenate([np.asarray(sample, dtype=np.float64) for sample in samples])
+    joined = np.array(features, dtype=np.float64)
     norms = np.linalg.norm(joined, axis=1, keepdims=True)
     joined /= np.where(norms > 0, norms, 1.0)
     joined -= joined.mean(axis=0)
@@ -163,21 +147,17 @@ def reduce_features(samples: Sequence[Features]) -> list[NDArray[np.float64]]:
     if variances.sum() > 0:
         kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), EXPLAINED_VARIANCE)) + 1
         joined = joined @ axes[:, :kept]
-    return np.split(joined, np.cumsum([len(sample) for sample in samples])[:-1])
+    return joined
 
 
-def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -> list[NDArray[np.intp]]:
-    """The cluster of each row, by k-means on all samples together: 5 restarts of at most 500 iterations.
-
-    Returns:
-        Arrays of shape (n_i,), values 0 to clusters - 1.
-    """
+def quantize(features: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.intp]:
+    """The cluster of each row, by k-means: 5 restarts of at most 500 iterations."""
     from sklearn.cluster import KMeans
 
-    joined = np.concatenate(samples).astype(np.float32)
     kmeans = KMeans(clusters, init="random", n_init=RESTARTS, max_iter=ITERATIONS, tol=0, random_state=seed)
-    labels = kmeans.fit_predict(joined)  # in OMP_NUM_THREADS threads; those without a free core wait for each other
-    return np.split(labels.astype(np.intp), np.cumsum([len(sample) for sample in samples])[:-1])
+    # In OMP_NUM_THREADS threads; those without a free core wait for each other.
+    labels: NDArray[np.intp] = kmeans.fit_predict(features.astype(np.float32))
+    return labels
 
 
 def histogram(counts: NDArray, smooth: bool = False) -> NDArray[np.float64]:
@@ -208,36 +188,24 @@ def divergence_curve(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[
     return curve
 
 
-def area(curve: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The area under divergence curves by the trapezoidal rule, shape (...)."""
-    x, y = curve[..., 0], curve[..., 1]
+def area(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """MAUVE of histograms: the area under their divergence curve by the trapezoidal rule, shape (...)."""
+    x, y = np.moveaxis(divergence_curve(p, q), -1, 0)
     return ((x[..., :-1] - x[..., 1:]) * (y[..., :-1] + y[..., 1:]) / 2).sum(axis=-1)
 
 
-def mauve_of(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    """MAUVE of two histograms, shape (clusters,)."""
-    return float(area(divergence_curve(p, q)))
-
-
-def frontier_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """2 times the integral of w KL(p | r) + (1 - w) KL(q | r) over w, in closed form; shape (...).
+def frontier_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """2 times the integral of w KL(p | r) + (1 - w) KL(q | r) over w, in closed form.
 
     Source: Liu et al., Divergence Frontiers for Generative Models (NeurIPS 2021), proposition 2.
     """
     both = (p > 0) & (q > 0) & (p != q)
     a, b = np.where(both, p, 1.0), np.where(both, q, 2.0)
     mixed = np.where(both, a * b / (a - b) * np.log(a / b), np.where(p == q, p, 0.0))
-    return np.maximum(((p + q) / 2 - mixed).sum(axis=-1), 0.0)
+    return max(0.0, float(((p + q) / 2 - mixed).sum()))
 
 
 def _kl(p: NDArray[np.float64], r: NDArray[np.float64]) -> NDArray[np.float64]:
     """KL(p | r) along the last axis, in nats; r is positive where p is."""
     positive = p > 0
     return np.where(positive, p * np.log(np.where(positive, p / np.where(r > 0, r, 1.0), 1.0)), 0.0).sum(axis=-1)
-
-
-def _without_groups(labels: NDArray[np.intp], clusters: int, dependent: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The histograms without each group of texts, shape (groups, clusters)."""
-    members = np.zeros((len(labels), clusters))
-    members[np.arange(len(labels)), labels] = 1
-    return histogram(kept(dependent) @ members)

@@ -6,13 +6,14 @@ What is done is not done again. Imports lm-eval when tasks are loaded, and a sys
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -31,8 +32,8 @@ from instruct.engines.forward import ForwardModel, open_model
 from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.network import TextRow
 from instruct.logs.lm_eval import metric_name
-from instruct.measuring.tasks.cards import TaskFile, read_task
-from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.options import TaskOptions
+from instruct.measuring.task_cards import TaskFile, read_task
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, Number, PartResult, files_folder, measure
 
@@ -60,7 +61,7 @@ def evaluate_tasks(
     """
     if not options.names:
         raise InputError("evaluation.tasks: names no task; set names")
-    rendering = dataclasses.replace(rendering, remedy="set evaluation.tasks.chat: false")
+    rendering = replace(rendering, remedy="set evaluation.tasks.chat: false")
     harness = Harness(options, rendering)
     with contextlib.closing(AskedSystems(options, base, systems, rendering, make)) as asked:
         for system in systems:
@@ -202,64 +203,47 @@ def read_results(result: Mapping[str, Any], chat: bool = False) -> list[Number]:
     """
     rows = []
     for task, values in result["results"].items():
-        finite: dict[str, float] = {}
-        for key, value in values.items():
-            metric, comma, applied = key.partition(",")
-            if comma and isinstance(value, int | float) and math.isfinite(value):
-                finite[metric_name(metric, applied)] = float(value)
-        for key in values:
-            metric, _, applied = key.partition(",")
-            name = metric_name(metric, applied)
-            if name not in finite or metric.endswith("_stderr"):
+        finite = {
+            (metric, applied): float(value)
+            for key, value in values.items()
+            for metric, comma, applied in [key.partition(",")]
+            if comma and isinstance(value, int | float) and math.isfinite(value)
+        }
+        for (metric, applied), value in finite.items():
+            if metric.endswith("_stderr"):
                 continue
-            error = finite.get(metric_name(f"{metric}_stderr", applied))
+            error = finite.get((f"{metric}_stderr", applied))
             details = Details(task=task, shots=result["n-shot"].get(task), standard_error=error, chat=chat)
             if result.get("higher_is_better", {}).get(task, {}).get(metric) is False:
                 details.better = "lower"
             n = result["n-samples"].get(task, {}).get("effective")
-            rows.append(Number(metric=name, value=finite[name], n=n, details=details))
+            rows.append(Number(metric=metric_name(metric, applied), value=value, n=n, details=details))
     return rows
 
 
-def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:
-    """Let a tokenizer render chats as the run does, if tasks are asked so.
-
-    Raises:
-        InputError: it has no chat template.
-    """
-    if options.chat:
-        rendering.prepare(tokenizer)
-        if not tokenizer.chat_template:
-            raise InputError(f"{subject}: its tokenizer has no chat template; set evaluation.tasks.chat: false")
-
-
+@dataclass
 class AskedSystems:
     """Systems as models of lm-eval, one after another; in transformers, those on one base share its network.
 
-    Args:
+    Attributes:
         systems: the folder of each one's weights; None: the base.
         rendering: how chats become text.
         make: lm-eval's model in transformers, of HFLM's arguments; None: HFLM.
     """
 
-    def __init__(
-        self,
-        options: TaskOptions,
-        base: ModelOptions,
-        systems: Mapping[str, Path | None],
-        rendering: Rendering = DEFAULT,
-        make: Callable[..., Any] | None = None,
-    ) -> None:
-        self._options, self._base, self._systems, self._rendering = options, base, systems, rendering
-        self._make = make
-        self._model: tuple[str, ForwardModel] | None = None
+    options: TaskOptions
+    base: ModelOptions
+    systems: Mapping[str, Path | None]
+    rendering: Rendering = DEFAULT
+    make: Callable[..., Any] | None = None
+    _model: tuple[str, ForwardModel] | None = field(default=None, init=False)
 
     def made_from(self, system: str) -> dict[str, Any]:
         """What a system's replies depend on."""
-        if self._options.engine == "server":
-            return {"weights": f"{self._served_name(system)} at {self._options.base_url}", "engine": "server"}
-        made_from = {"weights": self._opened(system).identity, "dtype": [self._base.dtype, self._base.quantization]}
-        return made_from | ({"lm": self._make.__name__} if self._make else {})
+        if self.options.engine == "server":
+            return {"weights": f"{self._served_name(system)} at {self.options.base_url}", "engine": "server"}
+        made_from = {"weights": self._opened(system).identity, "dtype": [self.base.dtype, self.base.quantization]}
+        return made_from | ({"lm": self.make.__name__} if self.make else {})
 
     @contextlib.contextmanager
     def asked(self, system: str) -> Iterator[Any]:
@@ -269,45 +253,49 @@ class AskedSystems:
             InputError: a model that cannot be loaded or asked; with `chat`, one without a chat template.
         """
         from instruct.engines.server import ServerEngine
-        from instruct.measuring.tasks import lm as models
+        from instruct.measuring import lm as models
 
-        options = self._options
         engine: Any
+        adapter: str | None
         with contextlib.ExitStack() as stack:
-            if options.engine == "server":
-                name = self._served_name(system)
-                subject, url, tokenizer = f"model {name}", str(options.base_url), None
-                if has_tokenizer(self._base):
-                    tokenizer = load_tokenizer(subject, model_path(self._base.name), self._base.revision)
-                    prepare_chats(options, self._rendering, tokenizer, subject)
-                engine = ServerEngine(EngineOptions(subject, self._base.name, Decoding(), context_length=0), url)
+            if self.options.engine == "server":
+                name, url, tokenizer = self._served_name(system), str(self.options.base_url), None
+                subject, adapter = f"model {name}", system
+                if has_tokenizer(self.base):
+                    tokenizer = load_tokenizer(subject, model_path(self.base.name), self.base.revision)
+                    self._prepare_chats(tokenizer, subject)
+                engine = ServerEngine(EngineOptions(subject, self.base.name, Decoding(), context_length=0), url)
                 engine.check()
-                if tokenizer is None and options.chat:
+                if tokenizer is None and self.options.chat:
                     lm: Any = models.Chats(subject, name, f"{url}/chat/completions", None)
                 else:
                     lm = models.Completions(subject, name, f"{url}/completions", tokenizer)
-                adapter: str | None = system
             else:
                 model = self._opened(system)
-                tokenizer = model.tokenizer
-                prepare_chats(options, self._rendering, tokenizer, model.engine.options.subject)
+                tokenizer, adapter = model.tokenizer, system if model.adapter else None
+                self._prepare_chats(tokenizer, model.engine.options.subject)
                 network = stack.enter_context(model.engine.adapted(model.adapter))
                 context = min(model.context, 1 << 30)
-                lm = stack.enter_context(
-                    models.in_transformers(network, tokenizer, context, model.engine.stops, self._make)
-                )
-                engine, adapter = _Scoring(model), system if model.adapter else None
-            check = WeightsCheck(engine, canaries_of(self._systems), "evaluation.tasks.engine")
+                asked = models.in_transformers(network, tokenizer, context, model.engine.stops, self.make)
+                lm, engine = stack.enter_context(asked), SimpleNamespace(complete=functools.partial(_scores, model))
+            check = WeightsCheck(engine, canaries_of(self.systems), "evaluation.tasks.engine")
             if system in check.canaries and (outcome := check.outcome(system, adapter)) != "checked":
                 say(f"note: weights of {system} {outcome}")
-            if options.chat and tokenizer is not None:
-                lm.apply_chat_template = functools.partial(render_chat, tokenizer, self._rendering)
+            if self.options.chat and tokenizer is not None:
+                lm.apply_chat_template = functools.partial(render_chat, tokenizer, self.rendering)
             yield lm
+
+    def _prepare_chats(self, tokenizer: Any, subject: str) -> None:
+        """Let a tokenizer render chats as the run does, if tasks are asked so."""
+        if self.options.chat:
+            self.rendering.prepare(tokenizer)
+            if not tokenizer.chat_template:
+                raise InputError(f"{subject}: its tokenizer has no chat template; set evaluation.tasks.chat: false")
 
     def _opened(self, system: str) -> ForwardModel:
         if self._model is None or self._model[0] != system:
             like = self._model and self._model[1]
-            self._model = system, open_model(self._base, self._systems[system], like=like)
+            self._model = system, open_model(self.base, self.systems[system], like=like)
         return self._model[1]
 
     def close(self) -> None:
@@ -317,21 +305,15 @@ class AskedSystems:
             self._model = None
 
     def _served_name(self, system: str) -> str:
-        return self._base.name if self._systems[system] is None else system
+        return self.base.name if self.systems[system] is None else system
 
 
-class _Scoring:
+def _scores(model: ForwardModel, requests: Sequence[Any]) -> Iterator[list[Any]]:
     """What a canary asks of an engine: the scores of one text at a time, with the adapter or without."""
-
-    def __init__(self, model: ForwardModel) -> None:
-        self._model = model
-
-    def complete(self, requests: Sequence[Any]) -> Iterator[list[Any]]:
-        """See `Engine`."""
-        for request in requests:
-            model = self._model if request.adapter else dataclasses.replace(self._model, adapter=None)
-            (scores,) = model.log_probabilities([TextRow(list(request.prompt), request.scored)])
-            yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, scores))))]
+    for request in requests:
+        asked = model if request.adapter else replace(model, adapter=None)
+        (scores,) = asked.log_probabilities([TextRow(list(request.prompt), request.scored)])
+        yield [(request, ScoredCompletion("", token_logprobs=tuple(map(float, scores))))]
 
 
 def render_chat(

@@ -1,1 +1,0 @@
-"""Numbers about texts: perplexity, entropy, distances from a reference model, MAUVE, ROUGE, diversity."""
