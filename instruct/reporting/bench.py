@@ -24,7 +24,6 @@ from instruct.run.measurements import Details, Measurement
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
 from instruct.scores.samples import LEAST_SEEDS, Values
-from instruct.scores.scores import Scores
 from instruct.training.options import control_name, without_seed
 
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
@@ -99,62 +98,46 @@ def bench_results(contents: RunContents) -> BenchResults | None:
 
 
 def measured_in(contents: RunContents) -> Measured:
-    """What was measured of each training of a run."""
-    names, elsewhere = trainings_of(contents.config)
-    return Measured(names, *_scores(contents), elsewhere)
-
-
-def trainings_of(config: Mapping[str, Any]) -> tuple[dict[str, list[str]], frozenset[str]]:
-    """The trainings of a bench's config by objective, and those that were made elsewhere."""
+    """What was measured of each training of a run; prompts are different, so that only rows of tasks are clusters."""
     names: dict[str, list[str]] = {}
-    seeds, elsewhere = seeds_of(config), elsewhere_of(config)
+    seeds, elsewhere = seeds_of(contents.config), elsewhere_of(contents.config)
     for name in dict.fromkeys((*seeds, *elsewhere)):
         names.setdefault(without_seed(name, seeds.get(name)), []).append(name)
-    return names, frozenset(elsewhere)
-
-
-def _at_entropy(key: str) -> str:
-    return f"MLE at the entropy of {key}"
-
-
-def _scores(contents: RunContents) -> tuple[dict[str, Mapping[str, Values]], dict[str, dict[Any, str]]]:
-    """Values and clusters by measure; prompts are different, so that only rows of tasks are clusters."""
-    values, clusters = contents.values, {}
     likelihoods = {
         name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
-        for name, columns in values.get("perplexity", {}).items()
+        for name, columns in contents.values.get("perplexity", {}).items()
     }
-    sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()}
+    sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in contents.values.get("rouge", {}).items()}
     greedy = answers_rouge({name: answers.rows for name, answers in contents.answers.items()})
     scores: dict[str, Mapping[str, Values]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
-    for task, found in contents.tasks.items():
+    clusters: dict[str, dict[Any, str]] = {}
+    for task, found in contents.tasks.items():  # each may be a group of tasks
         metric = next((name for logs in found.values() for log in logs for name in log.values), "")
         measure = f"{task} ({metric})"
-        scores[measure] = {name: _task_scores(logs, metric) for name, logs in found.items()}
-        clusters[measure] = _task_clusters(next(iter(found.values())))
-    return {measure: systems for measure, systems in scores.items() if systems}, clusters
-
-
-def _task_scores(logs: Sequence[Scores], metric: str) -> dict[Any, float | None]:
-    """What each row of a task, or of the tasks in a group, has of a metric."""
-    return {
-        f"{log.task}/{unit}": None if math.isnan(value) else value
-        for log in logs
-        for unit, value in zip(log.units, log.values.get(metric, ()), strict=False)
-    }
-
-
-def _task_clusters(logs: Sequence[Scores]) -> dict[Any, str]:
-    return {
-        f"{log.task}/{unit}": f"{log.task}/{cluster}"
-        for log in logs
-        for unit, cluster in zip(log.units, log.clusters, strict=True)
-        if cluster is not None
-    }
+        scores[measure] = {
+            name: {
+                f"{log.task}/{unit}": None if math.isnan(value) else value
+                for log in logs
+                for unit, value in zip(log.units, log.values.get(metric, ()), strict=False)
+            }
+            for name, logs in found.items()
+        }
+        clusters[measure] = {
+            f"{log.task}/{unit}": f"{log.task}/{cluster}"
+            for log in next(iter(found.values()))
+            for unit, cluster in zip(log.units, log.clusters, strict=True)
+            if cluster is not None
+        }
+    known = {measure: systems for measure, systems in scores.items() if systems}
+    return Measured(names, known, clusters, frozenset(elsewhere))
 
 
 def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
     return zip(*(columns[name] for name in ("id", *names)), strict=True)
+
+
+def _at_entropy(key: str) -> str:
+    return f"MLE at the entropy of {key}"
 
 
 def _figures(

@@ -21,7 +21,7 @@ from instruct.reporting.figures import figures
 from instruct.reporting.human_labels import add_label_agreement
 from instruct.reporting.length_control import Difficulty
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, Unjudged, claim_warning
-from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of
+from instruct.reporting.read import Judged, RunContents, elsewhere_of, seeds_of, training_logs
 from instruct.reporting.tasks import task_measurements
 from instruct.reporting.texts import text_results
 from instruct.scores.claims import settle
@@ -64,7 +64,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
         bench=objectives and objectives.bench,
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
-        trainings=provenance.trainings(manifest, config, contents.training_logs),
+        trainings=provenance.trainings(manifest, config, training_logs(contents.run, manifest)),
         overlap=provenance.recorded_overlap(manifest),
         figures=[],
         config=provenance.config_summary(config, manifest),

@@ -116,7 +116,7 @@ class RunContents:
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
     `instruct evaluate` measured; `values`: those of each text, by part and system. `task_files`: lm-eval's logs of each
-    task or group, by its name and system; `columns`: that of clusters, in their rows. `training_logs`: the entries of each system's.
+    task or group, by its name and system; `columns`: that of clusters, in their rows.
     """
 
     run: RunDirectory
@@ -131,7 +131,6 @@ class RunContents:
     values: Mapping[str, Mapping[str, Mapping[str, Any]]]
     task_files: Mapping[str, Mapping[str, list[Path]]] = field(default_factory=dict)
     columns: Columns = field(default_factory=Columns)
-    training_logs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> dict[str, dict[str, list[Scores]]]:
@@ -205,10 +204,8 @@ def read_run(folder: str | Path, columns: Columns | None = None) -> RunContents:
             values.setdefault(part, {})[system] = kept
         if kind == "lm_eval":
             tasks.setdefault(name, {})[system] = read_files(run, part, system)
-    columns, logs = columns or Columns(), training_logs(run, manifest)
-    return RunContents(
-        run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks, columns, logs
-    )
+    columns = columns or Columns()
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks, columns)
 
 
 def training_logs(run: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, list[Any]]:

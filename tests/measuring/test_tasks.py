@@ -26,8 +26,6 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import files_folder, metrics_path, read_metrics
 from tests.judging.test_vllm_serve import vllm_serve
 
-lm_eval = pytest.importorskip("lm_eval")
-
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tasks.md"
 # Table 5 of the paper: a template and what stands in it for each label.
 PAPER = {
@@ -58,11 +56,13 @@ def documented(tmp_path, monkeypatch) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_systems_have_lm_evals_scores_in_the_documented_tasks_and_are_compared_row_by_row(
-    tiny_experiment, make_adapter, documented, instruct
+    tiny_experiment, make_adapter, documented, instruct, monkeypatch
 ):
+    lm_eval = pytest.importorskip("lm_eval")
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
+    monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)  # it runs pip and git, for two seconds
     content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
     run = RunDirectory("runs/mine")
     run.start(make_config({**content, "judges": [], "comparisons": []}, [], "test").model_dump(mode="json"))
@@ -123,7 +123,8 @@ def test_systems_have_lm_evals_scores_in_the_documented_tasks_and_are_compared_r
 @pytest.mark.timeout(900)
 def test_a_server_gives_what_transformers_gives(smollm2, tmp_path, monkeypatch, documented, instruct):
     """Choices and replies of a base."""
-    pytest.importorskip("vllm", reason="vLLM is not installed")
+    for package in ("lm_eval", "vllm"):
+        pytest.importorskip(package)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     run = RunDirectory(tmp_path / "runs" / "mine")
     content = {"name": "mine", "answers": None, "systems": {"base": {"objective": "none"}}}
@@ -152,6 +153,7 @@ def test_without_lm_eval_tasks_name_the_extra(monkeypatch):
 
 @pytest.mark.slow
 def test_lm_evals_own_tasks_are_known_by_name():
+    pytest.importorskip("lm_eval")
     assert list(Harness(TaskOptions(names=["mmlu", "trec"])).tasks) == ["mmlu", "trec"]
     with pytest.raises(InputError, match=r"^lm_eval: has no task 'trecc' \(nearest: .*trec"):
         Harness(TaskOptions(names=["trecc"]))
