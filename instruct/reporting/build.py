@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.results import rounded
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.options import GENERAL_JUDGES
@@ -75,8 +74,6 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> Report
     data.cautions += [*baseline_warnings(data), *seed_warnings(data)]
     settle(claims)
     for judged, comparison in compared:
-        if comparison.claim.finding not in ("candidate", "baseline"):
-            comparison.smallest_difference = rounded(comparison.claim.detectable)
         comparison.warnings = comparison_warnings(contents, judged, comparison, systems, data.overlap)
     data.figures = figures(data)
     return data

@@ -1,11 +1,12 @@
-"""The tables of a judge's comparisons, of judges' agreement, and of comparisons over training seeds and in pairs."""
+"""The tables of comparisons: of each judge, of their agreement, of training seeds, of pairs, of each over each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from instruct.analysis.results import Claim, LengthFigures, StyleControl, StyleTerm
@@ -16,6 +17,8 @@ from instruct.reporting.model import (
     LengthControl,
     Panel,
     Ratings,
+    ReportData,
+    compared_by,
 )
 from instruct.reporting.tables import (
     DIFFERENCE,
@@ -28,6 +31,7 @@ from instruct.reporting.tables import (
     text_columns,
 )
 from instruct.reporting.text import EXPLORATORY, POLICIES, probability
+from instruct.scores.claims import mirrored
 
 _SEEDS = (
     "The same comparison with systems trained with different seeds. The standard deviation is between the seeds' "
@@ -174,7 +178,7 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
     ]
     least = Column(
         "min. detectable",
-        "smallest_difference",
+        "detectable",
         note="Minimum detectable difference, where none is claimed: the smallest distance from 50, in points, that "
         "this number of pairs detects with 80 % power at 5 % divided by the number of claims.",
     )
@@ -182,8 +186,8 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "Two-sided p-values under the leading policy, with missing verdicts lost or won; p (Holm) is corrected for "
         "all claims of all judges, and the finding follows it."
     )
-    of_claim = [column.within(attrgetter("claim")) for column in columns]
-    return _Specification("Significance and power", [(it, it) for it in comparisons], [*of_claim, least], note)
+    columns.append(least.within(lambda claim: None if claim.finding in ("candidate", "baseline") else claim))
+    return _Specification("Significance and power", [(it, it.claim) for it in comparisons], columns, note)
 
 
 def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
@@ -368,3 +372,28 @@ def paired_table(claims: Sequence[Claim]) -> Table:
         *TESTED,
     ]
     return columns_table("Systems compared with the same third one", claims, columns, _PAIRED)
+
+
+def matrix_tables(report: ReportData) -> list[tuple[str, Table]]:
+    """The judges with more than two systems, and for each leading policy their table; single seeds are left out."""
+    groups: dict[tuple[str, str], list[Claim]] = {}
+    for judge, comparison in compared_by(report.judges):
+        if not comparison.one_seed and comparison.claim.value is not None:
+            groups.setdefault((judge.name, str(comparison.claim.policy)), []).append(comparison.claim)
+    return [
+        (judge, _matrix_table(f"{judge} ({policy})", made))
+        for (judge, policy), made in groups.items()
+        if len({name for claim in made for name in (claim.candidate, claim.baseline)}) > 2
+    ]
+
+
+def _matrix_table(by: str, made: Sequence[Claim]) -> Table:
+    """Systems by their mean win rate, the best first; nothing where two were not compared."""
+    rates: dict[str, dict[str, float | None]] = {}
+    for seen in (*map(mirrored, made), *made):
+        rates.setdefault(seen.candidate, {})[seen.baseline] = seen.value
+    names = sorted(rates, key=lambda name: (-fmean(rate or 0.0 for rate in rates[name].values()), name))
+    rows = [[name, *(rates[name].get(other) for other in names)] for name in names]
+    return Table(
+        f"Win rate (%) of row over column by {by}", ["system", *names], rows, note="A tie counts as half a win"
+    )

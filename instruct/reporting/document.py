@@ -18,13 +18,13 @@ from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import (
     brief_table,
     comparison_tables,
+    matrix_tables,
     paired_table,
     panel_table,
     seeds_table,
 )
 from instruct.reporting.digits import number
 from instruct.reporting.figures import outcome_names
-from instruct.reporting.matrix import matrix_tables
 from instruct.reporting.model import (
     ComparisonReport,
     Figure,

@@ -151,7 +151,6 @@ class ComparisonReport(Record):
     length_control: LengthControl | None
     style: results.StyleControl | None = None
     parts: list[results.Part]
-    smallest_difference: float | None = None  # that the pairs could detect, where none is claimed
     with_labels: results.PredictionPowered | None
     requests: int
     notes: list[str]

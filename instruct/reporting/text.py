@@ -226,9 +226,9 @@ def evidence(comparison: ComparisonReport) -> str | None:
     if people := comparison.with_labels:
         said = f"win rate of {name(people.claim.candidate)} {rate_and_interval(people)}, {adjusted(people.claim)}"
         parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {said}.")
-    if comparison.smallest_difference is not None:
+    if made.finding not in ("candidate", "baseline") and made.detectable is not None:
         family = f" with {made.claims} claims" if made.claims > 1 else ""
-        parts.append(f"Minimum detectable difference{family}: {number(comparison.smallest_difference)} points.")
+        parts.append(f"Minimum detectable difference{family}: {number(made.detectable)} points.")
     return " ".join(parts) or None
 
 

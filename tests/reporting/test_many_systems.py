@@ -16,8 +16,8 @@ from instruct.base.errors import GateError
 from instruct.command.call import named_comparisons
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.compare_logs import compare_logs
+from instruct.reporting.comparison_tables import matrix_tables
 from instruct.reporting.gate import check_gate
-from instruct.reporting.matrix import matrix_tables
 from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 from instruct.scores.claims import mirrored
