@@ -290,10 +290,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about():
     [
         (["--against", "own.json"], "--judge is required to ask a judge"),
         (["--judge", "pandalm", "--against", "nothing"], "unknown set of human labels 'nothing'"),
-        (["--judge", "pandlm", "--against", "own.json"], "unknown judge 'pandlm'"),
-        ([*ASKED[1:], "--replay", "gone.json"], "gone.json: no such file"),
         ([*ASKED[1:], "--replay-swapped", "x"], "--replay-swapped requires --replay"),
-        ([*ASKED[1:], "--replay", "short.jsonl"], "has 1 verdict, but"),
         ([*ASKED[1:], "--replay", "swapped.jsonl"], "has the swapped order only"),
         (
             [*ASKED[1:], "--replay", "both.jsonl", "--replay-swapped", "both.jsonl"],
@@ -302,7 +299,6 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about():
     ],
 )
 def test_a_wrong_call_prints_one_line_and_exits_2(instruct, arguments, said):
-    write("short.jsonl", [{"output": 1}])
     rows = [{"pair": n, "order": order, "verdict": "tie"} for n in range(12) for order in ("swapped", "first")]
     write("swapped.jsonl", rows[::2])
     write("both.jsonl", rows)
