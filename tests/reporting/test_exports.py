@@ -47,7 +47,9 @@ def test_hostile_names_are_escaped_in_every_export(run, card, judge_pairs):
     name = "=cmd|'/c calc'!A1\n<script>"
     card("j", leading_policy="single")
     judge_pairs([WIN, LOSS], candidate=name)
-    files = {path.name: path.read_text(encoding="utf-8") for path in write_exports(run, build_report(run.folder))}
+    report = build_report(run.folder)
+    files = {path.name: path.read_bytes().decode() for path in write_exports(run, report)}
+    assert csv_text(report.rows()) == files["claims.csv"]
     rows = list(csv.DictReader(io.StringIO(files["claims.csv"])))
     assert rows[0]["candidate"] == "'" + name.replace("\n", " ")
     assert list(csv.reader(io.StringIO(files["leaderboard-j-vs-mle.csv"])))[1][0] == "'" + name.replace("\n", " ")
