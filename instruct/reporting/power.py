@@ -26,6 +26,7 @@ from instruct.scores.scores import Scores
 
 # A true difference is found in four of five cases by a two-sided test at 5 %.
 _LEVEL, _POWER = 0.05, 0.8
+_MOST_CLAIMS = 1_000_000
 _LEAST = 1e-9  # the units for a smaller difference are more than can be counted
 # Samples of each unit, and seeds, that a plan tells the units for.
 _SAMPLES, _SEEDS = (1, 2, 4, 8), (3, 5, 10)
@@ -110,8 +111,8 @@ def plan_units(
     """
     if not _LEAST <= difference < math.inf:
         raise InputError(f"difference {difference:g}: must be a number of {_LEAST:g} or more")
-    if claims < 1:
-        raise InputError(f"claims {claims}: must be at least 1")
+    if not 1 <= claims <= _MOST_CLAIMS:
+        raise InputError(f"claims {claims}: must be from 1 to {_MOST_CLAIMS:,}")
     found = evaluations(read_sources(logs, columns)[0], seeds, alone=True)
     order = list(dict.fromkeys(each.system for each in found))
     tasks = by_task(found)
@@ -230,7 +231,8 @@ def _units(variances: tuple[float, float, float], seeds: int, difference: float,
         quantiles = [float(stdtrit(seeds - 1, tail)) for tail in tails]
     else:
         quantiles = [NormalDist().inv_cdf(tail) for tail in tails]
-    room = (difference / sum(quantiles)) ** 2 - of_training / seeds
+    error = difference / sum(quantiles)  # with which it is found
+    room = error * error - of_training / seeds
     return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None
 
 

@@ -108,7 +108,8 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds():
         ([[1, 0]], {"difference": 0}, "difference 0: must be a number of 1e-09 or more"),
         ([[1, 0]], {"difference": 1e-300}, "difference 1e-300: must be a number of 1e-09 or more"),
         ([[1, 0]], {"difference": 100}, "difference 100: must be less than 100 points"),
-        ([[1, 0]], {"difference": 1, "claims": 0}, "claims 0: must be at least 1"),
+        ([[1, 0]], {"difference": 1, "claims": 0}, "claims 0: must be from 1 to 1,000,000"),
+        ([[1, 0]], {"difference": 1, "claims": 10**20}, "claims 1.*: must be from 1 to 1,000,000"),
         ([[1, 0]], {"difference": 1, "metric": "f1"}, "metric: no task has 'f1'; they have acc"),
         ([[1]], {"difference": 1}, "base/t.jsonl: the task t has 1 independent units with a value; a plan needs 2"),
         ([[0] * 30], {"difference": 1}, "base/t.jsonl: the task t has the same value on every unit"),
@@ -118,6 +119,11 @@ def test_seeds_that_vary_more_than_the_difference_need_more_seeds():
 def test_what_cannot_be_planned_is_refused(values, arguments, problem):
     with pytest.raises(InputError, match=problem):
         plan_units([make_log(name, of) for name, of in zip(("base", "tuned"), values, strict=False)], **arguments)
+
+
+def test_a_difference_beyond_all_values_needs_two_units():
+    (row,) = plan_units([make_log("base", [1, 5, 9]), make_log("tuned", [2, 3, 4])], 1e300).rows
+    assert row.units == 2
 
 
 @pytest.mark.parametrize("points", [5, 50])
