@@ -1,17 +1,24 @@
-"""Agreement of two raters on the same pairs: Cohen's kappa, precision, recall and F1."""
+"""Agreement of two raters, or of several judges, on the same pairs: Cohen's kappa, precision, recall and F1."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from instruct.analysis.inference import clustered_interval, share
+from instruct.analysis.outcomes import Outcome
+from instruct.analysis.results import PairAgreement, rounded
 
 Array = NDArray[np.float64]
+READABLE = ("win", "tie", "loss")
+
+# A judge's outcome of each pair, by what identifies the pair.
+Outcomes = Mapping[str, Outcome]
 
 
 def tables(one: ArrayLike, other: ArrayLike, classes: Sequence[str]) -> NDArray[np.bool_]:
@@ -69,3 +76,25 @@ def macro(table: NDArray[Any]) -> Array:
     figures = [right / np.maximum(whole, 1) for whole in (verdicts, labels, (labels + verdicts) / 2)]
     means: Array = np.stack(figures)[:, occurs].mean(axis=1)
     return means
+
+
+def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairAgreement]:
+    """For every two judges: agreement in percent and Cohen's kappa, over the pairs that both read; ties are a class.
+
+    Args:
+        identical: the pairs whose two answers are the same, which no judge reads.
+    """
+    rows = []
+    for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
+        asked = [pair for pair in ours if pair not in identical]
+        first, second = ([judge.get(pair, "failed") for pair in asked] for judge in (ours, theirs))
+        table = tables(first, second, READABLE).sum(axis=0)
+        rows.append(
+            PairAgreement(
+                judges=[one, other],
+                n=int(table.sum()),
+                agreement=rounded(defined(100 * accuracy(table))),
+                kappa=rounded(defined(kappa(table))),
+            )
+        )
+    return rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from instruct.analysis.inference import FEW_PAIRS
-from instruct.analysis.lengths import length_warning
+from instruct.analysis.style import length_warning
 from instruct.base.errors import counted, one_line
 from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT

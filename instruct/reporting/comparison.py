@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis import results
+from instruct.analysis.agreement import READABLE, agreements
 from instruct.analysis.inference import FEW_PAIRS
-from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
-from instruct.analysis.panel import READABLE, agreements
 from instruct.analysis.results import recorded
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
-from instruct.analysis.style import Scored, style_control, style_counts, style_features
+from instruct.analysis.style import Scored, length_figures, style_control, style_counts, style_features
 from instruct.base.errors import counted
 from instruct.data.prompts import turn_of
 from instruct.judging.store import Judgment

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from instruct.analysis.agreement import accuracy, defined, kappa, kappa_interval, tables
+from instruct.analysis.agreement import READABLE, accuracy, defined, kappa, kappa_interval, tables
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import clustered_interval
 from instruct.analysis.outcomes import outcome_of_score
-from instruct.analysis.panel import READABLE
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from counted import claimed
 
-from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import PairResult, graded, outcome_of_score
 from instruct.analysis.statistics import Tally, tally_pairs
-from instruct.analysis.style import Scored, fractional_logit
+from instruct.analysis.style import Scored, fractional_logit, length_figures
 
 CONVERSATIONS, TIMES = 80, 500
 

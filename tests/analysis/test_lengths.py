@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.results import LengthFigures
-from instruct.analysis.style import Scored
+from instruct.analysis.style import Scored, length_figures, length_warning
 
 
 def sample(n: int, seed: int, slope: float = 1.0, level: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

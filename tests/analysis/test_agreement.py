@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from instruct.analysis.panel import agreements
+from instruct.analysis.agreement import agreements
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
 
