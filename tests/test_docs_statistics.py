@@ -21,7 +21,7 @@ NAMED = {word for part in re.findall(r"`([^`]+)`", PROSE) for word in re.findall
 # Keys of a comparison that are not figures.
 NO_FIGURES = {
     "candidate", "baseline", "orders", "pairs_judged", "pairs_expected", "partial", "stopped", "ratings", "reasons",
-    "trimmed", "requests", "notes", "warnings", "spread", "claim",
+    "trimmed", "requests", "notes", "warnings", "claim",
 }  # fmt: skip
 
 

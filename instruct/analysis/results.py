@@ -23,6 +23,8 @@ NULL: dict[Kind, float] = {"rate": 50.0, "points": 0.0, "metric": 0.0}
 WIN_RATE = "win rate"
 # In the params of claims on what was trained elsewhere.
 ELSEWHERE = "elsewhere"
+# The family of claims on one of several training seeds, which alone show nothing.
+SINGLE_SEEDS = "single seeds"
 Finding = Literal["candidate", "baseline", "no difference", "too few"]
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]

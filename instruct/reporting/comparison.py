@@ -16,7 +16,7 @@ from instruct.analysis import results
 from instruct.analysis.agreement import READABLE, agreements
 from instruct.analysis.inference import FEW_PAIRS
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
-from instruct.analysis.results import recorded
+from instruct.analysis.results import SINGLE_SEEDS, recorded
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import Scored, length_figures, style_control, style_counts, style_features
 from instruct.base.errors import counted
@@ -42,7 +42,7 @@ _MOST_REASONS = 20
 # The pairs of a data set have a rate of their own from this many on.
 _LEAST_PART = 5
 # The families of claims that verdicts make.
-VERDICTS, SINGLE_SEEDS, LABELS = "verdicts", "single seeds", "labels"
+VERDICTS, LABELS = "verdicts", "labels"
 
 
 def comparison_figures(contents: RunContents, judged: Judged, difficulty: Difficulty | None) -> ComparisonReport:
@@ -303,7 +303,7 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
     for judge in report.judges:
         for comparison in judge.comparisons:
             for claim in filter(None, (comparison.claim, comparison.preferred)):
-                claim.family = SINGLE_SEEDS if comparison.one_seed else VERDICTS
+                claim.family = SINGLE_SEEDS if report.over_seeds(claim) else VERDICTS
                 yield claim
             if comparison.strict:
                 yield comparison.strict

@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from instruct.analysis.results import Claim, LengthFigures, StyleControl, StyleTerm
+from instruct.analysis.results import SINGLE_SEEDS, Claim, LengthFigures, StyleControl, StyleTerm
 from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.digits import number, span
 from instruct.reporting.model import (
@@ -378,7 +378,7 @@ def matrix_tables(report: ReportData) -> list[tuple[str, Table]]:
     """The judges with more than two systems, and for each leading policy their table; single seeds are left out."""
     groups: dict[tuple[str, str], list[Claim]] = {}
     for judge, comparison in compared_by(report.judges):
-        if not comparison.one_seed and comparison.claim.value is not None:
+        if comparison.claim.family != SINGLE_SEEDS and comparison.claim.value is not None:
             groups.setdefault((judge.name, str(comparison.claim.policy)), []).append(comparison.claim)
     return [
         (judge, _matrix_table(f"{judge} ({policy})", made))

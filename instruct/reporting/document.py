@@ -143,7 +143,7 @@ class Verdict:
     missing: list[str]
     notes: list[str]
     tables: list[Table]
-    one_of_many: bool = False
+    one_of_many: bool
 
 
 Kind = TypeVar("Kind")
@@ -200,7 +200,7 @@ def document(report: ReportData) -> Document:
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
         many = judge.name in dict(matrices) and len(judge.comparisons) > _MOST_DETAILED
-        verdicts = [replace(_verdict(judge, pair), one_of_many=many) for pair in judge.comparisons]
+        verdicts = [_verdict(judge, pair, report.over_seeds(pair.claim), many) for pair in judge.comparisons]
         warnings = sum(len(verdict.warnings) for verdict in verdicts)
         said = [f"WARNING: {counted(warnings, 'warning')} about these comparisons: report.md"] if warnings else []
         opening += [
@@ -211,9 +211,8 @@ def document(report: ReportData) -> Document:
     return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report))
 
 
-def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
-    """What the document says of a comparison."""
-    spread = comparison.spread
+def _verdict(judge: JudgeReport, comparison: ComparisonReport, spread: Claim | None, one_of_many: bool) -> Verdict:
+    """What the document says of a comparison; `spread`: the claim over all training seeds, if this is one of them."""
     details = [
         sentences.evidence(comparison),
     ]
@@ -223,7 +222,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
         headline=sentences.headline(comparison),
-        claim=sentences.finding_pieces(comparison.claim, comparison.one_seed),
+        claim=sentences.finding_pieces(comparison.claim),
         leads=sentences.leads(comparison),
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
@@ -238,6 +237,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         missing=_missing(comparison),
         notes=[one_line(note, 1000) for note in comparison.notes],
         tables=_with_rows(comparison_tables([comparison], named=False)),
+        one_of_many=one_of_many,
     )
 
 

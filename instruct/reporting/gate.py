@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from instruct.analysis.results import Claim
+from instruct.analysis.results import SINGLE_SEEDS, Claim
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import ReportData
 from instruct.scores.claims import mirrored
@@ -88,7 +88,7 @@ def _claims(report: ReportData, candidate: str | None) -> Iterator[tuple[Claim, 
     for judge in report.judges:
         made = [(spread, False) for spread in report.seeds if spread.judge == judge.name]
         every = candidate not in over_seeds
-        made += [(each.claim, each.partial) for each in judge.comparisons if every or not each.spread]
+        made += [(each.claim, each.partial) for each in judge.comparisons if every or each.claim.family != SINGLE_SEEDS]
         for claim, partial in made:
             seen = mirrored(claim) if candidate == claim.baseline else claim
             if candidate in (None, seen.candidate):

@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import ConfigDict, Field
 
 from instruct.analysis import results
 from instruct.analysis.results import Claim, Counts, Record
@@ -120,14 +119,12 @@ class ComparisonReport(Record):
     `claim`: what is said of the win rate under the policy that the judge's card puts first; `preferred`: of the count
     of a weighted judge's preferences, where pairs stand for themselves; `strict`: of the win rate under that policy, of
     which nothing is claimed, where another one leads.
+
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
-    answers were cut to fit the judge. `with_labels`: people
-    labeled some pairs (`report --human`).
-    `requests` counts the distinct replies behind the verdicts. A judge that rates answers one by one has no position
-    figures. `length` and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
-    `spread`, which is in the report's `seeds`: over all training seeds, if this comparison is one of several; no claim
-    rests on it alone.
+    answers were cut to fit the judge. `with_labels`: people labeled some pairs (`report --human`). `requests` counts
+    the distinct replies behind the verdicts. A judge that rates answers one by one has no position figures. `length`
+    and `style` are None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
     """
 
     candidate: str
@@ -155,18 +152,12 @@ class ComparisonReport(Record):
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
-    spread: Annotated[Claim | None, SkipJsonSchema(), Field(exclude=True)] = None
 
     @property
     def counts(self) -> Counts:
         """Pairs by their outcome under the leading policy."""
         assert self.claim.counts is not None
         return self.claim.counts
-
-    @property
-    def one_seed(self) -> bool:
-        """Whether this is one of several training seeds."""
-        return self.spread is not None
 
 
 class JudgeReport(Record):
@@ -322,19 +313,16 @@ class ReportData(Record):
         """Systems that a judge compared with a third one."""
         return [claim for claim in self.claims if claim.through]
 
-    @model_validator(mode="after")
-    def _puts_seeds_together(self) -> ReportData:
-        """Every comparison of a single training seed knows the comparison over all of them."""
-        for judge, comparison in compared_by(self.judges):
-            own = (spread for spread in self.seeds if spread.judge == judge.name and _is_one_of(spread, comparison))
-            comparison.spread = next(own, None)
-        return self
+    def over_seeds(self, claim: Claim) -> Claim | None:
+        """The claim over all training seeds, of a claim on one of them; None of others."""
+        own = (spread for spread in self.seeds if spread.judge == claim.judge and _is_one_of(spread, claim))
+        return next(own, None)
 
 
-def _is_one_of(spread: Claim, comparison: ComparisonReport) -> bool:
+def _is_one_of(spread: Claim, claim: Claim) -> bool:
     return any(
-        comparison.candidate in (spread.candidate, seed_name(spread.candidate, seed))
-        and comparison.baseline in (spread.baseline, seed_name(spread.baseline, seed))
+        claim.candidate in (spread.candidate, seed_name(spread.candidate, seed))
+        and claim.baseline in (spread.baseline, seed_name(spread.baseline, seed))
         for seed in spread.params["seeds"]
     )
 

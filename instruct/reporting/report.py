@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
+from instruct.analysis.results import SINGLE_SEEDS
 from instruct.base.errors import InputError, InstructError, first_problem
 from instruct.base.files import ending_of, open_to_read, write_atomically
 from instruct.base.output import say
@@ -110,7 +111,7 @@ class Report(ReportData):
         said = [
             *(claim_headline(each) for each in of_family(self.claims, OBJECTIVES) if each.value is not None),
             *map(claim_headline, self.seeds),
-            *(headline(each) for _, each in compared_by(self.judges) if not each.spread),
+            *(headline(each) for _, each in compared_by(self.judges) if each.claim.family != SINGLE_SEEDS),
         ]
         return list(dict.fromkeys(said))
 

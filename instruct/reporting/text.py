@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from instruct.analysis import results
-from instruct.analysis.results import ELSEWHERE, Claim, Counts
+from instruct.analysis.results import ELSEWHERE, SINGLE_SEEDS, Claim, Counts
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
 from instruct.reporting.model import (
@@ -37,17 +37,17 @@ def headline(comparison: ComparisonReport) -> str:
     """What a judge says about two systems under its leading policy."""
     people = "People's labels contradict this" if contradicted(comparison) else None
     further = (leads(comparison), people, largest_tie(comparison.claim))
-    return claim_headline(comparison.claim, *further, one_seed=comparison.one_seed)
+    return claim_headline(comparison.claim, *further)
 
 
-def claim_headline(made: Claim, *further: str | None, one_seed: bool = False) -> str:
+def claim_headline(made: Claim, *further: str | None) -> str:
     """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure.
 
     Args:
-        further: sentences before that of the corrected p-value. one_seed: see finding_pieces.
+        further: sentences before that of the corrected p-value.
     """
     about = name(made.judge) if made.judge else one_line(made.task or made.measure, 60)
-    said = "".join(finding_pieces(made, one_seed))
+    said = "".join(finding_pieces(made))
     if made.finding == "too few" and made.params.get(ELSEWHERE):
         said += f" ({few_trainings(made)})"
     correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
@@ -142,12 +142,8 @@ def largest_tie(made: Claim) -> str | None:
     return f"{count} of {counted(made.n, 'pair')}: {words}" if count else None
 
 
-def finding_pieces(made: Claim, one_seed: bool = False) -> list[str]:
-    """What a claim finds in pieces, every other one a name: who beats whom, or that there is too little to say.
-
-    Args:
-        one_seed: whether it is of one of several training seeds, which alone shows nothing.
-    """
+def finding_pieces(made: Claim) -> list[str]:
+    """What a claim finds in pieces, every other one a name: who beats whom, or that there is too little to say."""
     ours, theirs = name(made.candidate), name(made.baseline)
     first, second = (theirs, ours) if baseline_first(made) else (ours, theirs)
     several = made.trainings > 1 or "seeds" in made.params
@@ -164,7 +160,8 @@ def finding_pieces(made: Claim, one_seed: bool = False) -> list[str]:
         if made.counts:
             nothing, missing = "no verdict on ", f" ({unread(made.counts)})"
         pieces = [nothing, ours, " against " if made.counts else " and ", theirs, missing]
-    return [f"one training seed: {pieces[0]}", *pieces[1:]] if one_seed and made.value is not None else pieces
+    one_seed = made.family == SINGLE_SEEDS and made.value is not None
+    return [f"one training seed: {pieces[0]}", *pieces[1:]] if one_seed else pieces
 
 
 def difference(claim: Claim) -> str:
