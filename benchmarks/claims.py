@@ -55,11 +55,11 @@ STATES = re.compile(r"(.*_)?(interval(_seeds|_prompts)?|p)|finding|standard_erro
 CLAIMED = ("candidate", "baseline")
 # Names of sentences that infer or warn, and what these are about: the truth that must not be a null hypothesis where
 # one is printed, or None for those that state what was counted.
-SAYS = ("text", "note", "leads")
+SAYS = ("text", "note")
 SENTENCES = {
     r"the verdicts follow length: ": "slope",
     r"people's labels contradict ": "contradiction",
-    r"Preferred on more prompts: |\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
+    r"\d+ of [\d,]+ pairs have no verdict |\d+ verdicts? for one of two identical ": None,
     r"[\d.]+ % power, |all verdicts are the same|not estimable: |too few pairs differ in |too few: \d+ pairs? ": None,
     r"no length-controlled rate: |the answers of \S+ are \d+ % longer than those of |every pair |no pair ": None,
     r"only [\d.]+ of \d+ labels for |\S+ has no matched-temperature control: |PARTIAL: |fewer than \d+ ": None,

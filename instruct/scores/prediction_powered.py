@@ -63,7 +63,8 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
     else:
         graded = not np.isin(labels, [0, 0.5, 1]).all()
         counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
-        sample = replace(match(counts), counts=None)  # they are people's, not the comparison's
+        # The counts are people's, not the comparison's.
+        sample = replace(match(counts), counts=None, params={"decided": win + loss})
         weight, seen, effective = 0.0, _moments(labels, judged, judged), float(n)
     return PredictionPowered(
         claim=claim_of(sample, measure=MEASURE, **{"candidate": "", "baseline": ""} | names),

@@ -112,6 +112,7 @@ def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path
     assert (found["labels"], found["pairs"], found["weight"]) == (PAIRS, PAIRS, 0)
     assert found["claim"]["value"] == found["labels_only"] == pytest.approx(100 * points.mean(), abs=1e-4)
     assert found["labels_only_interval"] == pytest.approx(score_interval(points), abs=1e-4)
+    assert found["claim"]["params"]["decided"] == (110 if annotators == 1 else 60)
     expected = scipy.stats.binomtest(50, 110).pvalue if annotators == 1 else scipy.stats.ttest_1samp(points, 0.5).pvalue
     assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
     assert f"With people's labels on 120 of 120 pairs: win rate of emo {100 * points.mean():.1f} %" in out
