@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from instruct.analysis.inference import Estimate
+from instruct.analysis.inference import Estimate, agree
 from instruct.analysis.results import NULL, Claim, Finding, rounded
 from instruct.scores.samples import Sample
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
 ALPHA = 0.05
-# The smallest step of report.json: an interval that ends here does not include 50.
-_BESIDE = 1e-6
 
 
 def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Finding:
@@ -29,22 +27,6 @@ def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Find
     if p is None or p > ALPHA or not gain:
         return "no difference"
     return "candidate" if gain > 0 else "baseline"
-
-
-def agreeing_interval(interval: Sequence[float] | None, finding: Finding) -> list[float] | None:
-    """The interval of a win rate in percent, extended to 50 where nothing is claimed, and cut there where it is.
-
-    Both keep its coverage: a longer interval covers more, and a test at 5 % that rejects 50 for one side rejects every
-    rate on the other one.
-    """
-    if interval is None:
-        return None
-    low, high = interval
-    if finding == "candidate":
-        return [max(low, 50 + _BESIDE), max(high, 50 + _BESIDE)]
-    if finding == "baseline":
-        return [min(low, 50 - _BESIDE), min(high, 50 - _BESIDE)]
-    return [min(low, 50.0), max(high, 50.0)]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -154,8 +136,9 @@ def decide(claim: Claim, p: float | None) -> None:
     """Set what may be said by a corrected p-value."""
     if claim.enough is not None:
         claim.finding = finding_of(p, claim.gain, claim.enough)
-        if claim.kind == "rate":
-            claim.interval = agreeing_interval(claim.interval, claim.finding)
+        if claim.kind == "rate" and claim.value is not None:
+            found = p if claim.finding in ("candidate", "baseline") else None
+            claim.interval = agree(Estimate(claim.value, claim.interval, found), claim.null).interval
     shown = claim.finding not in (None, "no difference") or (claim.finding is None and p is not None and p <= ALPHA)
     if not shown and claim.value is not None and claim.interval:
         tested = Estimate(claim.value, claim.interval, p, claim._one_sided)

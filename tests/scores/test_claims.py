@@ -13,10 +13,10 @@ from scipy import stats
 
 from benchmarks import claims
 from instruct.analysis.inference import mean_test, student
-from instruct.analysis.results import WIN_RATE
+from instruct.analysis.results import WIN_RATE, Claim
 from instruct.analysis.statistics import Tally
 from instruct.reporting.comparison import claim_on_preferences
-from instruct.scores.claims import agreeing_interval, claim_of, finding_of, holm, settle
+from instruct.scores.claims import claim_of, finding_of, holm, settle
 from instruct.scores.samples import match
 
 
@@ -105,11 +105,21 @@ def test_the_chance_of_a_weighted_mean_equals_drawn_weights():
     assert heavy.p == pytest.approx(mean_test(grades).p, abs=1e-3)
 
 
-def test_the_interval_agrees_with_the_finding():
-    assert agreeing_interval([51.0, 60.0], "no difference") == [50.0, 60.0]
-    assert agreeing_interval([49.0, 60.0], "candidate") == [50.000001, 60.0]
-    assert agreeing_interval([40.0, 51.0], "baseline") == [40.0, 49.999999]
-    assert agreeing_interval(None, "too few") is None
+@pytest.mark.parametrize(
+    ("value", "interval", "p", "enough", "agreeing"),
+    [
+        (55.0, [51.0, 60.0], 0.06, True, [50.0, 60.0]),
+        (55.0, [49.0, 60.0], 0.04, True, [50.000001, 60.0]),
+        (45.0, [40.0, 51.0], 0.04, True, [40.0, 49.999999]),
+        (55.0, [51.0, 60.0], 0.04, False, [50.0, 60.0]),
+        (50.0, None, None, False, None),
+    ],
+)
+def test_the_interval_agrees_with_the_finding(value, interval, p, enough, agreeing):
+    about = {"measure": WIN_RATE, "kind": "rate", "candidate": "emo", "baseline": "mle", "test": "sign", "n": 9}
+    claim = Claim(**about, value=value, interval=interval, p=p, enough=enough)
+    settle([claim])
+    assert claim.interval == agreeing
 
 
 @pytest.mark.parametrize("n", [3, 8, 20])
