@@ -59,6 +59,11 @@ def test_trainings_without_groups_are_compared_by_their_spread_alone():
     assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue)
 
 
+def test_trainings_with_different_groups_are_compared_by_their_spread_alone():
+    alone = estimate([Sample(1.0), Sample(1.2)])
+    assert estimate([Sample(1.0, np.ones(3)), Sample(1.2, np.ones(4))])[:3] == alone[:3]
+
+
 def test_the_interval_of_a_ratio_covers_it():
     rng = np.random.default_rng(4)
     hits = 0
