@@ -396,7 +396,7 @@ FAULTS = [
         "instruct/analysis/clusters.py",
         "places.setdefault(cluster_of(row, clusters), len(places))",
         "places.setdefault(row, len(places))",
-        "tests/analysis/test_paired.py::test_rows_of_a_cluster_are_not_independent",
+        "tests/reporting/test_compare_logs.py::test_right_or_wrong_is_mcnemars_test_also_of_clusters[5]",
     ),
     Fault(
         "bounds leave missing verdicts out",
