@@ -277,10 +277,11 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     samples: dict[str, list[Sample | None]] = {f"distinct_{size}": [] for size in (1, 2, 3, 4)}
     human: dict[str, float] = {}
     references = [row.reference for row in by_draw[0] if row.reference is not None]
+    words = [([tokens(row.continuation) for row in draw], groups(_units(draw))) for draw in by_draw]
+    words_of_human = [tokens(text) for text in references]
     for size, name in enumerate(samples, 1):
-        for draw in by_draw:
-            samples[name].append(distinct([row.continuation for row in draw], size, groups(_units(draw))))
-        if len(references) == n and (whole := distinct(references, size, groups(_units(by_draw[0])))):
+        samples[name] = [distinct(of_draw, size, grouped) for of_draw, grouped in words]
+        if len(references) == n and (whole := distinct(words_of_human, size, words[0][1])):
             human[name] = whole.value
     if len(references) == n:
         human |= {name: statistics.fmean(map(of_text, references)) for name, of_text in _OF_A_TEXT.items()}

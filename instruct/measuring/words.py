@@ -47,19 +47,20 @@ def repeated_fraction(text: str, n: int = 4) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def distinct(texts: Sequence[str], n: int, groups: NDArray[np.intp]) -> Sample | None:
+def distinct(texts: Sequence[Sequence[str]], n: int, groups: NDArray[np.intp]) -> Sample | None:
     """The different n-grams among all n-grams of all texts (Li et al., A Diversity-Promoting Objective Function for
     Neural Conversation Models, 2016); None: there are none.
 
     It depends on how many texts there are and how long these are: compare at equal numbers only.
 
     Args:
+        texts: the `tokens` of each.
         groups: the number of each text's group, from 0; the figure is also taken without each of them.
     """
     counts = np.zeros(groups.max(initial=0) + 1, dtype=np.int64)
     group_of: dict[tuple[str, ...], int] = {}  # of each n-gram; -1: it is in several
-    for text, group in zip(texts, groups.tolist(), strict=True):
-        grams = _n_grams(tokens(text), n)
+    for words, group in zip(texts, groups.tolist(), strict=True):
+        grams = _n_grams(words, n)
         counts[group] += len(grams)
         group_of |= {gram: group if group_of.get(gram, group) == group else -1 for gram in grams}
     if not group_of:
@@ -99,7 +100,7 @@ def answers_rouge(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[st
     }
 
 
-def answers_health(outputs: Sequence[str]) -> dict[str, Any]:
+def faults_and_lengths(outputs: Sequence[str]) -> dict[str, Any]:
     """The faults and lengths of a system's answers."""
     lengths = [len(output) for output in outputs] or [0]
     return {

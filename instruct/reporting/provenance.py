@@ -196,7 +196,7 @@ def answers_health(outputs: Sequence[str], made: Mapping[str, Any], failed: int 
         failed=failed,
         truncated=made.get("truncated"),
         mean_tokens=None if tokens is None else round(tokens, 6),
-        **words.answers_health(outputs),
+        **words.faults_and_lengths(outputs),
     )
 
 

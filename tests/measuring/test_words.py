@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instruct.measuring.words import ROUGE, answers_rouge, distinct, has_rouge_tokens, repeated_fraction, rouge
+from instruct.measuring.words import ROUGE, answers_rouge, distinct, has_rouge_tokens, repeated_fraction, rouge, tokens
 
 TEXTS = st.one_of(
     st.lists(st.sampled_from(["a", "b", "the", "The", "cat", "c3", "don't", "é", ",", "x-y", "\n"]), max_size=25).map(
@@ -67,7 +67,7 @@ def test_distinct_n_counts_n_grams_of_all_texts_and_without_each_group(texts, n,
         return len(set(grams)) / len(grams) if grams else None
 
     groups = np.arange(len(texts)) % count
-    found = distinct([" ".join(text) for text in texts], n, groups)
+    found = distinct([tokens(" ".join(text)) for text in texts], n, groups)
     assert (found and found.value) == share(texts)
     without = [
         share([text for text, own in zip(texts, groups, strict=True) if own != group]) for group in np.unique(groups)
