@@ -95,32 +95,34 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
     """
     lengths = {system.name: system.mean_characters for system in report.systems}
     boards: dict[tuple[str, str], list[Row]] = {}
-    for judge, comparison in compared_by(report.judges):
-        if comparison.claim.policy != "single":
-            continue
-        controlled, beside = comparison.length_control, _baselines(judge.comparisons)
-        rate = controlled.win_rate if controlled else None
-        for claim in (comparison.claim, mirrored(comparison.claim)):
-            if claim.baseline not in beside or claim.counts is None:
+    for judge in report.judges:
+        beside = _baselines(judge.comparisons)
+        for comparison in judge.comparisons:
+            if comparison.claim.policy != "single":
                 continue
-            length = lengths.get(claim.candidate)
-            if rate is not None and claim.candidate == comparison.baseline:
-                rate = rounded(100 - rate)
-            row = {
-                "": claim.candidate,
-                "win_rate": claim.value,
-                "standard_error": claim.counts.standard_error,
-                "n_wins": claim.counts.win,
-                "n_wins_base": claim.counts.loss,
-                "n_draws": claim.counts.tie,
-                "n_total": claim.n,
-                "discrete_win_rate": claim.counts.discrete_win_rate,
-                "mode": "community",
-                "avg_length": None if length is None else int(length),
-                "length_controlled_winrate": rate,
-                "lc_standard_error": controlled and controlled.standard_error,
-            }
-            boards.setdefault((judge.name, claim.baseline), []).append(row)
+            controlled = comparison.length_control
+            rate = controlled.win_rate if controlled else None
+            seen = [(comparison.claim, rate)] if comparison.baseline in beside else []
+            if comparison.candidate in beside:
+                seen.append((mirrored(comparison.claim), None if rate is None else rounded(100 - rate)))
+            for claim, rate in seen:
+                counts, length = claim.counts, lengths.get(claim.candidate)
+                assert counts is not None
+                row = {
+                    "": claim.candidate,
+                    "win_rate": claim.value,
+                    "standard_error": counts.standard_error,
+                    "n_wins": counts.win,
+                    "n_wins_base": counts.loss,
+                    "n_draws": counts.tie,
+                    "n_total": claim.n,
+                    "discrete_win_rate": counts.discrete_win_rate,
+                    "mode": "community",
+                    "avg_length": None if length is None else int(length),
+                    "length_controlled_winrate": rate,
+                    "lc_standard_error": controlled and controlled.standard_error,
+                }
+                boards.setdefault((judge.name, claim.baseline), []).append(row)
     return boards
 
 
