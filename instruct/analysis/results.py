@@ -143,6 +143,11 @@ class Claim(Record):
         return self.kind != "metric"
 
     @property
+    def has_winner(self) -> bool:
+        """Whether one of the two systems is found to be better, or higher."""
+        return self.finding in ("candidate", "baseline")
+
+    @property
     def error(self) -> Interval | float | None:
         """What the digits of its value follow."""
         return self.interval or (self.counts.standard_error if self.counts else None)

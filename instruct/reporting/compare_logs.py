@@ -326,9 +326,9 @@ def compare_logs(
     settle(claims)
     mean_of = functools.cache(functools.partial(_mean, evaluated))  # of each system once, however many it is beside
     for claim in claims:
-        if claim.detectable is not None:
-            units = math.ceil(claim.n * claim.detectable**2)
-            claim.params |= {"detectable": claim.detectable, "units_for_a_point": units}
+        if (detectable := claim.detectable) is not None:
+            units = math.ceil(claim.n * detectable**2)
+            claim.params |= {"detectable": detectable, "units_for_a_point": units}
         means = [mean_of(system, claim.task or "", claim.measure) for system in (claim.candidate, claim.baseline)]
         claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))
@@ -383,7 +383,7 @@ def _standings(claims: Sequence[Claim], mean_of: Callable[[str, str, str], float
         systems = dict.fromkeys(system for claim in about for system in (claim.baseline, claim.candidate))
         better, worse = Counter[str](), Counter[str]()  # how many of the others are
         for claim in about:
-            if claim.finding in ("candidate", "baseline"):
+            if claim.has_winner:
                 won = claim.finding == "candidate"
                 better[claim.baseline if won else claim.candidate] += 1
                 worse[claim.candidate if won else claim.baseline] += 1
@@ -403,7 +403,7 @@ def _of_pair(made: Mapping[tuple[str, str], Claim], ours: str, theirs: str) -> V
     for pair, sign in (((ours, theirs), 1), ((theirs, ours), -1)):
         claim = made.get(pair)
         if claim and claim.value is not None:
-            star = "*" * (claim.finding in ("candidate", "baseline"))
+            star = "*" * claim.has_winner
             return f"{number(sign * claim.value, claim.interval, sign=True)}{star}"
     return None
 

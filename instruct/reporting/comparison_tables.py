@@ -186,7 +186,7 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "Two-sided p-values under the leading policy, with missing verdicts lost or won; p (Holm) is corrected for "
         "all claims of all judges, and the finding follows it."
     )
-    columns.append(least.within(lambda claim: None if claim.finding in ("candidate", "baseline") else claim))
+    columns.append(least.within(lambda claim: None if claim.has_winner else claim))
     return _Specification("Significance and power", [(it, it.claim) for it in comparisons], columns, note)
 
 

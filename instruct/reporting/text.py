@@ -216,16 +216,16 @@ def evidence(comparison: ComparisonReport) -> str | None:
         if made.test == "sign" and made.counts:
             test, about = "Sign test", [f"{counted(made.counts.decided, 'pair')} without ties"]
         about += [f"with {made.missing} missing lost or won"] if made.missing else []
-        if made.claims > 1 and made.finding not in ("candidate", "baseline"):
+        if made.claims > 1 and not made.has_winner:
             about.append(f"before the correction for {made.claims} claims")
         details = f" ({'; '.join(about)})" if about else ""
         parts.append(f"{test}: p {_equals(made.p)}{details}.")
     if people := comparison.with_labels:
         said = f"win rate of {name(people.claim.candidate)} {rate_and_interval(people)}, {adjusted(people.claim)}"
         parts.append(f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: {said}.")
-    if made.finding not in ("candidate", "baseline") and made.detectable is not None:
+    if not made.has_winner and (detectable := made.detectable) is not None:
         family = f" with {made.claims} claims" if made.claims > 1 else ""
-        parts.append(f"Minimum detectable difference{family}: {number(made.detectable)} points.")
+        parts.append(f"Minimum detectable difference{family}: {number(detectable)} points.")
     return " ".join(parts) or None
 
 
@@ -252,7 +252,7 @@ def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
         stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
         said.append(controlled.note if controlled.win_rate is None else stated)
     apart = interval is not None and not interval[0] <= 50 <= interval[1]
-    unclaimed = apart and made.finding not in ("candidate", "baseline")
+    unclaimed = apart and not made.has_winner
     about = "; an interval on one side of 50 is no finding here" * unclaimed
     return f"Win rates of {one_line(comparison.candidate, 60)}, {EXPLORATORY}{about}", said
 

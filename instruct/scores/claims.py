@@ -137,7 +137,7 @@ def decide(claim: Claim, p: float | None) -> None:
     if claim.enough is not None:
         claim.finding = finding_of(p, claim.gain, claim.enough)
         if claim.kind == "rate" and claim.value is not None:
-            found = p if claim.finding in ("candidate", "baseline") else None
+            found = p if claim.has_winner else None
             claim.interval = agree(Estimate(claim.value, claim.interval, found), claim.null).interval
     shown = claim.finding not in (None, "no difference") or (claim.finding is None and p is not None and p <= ALPHA)
     if not shown and claim.value is not None and claim.interval:
