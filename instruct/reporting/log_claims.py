@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from instruct.analysis.clusters import numbered
 from instruct.analysis.results import Claim
 from instruct.base.errors import InputError, counted, one_line
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
@@ -179,7 +178,7 @@ def _in_all(every: Sequence[Scores]) -> list[str]:
 def _sample(of_tasks: Sequence[Joined], metric: str, by_size: bool | None, share: bool) -> samples.Sample:
     """A task's difference, or the mean over those of a group, each counting by its number of units or all alike."""
     sides = [shared.sides(metric) for shared in of_tasks]
-    clusters = [numbered(range(len(shared.units)), shared.clusters) for shared in of_tasks]
+    clusters = [shared.clusters for shared in of_tasks]
     if by_size is not None:
         return samples.mean_over_tasks(sides, clusters, by_size)
     return samples.difference(sides[0], clusters[0], kind="points" if share else "metric", share=share)

@@ -158,7 +158,7 @@ def _of_task(
         raise InputError(f"difference {difference:g}: must be less than 100 points")
     kept = np.flatnonzero(np.isfinite(gains).all(axis=0))
     whole = len(gains) == 1 and set(np.unique(gains[:, kept])) <= {-1.0, 0.0, 1.0}  # right or wrong
-    gains, places = scale * gains[:, kept], numbered(kept.tolist(), of_clusters)
+    gains, places = scale * gains[:, kept], numbered(of_clusters[kept].tolist())
     n, clusters = len(kept), len(set(places.tolist()))
     about = f"{place_of(every[0])}: the task {one_line(task, 60)} has"
     if clusters < 2:

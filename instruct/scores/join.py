@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,7 +29,7 @@ class Joined:
 
     `places`: of each evaluation, the numbers of those units. `lacking`: by system, units that the other one has.
     `differing`: what the prompts of the same units differ in, which was allowed; `unchecked`: parts that some log does
-    not have, so that nothing shows that they are the same.
+    not have, so that nothing shows that they are the same. `paired`: whether each training stands beside another one.
     """
 
     candidate: list[Scores]
@@ -39,12 +39,14 @@ class Joined:
     lacking: dict[str, int]
     differing: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    paired: bool = True
 
     @property
     def seeds(self) -> list[tuple[int, int]]:
         """The pairs of evaluations that are compared, seed with seed, by their numbers among all of both systems."""
         ours, theirs = len(self.candidate), len(self.baseline)
-        return [(number, ours + min(number, theirs - 1)) for number in range(ours)]
+        numbers = range(max(ours, theirs))
+        return [(min(number, ours - 1), ours + min(number, theirs - 1)) for number in numbers]
 
     @property
     def every(self) -> list[Scores]:
@@ -56,11 +58,12 @@ class Joined:
         return self._values(range(len(self.every)), metric, missing)
 
     def sides(self, metric: str) -> Sides:
-        """What both systems scored, training beside training."""
-        first, second = zip(*self.seeds, strict=True)
+        """What both systems scored, training beside training, or all trainings of both."""
+        sides = zip(*self.seeds, strict=True)
+        first, second = sides if self.paired else map(dict.fromkeys, sides)
         return lambda missing: (self._values(first, metric, missing), self._values(second, metric, 1 - missing))
 
-    def _values(self, numbers: Sequence[int], metric: str, missing: float) -> Array:
+    def _values(self, numbers: Iterable[int], metric: str, missing: float) -> Array:
         return np.array([self.every[number].means(metric, missing)[self.places[number]] for number in numbers])
 
     def texts(self, number: int, unit: int) -> tuple[str, str]:
@@ -70,20 +73,21 @@ class Joined:
         return each.texts[row] if row < len(each.texts) else ("", "")
 
     @cached_property
-    def clusters(self) -> dict[int, str]:
-        """The cluster of each shared unit by its place; {}: each is one of its own."""
+    def clusters(self) -> NDArray[np.intp]:
+        """The number of each shared unit's cluster, as in the first evaluation that has any."""
         for each, places in zip(self.every, self.places, strict=True):
             if any(each.clusters):
                 return each.clusters_of(places)
-        return {}
+        return np.arange(len(self.units))
 
 
-def join(candidate: list[Scores], baseline: list[Scores], allow: Sequence[str] = ()) -> Joined:
+def join(candidate: list[Scores], baseline: list[Scores], allow: Sequence[str] = (), paired: bool = True) -> Joined:
     """Join the units of two systems' logs of one task, by their ids and by what they asked.
 
     Args:
         candidate, baseline: of each training seed; one baseline may stand beside several seeds of the candidate.
         allow: settings in which the prompts may differ (PROMPT_SETTINGS), or ANY_PROMPT.
+        paired: whether each training stands beside another one; otherwise their numbers may differ.
 
     Raises:
         InputError: rows or right answers of the same id differ, or prompts do in what is not allowed; no unit in
@@ -92,7 +96,7 @@ def join(candidate: list[Scores], baseline: list[Scores], allow: Sequence[str] =
     every = [*candidate, *baseline]
     task, first = one_line(every[0].task, 60), baseline[0]
     ours, theirs = [each.seed for each in candidate], [each.seed for each in baseline]
-    if ours != theirs and len(theirs) != 1:
+    if paired and ours != theirs and len(theirs) != 1:
         raise InputError(
             f"{place_of(candidate[0])}: the task {task} has the seeds {', '.join(map(str, ours))} of "
             f"{one_line(candidate[0].system, 60)} and {', '.join(map(str, theirs))} of "
@@ -107,7 +111,7 @@ def join(candidate: list[Scores], baseline: list[Scores], allow: Sequence[str] =
             "give logs of the same rows"
         )
     places = [np.fromiter((each.places[unit] for unit in units), np.intp, len(units)) for each in every]
-    shared = Joined(candidate, baseline, units, places, _lacking(candidate, baseline))
+    shared = Joined(candidate, baseline, units, places, _lacking(candidate, baseline), paired=paired)
     reference = len(candidate)
     for ours_at, theirs_at in shared.seeds:  # prompts and opponents may differ between seeds
         _check_same(shared, ours_at, theirs_at, PARTS, allow)

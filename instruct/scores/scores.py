@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.clusters import repeats
+from instruct.analysis.clusters import numbered, repeats
 from instruct.base.errors import InputError, one_line
 
 # Texts of more units than these are not kept, and of those kept so many characters.
@@ -88,6 +88,10 @@ class Scores:
         better: by metric, which values are better; metrics that are missing here: higher.
         groups: of tasks that the tool averages this task in, and whether by the number of units (else each task
             counts once).
+        without: by metric in `figures`, the figure without each group of units (analysis.jackknife); empty: not
+            known.
+        variances: by metric in `without`, the figure's variance for other reasons than the units, such as a
+            clustering's random start.
     """
 
     tool: str
@@ -102,6 +106,8 @@ class Scores:
     unpaired: list[str] = field(default_factory=list)
     better: dict[str, Better] = field(default_factory=dict)
     groups: dict[str, bool] = field(default_factory=dict)
+    without: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    variances: dict[str, float] = field(default_factory=dict)
     units: list[str] = field(default_factory=list)
     """Of each row."""
     values: dict[str, array[float]] = field(default_factory=dict)
@@ -135,10 +141,10 @@ class Scores:
         """The first row of each unit."""
         return np.unique(self.of_row, return_index=True)[1]
 
-    def clusters_of(self, places: NDArray[np.intp]) -> dict[int, str]:
-        """The clusters of some units, which have these numbers, by their place among them; a unit may have none."""
-        rows = enumerate(self.first_rows[places].tolist())
-        return {place: cluster for place, row in rows if (cluster := self.clusters[row]) is not None}
+    def clusters_of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The number of the cluster of each of some units, which have these numbers; a unit may be one of its own."""
+        rows = self.first_rows[places].tolist()
+        return numbered(row if self.clusters[row] is None else self.clusters[row] for row in rows)
 
     def means(self, metric: str, missing: float = math.nan) -> NDArray[np.float64]:
         """The mean of each unit over its repeats.
