@@ -1,5 +1,5 @@
 """Figures of whole samples of texts, such as MAUVE or the share of distinct words: their standard errors by a delete-a-
-group jackknife over texts, and tests between two systems.
+group jackknife over texts.
 
 Resampling with replacement does not work for them: a text that is drawn twice is its own best match, and a histogram
 with few texts per cell gets as much noise again as it already has (MAUVE .97 of 300 texts became .89, with a standard
@@ -8,8 +8,7 @@ error 2.5 times too large). Leaving groups out adds neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +16,6 @@ from numpy.typing import NDArray
 from instruct.analysis.inference import Estimate, crossed
 
 GROUPS = 40
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A figure of a sample of texts.
-
-    value: of all texts. without: of all texts but one group, shape (GROUPS,); None: not known.
-    other_variance: of `value`, for other reasons than the texts, such as a clustering's random start.
-    by_text: of a figure that is a mean over texts, its value for each text, by id; None: it is no such mean.
-    clusters: the cluster of each text that is not one of its own, by id.
-    """
-
-    value: float
-    without: NDArray[np.float64] | None = None
-    other_variance: float = 0.0
-    by_text: Mapping[str, float] | None = None
-    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 def groups(clusters: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -56,39 +38,22 @@ def kept(clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
     return np.arange(group.max() + 1)[:, None] != group
 
 
-def estimate(measured: Sequence[Sample]) -> Estimate:
+def estimate(
+    values: Sequence[float] | NDArray[np.float64], without: Sequence[NDArray[np.float64]], other_variance: float = 0.0
+) -> Estimate:
     """The mean of a figure over trainings (or the figure of one), with an interval for other texts and trainings.
 
     Groups of texts are the units of `crossed`: pseudo-values around each training's figure have the jackknife's
     variance.
 
     Args:
-        measured: one entry per training, of the same texts (with other groups, the texts' part is left out); at least
-            one.
+        values: of each training, of the same texts; at least one.
+        without: of each training, its figure without each group of texts; empty: not known. With different groups, the
+            texts' part is left out.
+        other_variance: of the sum of the values, for other reasons than texts and trainings.
     """
-    values = np.array([[sample.value] for sample in measured])
-    known = [sample.without for sample in measured if sample.without is not None]
-    pseudo = values
-    if len(known) == len(measured) and len({len(without) for without in known}) == 1:
-        without = np.array(known)
-        pseudo = values - (without.shape[1] - 1) * (without - without.mean(axis=1, keepdims=True))
-    fixed = float(np.sum([sample.other_variance for sample in measured])) / len(measured) ** 2
-    return crossed(pseudo, value=float(values.mean()), fixed=fixed)
-
-
-def difference(first: Sequence[Sample], second: Sequence[Sample]) -> Estimate:
-    """The first system's figure minus the second's, both measured on the same prefixes, training by training.
-
-    Raises:
-        ValueError: different numbers of trainings.
-    """
-    return estimate(
-        [
-            Sample(
-                ours.value - theirs.value,
-                None if ours.without is None or theirs.without is None else ours.without - theirs.without,
-                ours.other_variance + theirs.other_variance,
-            )
-            for ours, theirs in zip(first, second, strict=True)
-        ]
-    )
+    pseudo = figures = np.array(values)[:, None]
+    if len({len(each) for each in without}) == 1 and len(without[0]):
+        left = np.array(without)
+        pseudo = figures - (left.shape[1] - 1) * (left - left.mean(axis=1, keepdims=True))
+    return crossed(pseudo, value=float(figures.mean()), fixed=other_variance / len(values) ** 2)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.jackknife import Sample, kept
+from instruct.analysis.jackknife import kept
 from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 
@@ -59,10 +59,10 @@ class Mauve:
         return float(np.mean(self.by_seed))
 
     @property
-    def sample(self) -> Sample:
-        """The value and what its uncertainty is estimated from: other texts, and other k-means seeds."""
+    def variance(self) -> float:
+        """Of the value, for other k-means seeds."""
         count = len(self.by_seed)
-        return Sample(self.value, self.without, float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0)
+        return float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0
 
 
 def mauve(

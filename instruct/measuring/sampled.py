@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered, repeats
-from instruct.analysis.jackknife import Sample, estimate, groups
+from instruct.analysis.jackknife import estimate, groups
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
 from instruct.base.machine import has_nvidia_gpu
@@ -33,6 +33,8 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Details, Number, PartResult, measure, numbers
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
+# Of a sample of texts, with its value without each group of them; empty: that is not known.
+_Figure = tuple[float, NDArray[np.float64]]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
 
 
@@ -217,8 +219,9 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
     """The mean over draws; `features`: the model whose last hidden states of `max_length` tokens are compared."""
     of_draws = list(by_draw.values())
     return _of_draws(
-        {"mauve": [draw.sample for draw in of_draws]},
+        {"mauve": [(draw.value, draw.without) for draw in of_draws]},
         of_draws[0].n,
+        statistics.fmean(draw.variance for draw in of_draws),
         by_draw={name: draw.value for name, draw in by_draw.items()},
         by_kmeans_seed=np.mean([draw.by_seed for draw in of_draws], axis=0).tolist(),
         star=statistics.fmean(draw.star for draw in of_draws),
@@ -229,25 +232,24 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
     )
 
 
-def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details: Any) -> PartResult:
+def _of_draws(
+    figures: Mapping[str, Sequence[_Figure | None]], n: int, other_variance: float = 0.0, **details: Any
+) -> PartResult:
     """The mean of each figure over draws, which share their prefixes; they are samples, not trainings, so they widen
     nothing. A figure that is not defined for a draw is not defined."""
     rows, without = [], {}
-    for metric, of_draws in samples.items():
+    for metric, of_draws in figures.items():
         rows.append(row := Number(metric=metric, value=None, n=n, details=Details(**details)))
-        defined = [sample for sample in of_draws if sample is not None]
+        defined = [figure for figure in of_draws if figure is not None]
         if len(defined) < len(of_draws):
             continue
-        known = [sample.without for sample in defined if sample.without is not None]
-        whole = Sample(
-            statistics.fmean(sample.value for sample in defined),
-            np.mean(known, axis=0) if len(known) == len(defined) else None,
-            statistics.fmean(sample.other_variance for sample in defined),
-        )
-        row.value, row.interval = whole.value, estimate([whole]).interval
-        row.details = Details(**details, other_variance=whole.other_variance)
-        if whole.without is not None:
-            without[metric] = whole.without.tolist()
+        values, withouts = zip(*defined, strict=True)
+        left = np.mean(withouts, axis=0) if all(map(len, withouts)) else np.array([])
+        row.value = statistics.fmean(values)
+        row.interval = estimate([row.value], [left], other_variance).interval
+        row.details = Details(**details, other_variance=other_variance)
+        if len(left):
+            without[metric] = left.tolist()
     return PartResult(rows, without=without)
 
 
@@ -274,18 +276,18 @@ def diversity_of(rows: Sequence[Continuation]) -> PartResult:
     """Diversity of continuations, and of the human ones for comparison."""
     by_draw = list(draws(rows).values())
     n, about = len(by_draw[0]), {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
-    samples: dict[str, list[Sample | None]] = {f"distinct_{size}": [] for size in (1, 2, 3, 4)}
+    figures: dict[str, list[_Figure | None]] = {f"distinct_{size}": [] for size in (1, 2, 3, 4)}
     human: dict[str, float] = {}
     references = [row.reference for row in by_draw[0] if row.reference is not None]
     words = [([tokens(row.continuation) for row in draw], groups(_units(draw))) for draw in by_draw]
     words_of_human = [tokens(text) for text in references]
-    for size, name in enumerate(samples, 1):
-        samples[name] = [distinct(of_draw, size, grouped) for of_draw, grouped in words]
+    for size, name in enumerate(figures, 1):
+        figures[name] = [distinct(of_draw, size, grouped) for of_draw, grouped in words]
         if len(references) == n and (whole := distinct(words_of_human, size, words[0][1])):
-            human[name] = whole.value
+            human[name] = whole[0]
     if len(references) == n:
         human |= {name: statistics.fmean(map(of_text, references)) for name, of_text in _OF_A_TEXT.items()}
-    measured = _of_draws(samples, n, **about)
+    measured = _of_draws(figures, n, **about)
     values = {name: [of_text(row.continuation) for row in rows] for name, of_text in _OF_A_TEXT.items()}
     means = numbers({name: statistics.fmean(column) for name, column in values.items()}, n, **about)
     for row in (*measured.numbers, *means):

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.jackknife import Sample
 from instruct.data.overlap import UNSPACED
 from instruct.data.prompts import identity
 
@@ -47,15 +46,18 @@ def repeated_fraction(text: str, n: int = 4) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def distinct(texts: Sequence[Sequence[str]], n: int, groups: NDArray[np.intp]) -> Sample | None:
+def distinct(
+    texts: Sequence[Sequence[str]], n: int, groups: NDArray[np.intp]
+) -> tuple[float, NDArray[np.float64]] | None:
     """The different n-grams among all n-grams of all texts (Li et al., A Diversity-Promoting Objective Function for
-    Neural Conversation Models, 2016); None: there are none.
+    Neural Conversation Models, 2016), and that without each group of texts (empty: without one there
+    are none); None: there are none.
 
     It depends on how many texts there are and how long these are: compare at equal numbers only.
 
     Args:
         texts: the `tokens` of each.
-        groups: the number of each text's group, from 0; the figure is also taken without each of them.
+        groups: the number of each text's group, from 0.
     """
     counts = np.zeros(groups.max(initial=0) + 1, dtype=np.int64)
     group_of: dict[tuple[str, ...], int] = {}  # of each n-gram; -1: it is in several
@@ -67,8 +69,8 @@ def distinct(texts: Sequence[Sequence[str]], n: int, groups: NDArray[np.intp]) -
         return None
     of_one_group = np.bincount([group for group in group_of.values() if group >= 0], minlength=len(counts))
     others = counts.sum() - counts
-    without = (len(group_of) - of_one_group) / others if others.all() else None
-    return Sample(len(group_of) / int(counts.sum()), without)
+    without = (len(group_of) - of_one_group) / others if others.all() else np.array([])
+    return len(group_of) / int(counts.sum()), without
 
 
 def rouge(reference: str, text: str) -> dict[str, float]:

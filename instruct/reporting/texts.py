@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instruct.analysis.clusters import numbered
-from instruct.analysis.jackknife import Sample, estimate, kept
+from instruct.analysis.jackknife import kept
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
 from instruct.measuring.mauve import ENOUGH_TEXTS
@@ -22,6 +22,8 @@ from instruct.reporting.tables import CLUSTERS, DIFFERENCE, PAIR, TESTED, Column
 from instruct.run.measurements import Details, Measurement, Metrics, by_system, clusters_of, metric_step
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
+from instruct.scores.join import join
+from instruct.scores.scores import Row, Scores
 from instruct.training.options import without_seed
 
 # Values of each text by part and system, as `instruct evaluate` kept them.
@@ -84,13 +86,13 @@ METRICS = {
 @dataclass(frozen=True)
 class _Group:
     """Systems that differ in their training seed alone: their measurements by metric, after each system's name, and by
-    metric their samples by seed, None for a system without seeds."""
+    metric what each training scored."""
 
     name: str
     control_of: str | None
     objective: str | None
     rows: dict[str, Mapping[str, Measurement]] = field(default_factory=dict)
-    samples: dict[str, dict[int | None, Sample]] = field(default_factory=dict)
+    scores: dict[str, list[Scores]] = field(default_factory=dict)
 
     def measured(self, metric: str) -> list[Measurement]:
         """The rows of a metric that have a value."""
@@ -99,7 +101,7 @@ class _Group:
     @property
     def sampled(self) -> bool:
         """Whether a metric is of texts that the systems wrote."""
-        return any(METRICS[metric].sampled for metric in self.samples)
+        return any(METRICS[metric].sampled for metric in self.scores)
 
 
 class TextResults(NamedTuple):
@@ -118,7 +120,7 @@ def text_results(metrics: Metrics, values: Values, config: Mapping[str, Any], st
         config: what the run ran with: its systems' objectives and seeds.
         steps: the manifest's: what each metric of each system was measured from.
     """
-    groups = [group for group in _groups(metrics, values, config) if group.samples]
+    groups = [group for group in _groups(metrics, values, config) if group.scores]
     if not groups:
         return TextResults([], [], [])
     return TextResults(
@@ -154,8 +156,9 @@ def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list
         group.rows[name] = rows
         for metric in METRICS:
             row = rows.get(metric)
-            if row and (sample := text_sample(row, values.get(row.part, {}).get(name, {}))):
-                group.samples.setdefault(metric, {})[seed] = sample
+            if row and row.value is not None:
+                scores = text_scores(row, values.get(row.part, {}).get(name, {}), seed)
+                group.scores.setdefault(metric, []).append(scores)
     order = {name: place for place, name in enumerate(systems)}
     places = {group.name: min(order.get(name, len(order)) for name in group.rows) for group in groups.values()}
     return sorted(
@@ -164,50 +167,41 @@ def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list
     )
 
 
-def text_sample(row: Measurement, columns: Mapping[str, Any]) -> Sample | None:
-    """A row with what its uncertainty is estimated from: the value without each group of texts, which a figure of whole
-    samples keeps; of others it is that of a mean over texts (a prefix's is the mean of its samples), or of nats per
-    token. None: the row has no value.
+def text_scores(row: Measurement, columns: Mapping[str, Any], seed: int | None = None) -> Scores:
+    """The value of a row with what its uncertainty is estimated from: the value without each group of texts, which a
+    figure of whole samples keeps; of others it is that of a mean over texts (a prefix's is the mean of its samples), or
+    of nats per token.
 
     Args:
         columns: the values of each text.
     """
-    if row.value is None:
-        return None
-    without = (columns.get("without") or {}).get(row.metric)
-    if without is not None:
-        return Sample(row.value, np.array(without), row.details.other_variance)
+    metric, number = row.metric, None if seed is None else str(seed)
+    scores = Scores("instruct", Path(row.part, row.system), row.system, metric, seed=number)
+    scores.figures[metric], scores.variances[metric] = row.value or 0.0, row.details.other_variance
+    scores.without[metric] = np.array((columns.get("without") or {}).get(metric, ()))
+    if len(scores.without[metric]):
+        return scores
     clusters = {str(id): cluster for id, cluster in clusters_of(columns).items()}
-    if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:
-        without = _without_groups(means, dict.fromkeys(means, 1.0), clusters)
-        return Sample(row.value, without, by_text=means, clusters=clusters)
-    nats, tokens = (
-        {key: float(np.sum(values)) for key, values in _by_id(columns, name).items()} for name in ("nats", "tokens")
-    )
-    rates = _without_groups(nats, tokens, clusters)
-    if rates is not None and row.metric != "entropy":
-        rates = np.exp(rates)
-    return Sample(row.value, rates, row.details.other_variance)
+    means = _by_id(columns, metric, np.mean)
+    for id, value in means.items():
+        scores.add(Row(id, {metric: value}, cluster=clusters.get(id)), row.part)
+    sums, counts = means, dict.fromkeys(means, 1.0)
+    if not means:
+        sums, counts = (_by_id(columns, name, np.sum) for name in ("nats", "tokens"))
+    if ids := sorted(sums):
+        left = kept(numbered(ids, clusters))
+        above, below = (left @ np.array([column[id] for id in ids]) for column in (sums, counts))
+        if below.all():
+            scores.without[metric] = above / below if means or metric == "entropy" else np.exp(above / below)
+    return scores
 
 
-def _without_groups(
-    sums: Mapping[str, float], counts: Mapping[str, float], clusters: Mapping[str, str]
-) -> NDArray[np.float64] | None:
-    """Sums over texts by counts over texts, without each group; None: without one there is nothing to count."""
-    ids = sorted(sums)
-    if not ids:
-        return None
-    left = kept(numbered(ids, clusters))
-    above, below = (left @ np.array([column[key] for key in ids]) for column in (sums, counts))
-    return above / below if below.all() else None
-
-
-def _by_id(columns: Mapping[str, Any], name: str) -> dict[str, list[float]]:
+def _by_id(columns: Mapping[str, Any], name: str, together: Callable[[list[float]], Any]) -> dict[str, float]:
     by_id: dict[str, list[float]] = {}
     for key, value in zip(columns.get("id", ()), columns.get(name, ()), strict=False):
         if value is not None:
             by_id.setdefault(str(key), []).append(float(value))
-    return by_id
+    return {key: float(together(values)) for key, values in by_id.items()}
 
 
 def _measurements(group: _Group) -> Iterator[Measurement]:
@@ -222,9 +216,9 @@ def _measurements(group: _Group) -> Iterator[Measurement]:
         matched = Details(system=group.control_of, **about)
         yield Measurement(system=group.name, part=TEXTS, metric="matched_temperature", value=mean, details=matched)
     for metric, traits in METRICS.items():
-        if metric not in group.samples:
+        if metric not in group.scores:
             continue
-        mean_of_trainings = estimate(list(group.samples[metric].values()))
+        mean_of_trainings = samples.figures(metric, group.scores[metric]).at(math.nan)
         curves: dict[str, Any] = {}
         if metric == "forward_cross_entropy":
             curves["by_temperature"] = _by_temperature(group)
@@ -268,53 +262,44 @@ def _claims(groups: Sequence[_Group]) -> list[Claim]:
     standard = next((group for group in systems if group.objective == "mle"), systems[0])
     pairs = [(group, standard) for group in systems if group is not standard]
     pairs += [(by_name[group.control_of], group) for group in groups if group.control_of in by_name]
-    claims = []
-    for metric in METRICS:
-        for first, second in pairs:
-            if metric in first.samples and metric in second.samples and (claim := _claim(metric, first, second)):
-                claims.append(claim)
-    return claims
+    return [claim for metric in METRICS for pair in pairs if (claim := _claim(metric, *pair))]
 
 
 def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
-    """None: the systems share no text."""
-    ours, theirs = first.samples[metric], second.samples[metric]
-    pairs = [(sample, theirs[seed]) for seed, sample in ours.items() if seed in theirs]
-    if not pairs and 1 in (len(ours), len(theirs)):
-        # A system without training seeds, such as the untrained model, is compared with each training of the other.
-        pairs = list(itertools.product(ours.values(), theirs.values()))
-    sample = _sample(pairs, METRICS[metric].most == 1) if pairs else None
-    if sample is None:
-        return None
-    one = any(group.objective == ELSEWHERE and len(group.samples[metric]) == 1 for group in (first, second))
-    sample = replace(sample, trainings=1 if one else len(pairs))
-    names: dict[str, Any] = {"candidate": first.name, "baseline": second.name}
-    return claim_of(sample, measure=metric, better=METRICS[metric].better, family=TEXTS, **names)
+    """None: the systems share no text, or one lacks the metric.
 
-
-def _sample(pairs: Sequence[tuple[Sample, Sample]], share: bool) -> samples.Sample | None:
-    """Of a mean over texts the differences of these, of other figures the jackknife; None: they have different texts.
-
-    Args:
-        share: whether the metric is from 0 to 1.
+    Of a mean over texts, the claim of the differences of these; of other figures, and over trainings, the jackknife.
     """
-    if any((ours.by_text or {}).keys() != (theirs.by_text or {}).keys() for ours, theirs in pairs):
+    of_first, of_second = first.scores.get(metric, []), second.scores.get(metric, [])
+    every = [*itertools.product(of_first, of_second)]
+    pairs = [(ours, theirs) for ours, theirs in every if ours.seed == theirs.seed]
+    if not pairs and 1 in (len(of_first), len(of_second)):
+        # A system without training seeds, such as the untrained model, is compared with each training of the other.
+        pairs = every
+    if not pairs or any(ours.places.keys() != theirs.places.keys() for ours, theirs in pairs):
         return None
     one, other = pairs[0]
-    texts = one.by_text or {}
-    places = numbered(texts, one.clusters)
-    clusters = len(np.unique(places))
-    params = {"clusters": clusters} if clusters < len(texts) else {}
-    if len(pairs) == 1 and one.by_text and other.by_text:
-        _, sides = samples.sides_of([one.by_text], [other.by_text])
-        sample = samples.difference(sides, places, kind="metric", share=share, test="permutation")
+    if len(pairs) == 1 and one.units:
+        shared = join([one], [other])
+        share = METRICS[metric].most == 1
+        sample = samples.difference(
+            shared.sides(metric), shared.clusters, kind="metric", share=share, test="permutation"
+        )
+    elif len({len(each.without[metric]) for pair in pairs for each in pair}) > 1:
+        return None
     else:
-        shapes = {None if sample.without is None else len(sample.without) for pair in pairs for sample in pair}
-        if len(shapes) > 1:
-            return None
-        ours, theirs = zip(*pairs, strict=True)
-        sample = replace(samples.figures(ours, theirs), n=len(texts))
-    return replace(sample, enough=None, params=params)
+        sample = samples.figures(metric, *zip(*pairs, strict=True))
+    drawn = len({cluster or unit for unit, cluster in zip(one.units, one.clusters, strict=True)})
+    alone = any(group.objective == ELSEWHERE and len(group.scores[metric]) == 1 for group in (first, second))
+    sample = replace(
+        sample,
+        n=len(one.units),
+        enough=None,
+        trainings=1 if alone else len(pairs),
+        params={"clusters": drawn} if drawn < len(one.units) else {},
+    )
+    names: dict[str, Any] = {"candidate": first.name, "baseline": second.name}
+    return claim_of(sample, measure=metric, better=METRICS[metric].better, family=TEXTS, **names)
 
 
 def _human(metrics: Metrics) -> list[Measurement]:

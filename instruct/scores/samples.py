@@ -24,6 +24,7 @@ from instruct.analysis.inference import (
 from instruct.analysis.results import Counts, Kind, recorded, rounded
 from instruct.analysis.seeds import score_difference, seed_spread
 from instruct.analysis.statistics import Tally
+from instruct.scores.scores import Scores
 
 Array = NDArray[np.float64]
 # The score of each unit; None: it is missing.
@@ -215,9 +216,14 @@ def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.int
     return replace(sample, params={**sample.params, **about})
 
 
-def figures(ours: Sequence[jackknife.Sample], theirs: Sequence[jackknife.Sample]) -> Sample:
-    """Figures of whole samples of texts, such as MAUVE, of as many trainings of both: the jackknife over texts."""
-    found = jackknife.difference(ours, theirs)
+def figures(metric: str, ours: Sequence[Scores], theirs: Sequence[Scores] = ()) -> Sample:
+    """A figure of whole samples of texts, such as MAUVE: its mean over trainings, or what it differs by from that of as
+    many trainings of another system on the same texts, by the jackknife over texts."""
+    values, without = np.array([each.figures[metric] for each in ours]), [each.without[metric] for each in ours]
+    if theirs:
+        values = values - [each.figures[metric] for each in theirs]
+        without = [left - each.without[metric] for left, each in zip(without, theirs, strict=True)]
+    found = jackknife.estimate(values, without, sum(each.variances[metric] for each in (*ours, *theirs)))
     return Sample("metric", fixed(found), "jackknife", n=0, share=False, trainings=len(ours))
 
 
@@ -236,17 +242,15 @@ def mean_gains(ours: Array, theirs: Array) -> Array:
 def sides_of(ours: Sequence[Values], theirs: Sequence[Values]) -> tuple[list[Any], Sides]:
     """The units that all trainings of two systems have, and what they scored on them."""
     units = [unit for unit in ours[0] if all(unit in one for one in (*ours, *theirs))]
-    first, second = as_matrix(ours, units), as_matrix(theirs, units)
+    first, second = (
+        np.array([[math.nan if (value := one[unit]) is None else value for unit in units] for one in side])
+        for side in (ours, theirs)
+    )
 
     def sides(missing: float) -> tuple[Array, Array]:
         return np.where(np.isnan(first), missing, first), np.where(np.isnan(second), 1 - missing, second)
 
     return units, sides
-
-
-def as_matrix(trainings: Sequence[Values], units: Sequence[Any]) -> Array:
-    """The scores of each training: shape (trainings, units); NaN: missing."""
-    return np.array([[math.nan if (value := one[unit]) is None else value for unit in units] for one in trainings])
 
 
 def _of_gains(

@@ -103,5 +103,5 @@ def test_what_mauve_is_not_defined_for_is_refused():
 def test_the_standard_error_is_that_of_new_texts(shift):
     found = [ours.mauve(*samples(300, shift, seed), [0, 1]) for seed in range(60)]
     actual = np.std([each.value for each in found], ddof=1)
-    intervals = [estimate([each.sample]).interval for each in found]
+    intervals = [estimate([each.value], [each.without], each.variance).interval for each in found]
     assert 0.75 * actual < np.mean([(high - low) / 2 / 2.02 for low, high in intervals]) < 1.5 * actual

@@ -68,13 +68,13 @@ def test_distinct_n_counts_n_grams_of_all_texts_and_without_each_group(texts, n,
 
     groups = np.arange(len(texts)) % count
     found = distinct([tokens(" ".join(text)) for text in texts], n, groups)
-    assert (found and found.value) == share(texts)
     without = [
         share([text for text, own in zip(texts, groups, strict=True) if own != group]) for group in np.unique(groups)
     ]
-    if found and None not in without:
-        assert found.without.tolist() == without
-    assert found is None or (found.without is None) == (None in without)
+    if found is None:
+        assert share(texts) is None
+    else:
+        assert (found[0], found[1].tolist()) == (share(texts), [] if None in without else without)
 
 
 @pytest.mark.parametrize(

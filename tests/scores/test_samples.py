@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from instruct.analysis.inference import Estimate
-from instruct.analysis.jackknife import Sample as Figure
 from instruct.analysis.results import NULL, Claim
 from instruct.analysis.statistics import Tally
 from instruct.scores.claims import claim_of, settle
@@ -21,6 +22,7 @@ from instruct.scores.samples import (
     mean_over_tasks,
     sides_of,
 )
+from instruct.scores.scores import Scores
 
 Array = np.ndarray
 # By seed and unit; the candidate's are missing where NaN.
@@ -120,11 +122,20 @@ def test_a_difference_that_no_missing_value_can_change_is_found(kind):
 
 
 def test_figures_of_whole_samples_are_compared_by_the_jackknife():
+    """Of means, that is the paired t-test."""
     rng = np.random.default_rng(3)
-    ours, theirs = (Figure(value, value + 0.001 * rng.normal(size=40)) for value in (0.9, 0.8))
-    made = claimed(figures([ours], [theirs]))
-    assert (made.kind, made.test, made.value) == ("metric", "jackknife", pytest.approx(0.1))
-    assert made.interval[0] < 0.1 < made.interval[1]
+    easy = 5 * rng.normal(size=40)
+    ours, theirs = (easy + gain + rng.normal(size=40) for gain in (0.9, 0.1))
+
+    def trained(values: Array) -> Scores:
+        figure, without = {"m": values.mean()}, {"m": (values.sum() - values) / 39}
+        return Scores("", Path(), "", "", figures=figure, without=without, variances={"m": 0.0})
+
+    for one, other in ((ours, theirs), (theirs, ours)):
+        made = claimed(figures("m", [trained(one)], [trained(other)]))
+        assert (made.kind, made.test, made.value) == ("metric", "jackknife", pytest.approx((one - other).mean()))
+        assert made.p == pytest.approx(stats.ttest_rel(one, other).pvalue)
+        assert made.interval[0] < made.value < made.interval[1]
 
 
 @pytest.mark.parametrize("kind", NULL)
