@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from instruct.analysis.clusters import numbered
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import counted
-from instruct.measuring.words import answers_rouge
+from instruct.logs.read import by_task
 from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, elsewhere_of, seeds_of
+from instruct.reporting.run_logs import log_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import capital, finding
 from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
-from instruct.scores.samples import LEAST_SEEDS, Values
+from instruct.scores.join import Joined, join
+from instruct.scores.samples import LEAST_SEEDS
+from instruct.scores.scores import Better, Row, Scores
 from instruct.training.options import control_name, without_seed
 
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
@@ -37,22 +37,8 @@ _OTHER_FIGURES = {
 }
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of each training: `names` by objective, `scores` by measure and system; by measure `clusters`
-    of rows; the names of trainings `elsewhere`."""
-
-    names: Mapping[str, Sequence[str]]
-    scores: Mapping[str, Mapping[str, Values]]
-    clusters: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
-    elsewhere: frozenset[str] = frozenset()
-
-    def of(self, measure: str, names: Sequence[str]) -> list[Values]:
-        """The scores of some systems; [] if one has none."""
-        known = self.scores[measure]
-        return [known[name] for name in names] if all(name in known for name in names) else []
-
-
+# By task and system, what its trainings scored.
+_Tasks = Mapping[str, Mapping[str, list[Scores]]]
 STEP = "bench"  # of the manifest: which learning rates were tried, and how many rows there were
 # The family of the claims, and the part of the measurements.
 OBJECTIVES = "objectives"
@@ -78,62 +64,85 @@ def bench_results(contents: RunContents) -> BenchResults | None:
         key: {float(rate): math.inf if score is None else score for rate, score in tried.items()}
         for key, tried in record["inputs"]["rates"].items()
     }
-    measured = measured_in(contents)
+    tasks, trainings = by_task(bench_scores(contents)), trainings_of(contents.config)
     measurements: list[Measurement] = []
-    for key, systems in measured.names.items():
-        figures, about = _figures(contents, measured, key, systems, rates.get(key, {}))
-        measurements += [*figures, *about]
-    others = {control_name(key): [*map(control_name, systems)] for key, systems in measured.names.items()}
-    others |= {
-        name: [name]
-        for name, system in contents.config["systems"].items()
-        if system["objective"] == "none" and name not in measured.elsewhere
-    }
-    for name, systems in others.items():
-        figures, about = _figures(contents, measured, name, systems, {})
-        if figures:
+    for system, names in systems_of(contents.config).items():
+        figures, about = _figures(contents, tasks, system, names, rates.get(system, {}))
+        if figures or system in trainings:
             measurements += [*figures, *about]
-    bench = Bench(rows=rows, notes=_notes(contents, measured, rates, rows))
-    return BenchResults(measurements, objective_claims(measured), bench)
+    bench = Bench(rows=rows, notes=_notes(contents, tasks, rates, rows))
+    return BenchResults(measurements, objective_claims(contents.config, tasks), bench)
 
 
-def measured_in(contents: RunContents) -> Measured:
-    """What was measured of each training of a run; prompts are different, so that only rows of tasks are clusters."""
+def trainings_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of each objective's trainings, and of what was trained elsewhere."""
     names: dict[str, list[str]] = {}
-    seeds, elsewhere = seeds_of(contents.config), elsewhere_of(contents.config)
-    for name in dict.fromkeys((*seeds, *elsewhere)):
+    seeds = seeds_of(config)
+    for name in dict.fromkeys((*seeds, *elsewhere_of(config))):
         names.setdefault(without_seed(name, seeds.get(name)), []).append(name)
-    likelihoods = {
-        name: {key: nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
-        for name, columns in contents.values.get("perplexity", {}).items()
-    }
-    sampled = {name: dict(_rows(columns, "rougeL")) for name, columns in contents.values.get("rouge", {}).items()}
-    greedy = answers_rouge({name: answers.rows for name, answers in contents.answers.items()})
-    scores: dict[str, Mapping[str, Values]] = {ENTROPY: likelihoods, GREEDY: greedy, SAMPLED: sampled}
-    clusters: dict[str, dict[Any, str]] = {}
-    for task, found in contents.tasks.items():  # each may be a group of tasks
-        metric = next((name for logs in found.values() for log in logs for name in log.values), "")
-        measure = f"{task} ({metric})"
-        scores[measure] = {
+    return names
+
+
+def systems_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The same, and the controls, and the untrained model, which is its only training."""
+    trainings, elsewhere = trainings_of(config), elsewhere_of(config)
+    controls = {control_name(key): [*map(control_name, names)] for key, names in trainings.items()}
+    systems = config["systems"].items()
+    untrained = {name: [name] for name, system in systems if system["objective"] == "none" and name not in elsewhere}
+    return trainings | controls | untrained
+
+
+def bench_scores(contents: RunContents) -> list[Scores]:
+    """What each training of a run scored by a measure, if all of its system did: on the test's prompts, where the task
+    is the measure, and in tasks of lm-eval."""
+    of_prompts = {
+        ENTROPY: {
             name: {
-                f"{log.task}/{unit}": None if math.isnan(value) else value
-                for log in logs
-                for unit, value in zip(log.units, log.values.get(metric, ()), strict=False)
+                unit: nats / count
+                for unit, nats, count in zip(of["id"], of["nats"], of["tokens"], strict=True)
+                if count
             }
-            for name, logs in found.items()
-        }
-        clusters[measure] = {
-            f"{log.task}/{unit}": f"{log.task}/{cluster}"
-            for log in next(iter(found.values()))
-            for unit, cluster in zip(log.units, log.clusters, strict=True)
-            if cluster is not None
-        }
-    known = {measure: systems for measure, systems in scores.items() if systems}
-    return Measured(names, known, clusters, frozenset(elsewhere))
+            for name, of in contents.values.get("perplexity", {}).items()
+        },
+        GREEDY: contents.greedy,
+        SAMPLED: {
+            name: dict(zip(of["id"], of["rougeL"], strict=True))
+            for name, of in contents.values.get("rouge", {}).items()
+        },
+    }
+    measured = []
+    for metric, by_name in of_prompts.items():
+        rows = {name: [Row(str(unit), {metric: of[unit]}) for unit in of] for name, of in by_name.items()}
+        measured.append((metric, metric, rows))
+    for task, logs in contents.tasks.items():
+        metric = next((metric for each in logs.values() for log in each for metric in log.values), "")
+        measured.append((task, metric, {name: [*_rows(each, metric)] for name, each in logs.items()}))
+    scores = []
+    for task, metric, rows in measured:
+        # Of a metric of lm-eval's other than accuracy nobody here knows which values are better.
+        better: Better = "lower" if metric == ENTROPY else "higher" if metric in (task, "acc") else ""
+        for names in systems_of(contents.config).values():
+            trainings = [log_of(contents, name, task) for name in names]
+            for name, log in zip(names, trainings, strict=True):
+                log.better[metric] = better
+                for row in rows.get(name, ()):
+                    log.add(row, name)
+            scores += trainings if all(log.units for log in trainings) else []
+    return scores
 
 
-def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
-    return zip(*(columns[name] for name in ("id", *names)), strict=True)
+def _rows(logs: Sequence[Scores], metric: str) -> Iterator[Row]:
+    """Of the tasks in a group, whose units and clusters may have the same names."""
+    for log in logs:
+        for unit, value, cluster in zip(log.units, log.values.get(metric, ()), log.clusters, strict=False):
+            values = {metric: None if math.isnan(value) else value}
+            yield Row(f"{log.task}/{unit}", values, cluster=cluster and f"{log.task}/{cluster}")
+
+
+def measure_of(log: Scores) -> str:
+    """What claims call the measure."""
+    (metric,) = log.values
+    return metric if metric == log.task else f"{log.task} ({metric})"
 
 
 def _at_entropy(key: str) -> str:
@@ -141,14 +150,15 @@ def _at_entropy(key: str) -> str:
 
 
 def _figures(
-    contents: RunContents, measured: Measured, system: str, names: Sequence[str], rates: Mapping[float, float]
+    contents: RunContents, tasks: _Tasks, system: str, names: Sequence[str], rates: Mapping[float, float]
 ) -> tuple[list[Measurement], list[Measurement]]:
     """A system's figures, and what its trainings took."""
     figures: dict[str, list[float]] = {}
-    for measure in measured.scores:
-        known = [[one for one in scores.values() if one is not None] for scores in measured.of(measure, names)]
-        if known and all(known):
-            figures[measure] = [*map(statistics.fmean, known)]
+    for systems in tasks.values():
+        trainings = systems.get(system, [])
+        known = [mean for log in trainings for metric in log.values if (mean := log.mean(metric)) is not None]
+        if known and len(known) == len(names):
+            figures[measure_of(trainings[0])] = known
     for metric, title in _OTHER_FIGURES.items():
         values = [value for name in names if (value := contents.metrics.value(name, metric)) is not None]
         if len(values) == len(names):
@@ -180,51 +190,31 @@ def _figures(
     return means, about
 
 
-def objective_claims(measured: Measured) -> list[Claim]:
+def objective_claims(config: Mapping[str, Any], tasks: _Tasks) -> list[Claim]:
     """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
-    claims = []
-    for key, ours in measured.names.items():
-        if key == MLE:
-            continue
-        standard = {MLE: measured.names[MLE]}
-        for measure in measured.scores:
-            controls = {_at_entropy(key): list(map(control_name, ours))} if measure == SAMPLED else {}
-            for baseline, theirs in (standard | controls).items():
-                scores = measured.of(measure, ours), measured.of(measure, theirs)
-                if all(scores):
-                    params = {ELSEWHERE: True} if measured.elsewhere.intersection(ours) else {}
-                    about: dict[str, Any] = {
-                        "candidate": key,
-                        "baseline": baseline,
-                        "family": OBJECTIVES,
-                        "params": params,
-                    }
-                    claims.append(claim_between(measure, *scores, measured.clusters.get(measure), **about))
+    claims, elsewhere = [], elsewhere_of(config)
+    for key, names in trainings_of(config).items():
+        params = {ELSEWHERE: True} if elsewhere.keys() & set(names) else {}
+        for task, systems in tasks.items() if key != MLE else ():
+            baselines = {MLE: MLE} | ({_at_entropy(key): control_name(key)} if task == SAMPLED else {})
+            for baseline, system in baselines.items():
+                if key in systems and system in systems:
+                    about = {"candidate": key, "baseline": baseline, "params": params}
+                    claims.append(_claim(join(systems[key], systems[system], paired=False), **about))
     return claims
 
 
-def claim_between(
-    measure: str, ours: Sequence[Values], theirs: Sequence[Values], clusters: Mapping[Any, str] | None, **about: Any
-) -> Claim:
-    """The claim that the trainings of two systems make by a measure; `about`: its further fields."""
-    units, sides = samples.sides_of(ours, theirs)
-    known = np.concatenate(sides(math.nan))
-    share = measure != ENTROPY and samples.is_share(known)
-    sample = samples.difference(sides, numbered(units, clusters), kind="metric", share=share)
-    enough = sample.trainings >= LEAST_SEEDS
-    sample = replace(sample, test="two-way", enough=enough, params={})
-    return claim_of(sample, measure=measure, better=better_values(measure), **about)
-
-
-def better_values(measure: str) -> Literal["higher", "lower", ""]:
-    """Which values of a measure are better: of a metric of lm-eval's other than accuracy nobody here knows."""
-    if measure == ENTROPY:
-        return "lower"
-    return "higher" if measure in (GREEDY, SAMPLED) or measure.endswith("(acc)") else ""
+def _claim(shared: Joined, **about: Any) -> Claim:
+    first = shared.candidate[0]
+    (metric,) = first.values
+    share = metric != ENTROPY and samples.is_share(shared.matrix(metric))
+    sample = samples.difference(shared.sides(metric), shared.clusters, kind="metric", share=share)
+    sample = replace(sample, test="two-way", enough=sample.trainings >= LEAST_SEEDS, params={})
+    return claim_of(sample, measure=measure_of(first), better=first.better[metric], family=OBJECTIVES, **about)
 
 
 def _notes(
-    contents: RunContents, measured: Measured, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
+    contents: RunContents, tasks: _Tasks, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
 ) -> list[str]:
     chosen = "learning rates: one was given for all, and none was chosen; another may suit each objective"
     if rates:
@@ -239,14 +229,14 @@ def _notes(
         "intervals and p: two-way, over seeds and prompts (docs/statistics.md); Holm's correction is over all tests "
         "but a judge's, which are corrected together",
     ]
-    for key, scores in rates.items():
-        best = min(scores, key=lambda rate: scores[rate])
-        if len(scores) > 1 and best in (min(scores), max(scores)):
+    for key, tried in rates.items():
+        best = min(tried, key=lambda rate: tried[rate])
+        if len(tried) > 1 and best in (min(tried), max(tried)):
             notes.append(
                 f"the learning rate of {key}, {best:g}, is the last that was tried; a better one may be beyond"
             )
-        notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
-    if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
+        notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in tried.items() if math.isinf(score)]
+    if tasks.keys() <= {ENTROPY, GREEDY, SAMPLED}:
         notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
     if not contents.judged:
         notes.append("no judge compared the answers (--judge)")

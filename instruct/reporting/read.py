@@ -24,6 +24,7 @@ from instruct.judging.store import Judgment, JudgmentStore, check_verdicts
 from instruct.judging.verdicts import margins
 from instruct.logs.lm_eval import read_lm_eval
 from instruct.logs.source import Columns, Source
+from instruct.measuring.words import answers_rouge
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_files, read_metrics, read_values
 from instruct.scores.scores import Scores
@@ -142,6 +143,11 @@ class RunContents:
             }
             for task, by_system in self.task_files.items()
         }
+
+    @cached_property
+    def greedy(self) -> dict[str, dict[str, float | None]]:
+        """ROUGE-L of the systems' answers, which is measured where it is needed; see `answers_rouge`."""
+        return answers_rouge({name: answers.rows for name, answers in self.answers.items()})
 
     @property
     def by_judge(self) -> list[Judged]:

@@ -10,7 +10,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
 from instruct.scores.scores import Row, Scores
-from instruct.training.options import without_seed
+from instruct.training.options import control_name, without_seed
 
 WIN_RATE = "win rate"
 
@@ -34,9 +34,9 @@ def logs_of_run(folder: str | Path, columns: Columns | None = None) -> list[Scor
     return logs
 
 
-def _log(contents: RunContents, system: str, task: str = "") -> Scores:
-    """A log without rows."""
-    seed = seeds_of(contents.config).get(system)
+def log_of(contents: RunContents, system: str, task: str = "") -> Scores:
+    """A log without rows, of a training or of a control, which has its system's seed."""
+    seed = seeds_of(contents.config).get(system.removeprefix(control_name("")))
     path, number = contents.run.folder / system, None if seed is None else str(seed)
     return Scores("instruct", path, without_seed(system, seed), task, seed=number)
 
@@ -65,7 +65,7 @@ def _of_side(contents: RunContents, judged: Judged, side: int) -> Scores:
     seeds = seeds_of(contents.config)
     if seeds.get(opponent) == seeds.get(system):
         opponent = without_seed(opponent, seeds.get(opponent))
-    log = _log(contents, system, f"{one_line(judged.key.judge, 60)} against {opponent}")
+    log = log_of(contents, system, f"{one_line(judged.key.judge, 60)} against {opponent}")
     log.settings = {name: value for name, value in settings.items() if value is not None}
     ours, answers = judged.sides[side], judged.sides[1 - side]
     theirs: dict[str, list[str]] = {}
@@ -94,7 +94,7 @@ def _of_side(contents: RunContents, judged: Judged, side: int) -> Scores:
 def _tasks(contents: RunContents) -> Iterator[Scores]:
     for systems in contents.tasks.values():
         for system, logs in systems.items():
-            about = _log(contents, system)
+            about = log_of(contents, system)
             for log in logs:
                 log.settings.pop("date", None)
                 yield replace(log, path=about.path, system=about.system, seed=about.seed, run=None)

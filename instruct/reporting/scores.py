@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from instruct.logs.read import by_task
 from instruct.logs.tables import COLUMNS
-from instruct.reporting.bench import GREEDY, MLE, SAMPLED, better_values, measured_in
+from instruct.reporting.bench import GREEDY, MLE, SAMPLED, bench_scores, trainings_of
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.run_logs import WIN_RATE
 from instruct.scores.samples import Values
+from instruct.scores.scores import Scores
 from instruct.training.options import control_name, without_seed
 
 # The task of what is measured on answers, samples and likelihoods.
@@ -24,33 +26,27 @@ def score_rows(contents: RunContents) -> Iterator[dict[str, Any]]:
     Units and clusters are hashes of what was asked: no text leaves the run. The untrained model stands beside MLE's
     trainings, one row each, and MLE beside itself has a win rate of 1/2.
     """
-    measured = measured_in(contents)
-    trained = {name for names in measured.names.values() for name in names}
-    systems: dict[str, Sequence[str]] = dict(measured.names)
-    for name, system in contents.config["systems"].items():
-        if system["objective"] == "none" and name not in trained:
-            systems[name] = [name] * len(measured.names[MLE])
-    for measure in sorted(measured.scores, key=lambda measure: measure != GREEDY):
-        task, metric = TEST, measure
-        if measure in measured.clusters:  # a task, whose measure is TASK (METRIC)
-            task, _, metric = measure.removesuffix(")").partition(" (")
-        for system, names in systems.items():
-            about = {"system": system, "task": task, "measure": metric}
-            yield from _rows(measured.of(measure, names), measure, measured.clusters.get(measure, {}), about)
-    for key, names in measured.names.items():
-        controls = [control_name(name) for name in names]
-        if SAMPLED in measured.scores and measured.of(SAMPLED, controls):
-            for system, of in ((key, names), (MLE, controls)):
-                about = {"system": system, "task": f"samples at the entropy of {key}", "measure": SAMPLED}
-                yield from _rows(measured.of(SAMPLED, of), SAMPLED, {}, about)
+    tasks, trainings = by_task(bench_scores(contents)), trainings_of(contents.config)
+    controls = set(map(control_name, trainings))
+    for _, systems in sorted(tasks.items(), key=lambda found: found[0] != GREEDY):
+        for system, found in systems.items():
+            if system not in controls:
+                yield from _rows(found if system in trainings else found * len(trainings[MLE]))
+    sampled = tasks.get(SAMPLED, {})
+    for key in trainings:
+        if control_name(key) in sampled:
+            for system, found in ((key, sampled.get(key, [])), (MLE, sampled[control_name(key)])):
+                yield from _rows(found, system=system, task=f"samples at the entropy of {key}")
     yield from _verdicts(contents)
 
 
-def _rows(
-    trainings: Sequence[Values], measure: str, clusters: Mapping[Any, str], about: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    for seed, scores in enumerate(trainings, 1):
-        yield from _scored(scores, clusters, seed=seed, better=better_values(measure), **about)
+def _rows(trainings: Sequence[Scores], **about: Any) -> Iterator[dict[str, Any]]:
+    for seed, log in enumerate(trainings, 1):
+        (metric,) = log.values
+        task = TEST if log.task == metric else log.task
+        shared = {"system": log.system, "task": task, "measure": metric, "better": log.better[metric]} | about
+        for unit, value, cluster in zip(log.units, log.values[metric], log.clusters, strict=True):
+            yield _row(unit, value, cluster, seed=seed, **shared)
 
 
 def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
@@ -59,7 +55,7 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
 
     def rows(system: str, judge: str, seed: int, against: str, scores: Values) -> Iterator[dict[str, Any]]:
         about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
-        return _scored(scores, {}, system=system, seed=seed, **about)
+        return (_row(unit, score, None, system=system, seed=seed, **about) for unit, score in scores.items())
 
     for judged in contents.by_judge:
         candidate, baseline = judged.key.candidate, judged.key.baseline
@@ -74,18 +70,17 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
         yield from rows(beside[2], *beside, ties)
 
 
-def _scored(scores: Values, clusters: Mapping[Any, str], **about: Any) -> Iterator[dict[str, Any]]:
-    for unit, score in scores.items():
-        missing = score is None or not math.isfinite(score)
-        row = {
-            **about,
-            "unit": _hashed(unit),
-            "cluster": _hashed(clusters[unit]) if unit in clusters else None,
-            "value": None if missing else score,
-            "reason": "no value" if missing else None,
-            "weight": 1,
-        }
-        yield {column: row.get(column) for column in COLUMNS}
+def _row(unit: str, value: float | None, cluster: str | None, **about: Any) -> dict[str, Any]:
+    missing = value is None or math.isnan(value)
+    row = {
+        **about,
+        "unit": _hashed(unit),
+        "cluster": None if cluster is None else _hashed(cluster),
+        "value": None if missing else value,
+        "reason": "no value" if missing else None,
+        "weight": 1,
+    }
+    return {column: row.get(column) for column in COLUMNS}
 
 
 def _hashed(text: object) -> str:
