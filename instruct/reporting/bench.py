@@ -198,9 +198,10 @@ def objective_claims(config: Mapping[str, Any], tasks: _Tasks) -> list[Claim]:
         for task, systems in tasks.items() if key != MLE else ():
             baselines = {MLE: MLE} | ({_at_entropy(key): control_name(key)} if task == SAMPLED else {})
             for baseline, system in baselines.items():
-                if key in systems and system in systems:
+                ours, theirs = systems.get(key, []), systems.get(system, [])
+                if ours and theirs and set.intersection(*(set(log.places) for log in ours + theirs)):
                     about = {"candidate": key, "baseline": baseline, "params": params}
-                    claims.append(_claim(join(systems[key], systems[system], paired=False), **about))
+                    claims.append(_claim(join(ours, theirs, paired=False), **about))
     return claims
 
 

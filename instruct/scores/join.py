@@ -53,9 +53,9 @@ class Joined:
         """The evaluations of both, the candidate's first."""
         return [*self.candidate, *self.baseline]
 
-    def matrix(self, metric: str, missing: float = math.nan) -> Array:
+    def matrix(self, metric: str) -> Array:
         """Each evaluation's values of the shared units, see `Scores.means`: shape (evaluations, units)."""
-        return self._values(range(len(self.every)), metric, missing)
+        return self._values(range(len(self.every)), metric, math.nan)
 
     def sides(self, metric: str) -> Sides:
         """What both systems scored, training beside training, or all trainings of both."""
