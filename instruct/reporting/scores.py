@@ -11,9 +11,9 @@ from instruct.logs.read import by_task
 from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import GREEDY, MLE, SAMPLED, bench_scores, trainings_of
 from instruct.reporting.read import RunContents, seeds_of
-from instruct.reporting.run_logs import WIN_RATE
+from instruct.reporting.run_logs import WIN_RATE, log_of
 from instruct.scores.samples import Values
-from instruct.scores.scores import Scores
+from instruct.scores.scores import Row, Scores
 from instruct.training.options import control_name, without_seed
 
 # The task of what is measured on answers, samples and likelihoods.
@@ -42,11 +42,21 @@ def score_rows(contents: RunContents) -> Iterator[dict[str, Any]]:
 
 def _rows(trainings: Sequence[Scores], **about: Any) -> Iterator[dict[str, Any]]:
     for seed, log in enumerate(trainings, 1):
-        (metric,) = log.values
-        task = TEST if log.task == metric else log.task
-        shared = {"system": log.system, "task": task, "measure": metric, "better": log.better[metric]} | about
-        for unit, value, cluster in zip(log.units, log.values[metric], log.clusters, strict=True):
-            yield _row(unit, value, cluster, seed=seed, **shared)
+        for metric, values in log.values.items():
+            task = TEST if log.task == metric else log.task
+            shared = {"system": log.system, "seed": seed, "task": task, "measure": metric, "better": log.better[metric]}
+            for unit, value, cluster in zip(log.units, values, log.clusters, strict=True):
+                missing = math.isnan(value)
+                row = {
+                    **shared,
+                    **about,
+                    "unit": _hashed(unit),
+                    "cluster": cluster and _hashed(cluster),
+                    "value": None if missing else value,
+                    "reason": "no value" if missing else None,
+                    "weight": 1,
+                }
+                yield {column: row.get(column) for column in COLUMNS}
 
 
 def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
@@ -54,8 +64,11 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
     itself: dict[tuple[str, int, str], dict[str, float | None]] = {}
 
     def rows(system: str, judge: str, seed: int, against: str, scores: Values) -> Iterator[dict[str, Any]]:
-        about = {"task": judge, "against": against, "measure": WIN_RATE, "better": "higher"}
-        return (_row(unit, score, None, system=system, seed=seed, **about) for unit, score in scores.items())
+        log = log_of(contents, system, judge)
+        log.better[WIN_RATE] = "higher"
+        for unit, score in scores.items():
+            log.add(Row(unit, {WIN_RATE: score}), judge)
+        return _rows([log], seed=seed, against=against)
 
     for judged in contents.by_judge:
         candidate, baseline = judged.key.candidate, judged.key.baseline
@@ -65,23 +78,10 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
         beside = judged.key.judge, seed, without_seed(baseline, seed)
         scores = judged.scores()
         itself.setdefault(beside, {}).update(dict.fromkeys(scores, 0.5))
-        yield from rows(without_seed(candidate, seed), *beside, scores)
+        yield from rows(candidate, *beside, scores)
     for beside, ties in itself.items():
         yield from rows(beside[2], *beside, ties)
 
 
-def _row(unit: str, value: float | None, cluster: str | None, **about: Any) -> dict[str, Any]:
-    missing = value is None or math.isnan(value)
-    row = {
-        **about,
-        "unit": _hashed(unit),
-        "cluster": None if cluster is None else _hashed(cluster),
-        "value": None if missing else value,
-        "reason": "no value" if missing else None,
-        "weight": 1,
-    }
-    return {column: row.get(column) for column in COLUMNS}
-
-
-def _hashed(text: object) -> str:
-    return hashlib.sha256(str(text).encode()).hexdigest()[:16]
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

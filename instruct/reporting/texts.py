@@ -289,7 +289,7 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
         return None
     else:
         sample = samples.figures(metric, *zip(*pairs, strict=True))
-    drawn = len({cluster or unit for unit, cluster in zip(one.units, one.clusters, strict=True)})
+    drawn = len(np.unique(one.clusters_of(np.arange(len(one.units)))))
     alone = any(group.objective == ELSEWHERE and len(group.scores[metric]) == 1 for group in (first, second))
     sample = replace(
         sample,
