@@ -222,9 +222,6 @@ def test_all_temperatures_are_measured_in_one_pass_and_a_model_is_at_no_distance
 
 
 def test_a_reference_model_with_another_vocabulary_is_refused_in_one_line(model, tiny_model_folder):
-    with pytest.raises(InputError) as refused:
+    refusal = rf"^evaluation.texts.reference_model: model {tiny_model_folder} has another vocabulary \(261 tokens\).*"
+    with pytest.raises(InputError, match=refusal + "; name a model with the same tokenizer, .*$"):
         check_vocabularies(open_model(ModelOptions(name=str(tiny_model_folder))), model)
-    message = str(refused.value)
-    assert f"evaluation.texts.reference_model: model {tiny_model_folder} has another vocabulary (261 tokens)" in message
-    assert message.endswith("name a model with the same tokenizer, or leave distances out of evaluation.texts.metrics")
-    assert "\n" not in message

@@ -152,8 +152,5 @@ def test_the_report_shows_every_figure_and_escapes_names(judge_run):
     ]  # fmt: skip
     text = render_markdown(document(report))
     assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
-    assert "0.500 ± 0.010" in str(report)  # the table leads in the terminal, too
     assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.25 |" in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.150 | +0.100 to +0.200 | 0.25 | no difference shown |" in text
-    said = "ROUGE-L: no difference shown between a|b and mle over 3 training seeds: +0.150 for a|b (95 % "
-    assert any(line.startswith(said) for line in report.headlines())

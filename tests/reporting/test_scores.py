@@ -84,10 +84,3 @@ def test_a_bad_row_is_refused_with_file_and_row(what, tmp_path):
         csv.writer(file).writerows([COLUMNS, *(row.values() for row in rows)])
     with pytest.raises(InputError, match=rf"scores\.csv, row {len(rows)}\b.*{what}"):
         read_logs(path)
-
-
-def test_another_header_is_a_table_of_another_tool(tmp_path):
-    path = tmp_path / "scores.csv"
-    path.write_text("system,unit,value\nmle,a,1\n")
-    with pytest.raises(InputError, match="is no log that can be read"):
-        read_logs(path)
