@@ -39,12 +39,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from benchmarks.harness import write_results
 from benchmarks.worlds import LOGS, RUNS, Made, Node, Rng, Truth, constant, label
-from instruct.analysis.inference import sign_test
+from instruct.analysis.outcomes import POINTS, PairResult
 from instruct.analysis.results import WIN_RATE, Claim
-from instruct.analysis.statistics import Tally
 from instruct.scores.claims import ALPHA, claim_of, settle
 from instruct.scores.samples import match
 
@@ -70,12 +70,11 @@ SENTENCES = {
 # or part; `{}` stands for a name, such as a policy's; `main` are the claims of `instruct compare`.
 TARGETS = {
     "judges[].comparisons[].claim": "verdicts",
-    "judges[].comparisons[].claim.counts.standard_error": "pairs with a verdict",
+    "judges[].comparisons[].claim.standard_error": "pairs with a verdict",
     "judges[].comparisons[].claim.counts.bounds": "all verdicts",
     "judges[].comparisons[].strict": "verdicts",
-    "judges[].comparisons[].strict.counts.standard_error": "pairs with a verdict",
+    "judges[].comparisons[].strict.standard_error": "pairs with a verdict",
     "judges[].comparisons[].strict.counts.bounds": "all verdicts",
-    "judges[].comparisons[].preferred": "preferences",
     "judges[].comparisons[].length.term": "slope of a term",
     "judges[].comparisons[].style.score_interval": "mean style",
     "judges[].comparisons[].style.terms[]": "slope of a term",
@@ -95,12 +94,8 @@ TARGETS = {
 }
 # What is not simulated here, and why.
 ELSEWHERE = {
-    "judges[].comparisons[].length_control.standard_error": "AlpacaEval's own estimate, equal to its leaderboard's",
-    **{
-        f"judges[].comparisons[].{claim}.counts.{name}": "not there: the counts are those of the comparison's claim"
-        for claim in ("preferred", "with_labels.claim")
-        for name in ("standard_error", "bounds")
-    },
+    "judges[].comparisons[].with_labels.claim.counts.bounds": "not there: the counts are the comparison's",
+    "judges[].comparisons[].with_labels.claim.standard_error": "that of the estimate, whose interval is simulated",
     "judges[].human_agreement{}.yardstick_p": "of a judge's card: `instruct validate` measured it",
 }
 
@@ -204,7 +199,7 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         if "interval" in name or name == "bounds":
             results[place, "covers"].append((_covers(value, truth), 0.0))
         elif name == "standard_error":
-            results[place, "error"].append((value**2, (float(nodes[-2]["value"]) - truth) ** 2))
+            results[place, "error"].append((value**2, (float(nodes[-1]["value"]) - truth) ** 2))
         elif name == "finding":
             better = gain if nodes[-1]["better"] == "higher" else -gain
             right = (better if value == "candidate" else -better) > 1e-9
@@ -239,7 +234,7 @@ def about_sentence(sentence: str) -> str | None:
 
 
 def _null(about: str) -> float:
-    is_rate = about in ("preferences", "people") or ("verdicts" in about and not about.startswith("difference"))
+    is_rate = about == "people" or ("verdicts" in about and not about.startswith("difference"))
     return 50.0 if is_rate else 0.0
 
 
@@ -295,21 +290,26 @@ TIES = (0.0, 0.1, 0.3, 0.6, 0.9)
 BIASES = (0.0, 0.2, 0.5, 0.8)  # shares of the pairs in which the two orders contradict, which is a tie
 
 
-def counted_claim(counts: Tally) -> Claim:
+def counted_claim(*counts: int) -> Claim:
     """The claim of counted verdicts."""
-    claim = claim_of(match(counts), measure=WIN_RATE, candidate="new", baseline="base", family="verdicts")
+    pairs = [
+        PairResult(f"{outcome} {number}", "", outcome, POINTS[outcome])
+        for outcome, count in zip(POINTS, counts, strict=True)
+        for number in range(count)
+    ]
+    claim = claim_of(match(pairs), measure=WIN_RATE, candidate="new", baseline="base", family="verdicts")
     settle([claim])
     return claim
 
 
 def enumerated(n: int) -> Iterator[Node]:
     """Exact coverage, false claims, and power that is lost against the sign test, of n pairs."""
-    outcomes = [Tally(win, tie, n - win - tie) for win in range(n + 1) for tie in range(n + 1 - win)]
-    counts = np.array([(each.win, each.tie, each.loss) for each in outcomes]).T
-    made = [counted_claim(each) for each in outcomes]
+    outcomes = [(win, tie, n - win - tie) for win in range(n + 1) for tie in range(n + 1 - win)]
+    counts = np.array(outcomes).T
+    made = [counted_claim(*each) for each in outcomes]
     ends = np.array([claim.interval for claim in made])
     claimed = np.array([claim.finding in CLAIMED for claim in made])
-    tested = np.array([(sign_test(each.win, each.loss) or 1) <= ALPHA for each in outcomes])
+    tested = np.array([bool(win + loss) and binomtest(win, win + loss).pvalue <= ALPHA for win, _, loss in outcomes])
     ways = np.array([math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in each) for each in counts.T])
     for bias, rate, tied in itertools.product(BIASES, RATES, TIES):
         chances = [(1 - bias) * (rate - tied / 2), bias + (1 - bias) * tied, (1 - bias) * (1 - rate - tied / 2)]
@@ -368,7 +368,7 @@ def whole_way(folder: Path, rng: Rng, *, both: bool) -> bool:
         import_into_run(folder / "annotations.json", run.folder)
     (comparison,) = json.loads(build_report(run.folder).to_json())["judges"][0]["comparisons"]
     reported = comparison["claim"]
-    claim = counted_claim(Tally(*map(scores.count, (1.0, 0.5, 0.0))))
+    claim = counted_claim(*map(scores.count, POINTS.values()))
     assert claim.interval is not None
     return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
 

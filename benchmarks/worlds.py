@@ -193,16 +193,16 @@ def missing_world(rng: Rng, n: int, rate: float, share: float) -> World:
 
 
 def graded_world(rng: Rng, n: int, kind: str) -> World:
-    """Graded verdicts with a mean of 1/2, or of what the kind says; `preferred`: the share of grades above 1/2."""
+    """Graded verdicts with a mean of 1/2, or of what the kind says."""
     if kind == "uniform":
-        scores, mean, preferred = rng.random(n), 0.5, 0.5
+        scores, mean = rng.random(n), 0.5
     elif kind == "mostly small wins":
-        scores, mean, preferred = np.where(rng.random(n) < 0.8, 0.625, 0.0), 0.5, 0.8
+        scores, mean = np.where(rng.random(n) < 0.8, 0.625, 0.0), 0.5
     elif kind == "near ties":
-        scores, mean, preferred = rng.beta(8, 8, size=n), 0.5, 0.5
+        scores, mean = rng.beta(8, 8, size=n), 0.5
     else:
-        scores, mean, preferred = rng.beta(0.9, 0.05, size=n), 0.9 / 0.95, 0.9604
-    return of_verdicts(scores, mean, preferences=constant(100 * preferred))
+        scores, mean = rng.beta(0.9, 0.05, size=n), 0.9 / 0.95
+    return of_verdicts(scores, mean)
 
 
 def clusters_world(rng: Rng, n: int, times: int, rate: float, turns: bool) -> World:

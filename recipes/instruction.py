@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from study import by_system, markdown, mean_and_spread, recipe_arguments, run_recipe, write_table
 
-from instruct.analysis.seeds import score_difference
+from instruct.analysis.inference import mean_score
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig, load_config
@@ -115,7 +115,7 @@ def cut(text: str, words: int | None) -> str:
 
 def compared(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The mean difference of two systems' scores, (seeds, prompts) each, with its interval over seeds and prompts."""
-    result = score_difference(np.array(first), np.array(second))
+    result = mean_score(np.array(first) - np.array(second), share=False, null=0.0)
     low, high = result.interval or (None, None)
     return {"difference": result.value, "low": low, "high": high, "p": result.p}
 

@@ -1,13 +1,11 @@
-"""Outcomes of pairs by instruction, and counts of outcomes, for tests."""
+"""Outcomes of pairs by instruction, and pairs by their outcomes, for tests."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from instruct.analysis.outcomes import Outcome, PairResult, Policy, ShownVerdict, pair_results
+from instruct.analysis.outcomes import POINTS, Outcome, PairResult, Policy, ShownVerdict, pair_results
 from instruct.analysis.results import WIN_RATE, Claim
-from instruct.analysis.statistics import Tally, tally_pairs
 from instruct.scores.claims import claim_of, settle
 from instruct.scores.samples import match
 
@@ -16,17 +14,21 @@ def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str 
     return {pair.instruction: pair.outcome for pair in pair_results(list(judgments), policy, judge_rule)}
 
 
-def tally(found: Iterable[str], scores: Sequence[float] | None = None, identical: int = 0) -> Tally:
-    if scores is None:
-        return Tally(**Counter(found), identical=identical)
-    outcomes = list(found)
-    values = [*scores, *[None] * (len(outcomes) - len(scores))]
-    pairs = [PairResult(str(n), "d", *pair) for n, pair in enumerate(zip(outcomes, values, strict=True))]
-    return tally_pairs(pairs)
+def pairs_of(found: Iterable[Outcome], scores: Sequence[float] = ()) -> list[PairResult]:
+    """Pairs with these outcomes; `scores`: the grades of the first ones."""
+    grades = dict(enumerate(scores))
+    return [
+        PairResult(str(number), "d", outcome, grades.get(number, POINTS.get(outcome)))
+        for number, outcome in enumerate(found)
+    ]
 
 
-def claimed(counts: Tally) -> Claim:
-    """What is said of the counts alone."""
-    claim = claim_of(match(counts), measure=WIN_RATE, candidate="emo", baseline="mle")
+def counted(win: int = 0, tie: int = 0, loss: int = 0, failed: int = 0) -> list[PairResult]:
+    return pairs_of(["win"] * win + ["tie"] * tie + ["loss"] * loss + ["failed"] * failed)
+
+
+def claimed(pairs: Sequence[PairResult], **about: str) -> Claim:
+    """What is said of the pairs alone."""
+    claim = claim_of(match(pairs), measure=WIN_RATE, candidate="emo", baseline="mle", **about)
     settle([claim])
     return claim

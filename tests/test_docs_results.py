@@ -30,10 +30,8 @@ FIGURES = {
 
 def figures_of(comparison: dict) -> tuple:
     claim = comparison["claim"]
-    win, tie, loss, error, discrete = (
-        claim["counts"][key] for key in ("win", "tie", "loss", "standard_error", "discrete_win_rate")
-    )
-    return win, tie, loss, claim["value"], error, discrete
+    win, tie, loss, discrete = (claim["counts"][key] for key in ("win", "tie", "loss", "discrete_win_rate"))
+    return win, tie, loss, claim["value"], claim["standard_error"], discrete
 
 
 @pytest.fixture(scope="module")

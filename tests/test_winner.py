@@ -298,7 +298,7 @@ NAMED = [
     "table", "lm-eval", "lm-eval, lower is better", "Inspect", "unit scores", "unit scores, lower is better",
     "tasks of runs", "tasks of runs, lower is better",
 ]  # fmt: skip
-NAMES = ["score", "win rate", "preferred on more prompts", "mean over tasks"]
+NAMES = ["score", "win rate", "mean over tasks"]
 
 
 def logs_of(source: str, world: World, folder: Path, metric: str) -> list[str]:
@@ -455,11 +455,9 @@ JUDGED = pytest.mark.parametrize("world", ["plain", "ties", "missing"])
 @PAIRS
 @pytest.mark.parametrize("graded", [False, True])
 def test_a_report_on_annotations_names_the_winner(pair, world, graded, instruct):
-    """Of a weighted judge also who is preferred on more prompts."""
     scores = seen_by(pair[0], WORLDS[world]["good"][0])
     path = alpaca_eval(Path(), pair[0], scores, pair[1], graded)
-    more = [("preferred on more prompts", "rate")] if graded else []
-    check_judged(instruct, ["--annotations", path, "--output", "run"], pair, *more)
+    check_judged(instruct, ["--annotations", path, "--output", "run"], pair)
     if world == "missing" and not graded:
         check_gates(instruct, "run")
 
@@ -471,8 +469,7 @@ def test_a_report_on_a_leaderboards_file_names_the_winner(pair, world, instruct)
     scores = seen_by(pair[0], WORLDS[world]["good"][0])
     files = arena_hard(Path(), pair[0], scores, pair[1]), mt_bench_pairs(Path(), *pair, scores)
     for number, path in enumerate(files):
-        more = [("preferred on more prompts", "rate")] if number == 0 else []
-        check_judged(instruct, ["--annotations", path, "--output", f"run{number}"], pair, *more)
+        check_judged(instruct, ["--annotations", path, "--output", f"run{number}"], pair)
 
 
 def make_run(*systems: str, seeds: int = 0) -> RunDirectory:
@@ -512,8 +509,9 @@ def test_a_report_through_a_third_system_names_the_winner(pair, world, instruct)
 @PAIRS
 def test_people_who_correct_a_judge_name_the_winner(pair, instruct):
     run = make_run("good", "bad")
-    judge(run, *pair, seen_by(pair[0], _GOOD))
-    labels = seen_by(pair[0], [1 - score if unit % 11 == 0 else score for unit, score in enumerate(_GOOD)])
+    scores = [float(unit % 10 < 7) for unit in range(3 * UNITS)]
+    judge(run, *pair, seen_by(pair[0], scores))
+    labels = seen_by(pair[0], [1 - score if unit % 33 == 0 else score for unit, score in enumerate(scores)])
     about = {"candidate": pair[0], "baseline": pair[1]}
     rows = [
         about | {"instruction": f"Q{unit}?", "label": "candidate" if label else "baseline"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from instruct.analysis.inference import clustered_interval, share
+from instruct.analysis.inference import figure_interval
 from instruct.analysis.outcomes import Outcome
 from instruct.analysis.results import PairAgreement, rounded
 
@@ -36,7 +36,9 @@ def defined(figure: Any) -> float | None:
 
 def accuracy(table: NDArray[Any]) -> Array:
     """The share of the pairs that both raters label alike; NaN without pairs. `table`: shape (..., k, k)."""
-    return share(np.stack([np.trace(table, axis1=-2, axis2=-1), table.sum((-2, -1))], axis=-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        alike: Array = np.trace(table, axis1=-2, axis2=-1) / table.sum((-2, -1))
+    return alike
 
 
 def kappa(table: NDArray[Any]) -> Array:
@@ -57,9 +59,9 @@ def kappa(table: NDArray[Any]) -> Array:
 
 
 def kappa_interval(tables: NDArray[Any], clusters: NDArray[np.intp]) -> list[float] | None:
-    """The 95 % interval of Cohen's kappa of each pair's table, shape (pairs, k, k); None as `clustered_interval`."""
+    """The 95 % interval of Cohen's kappa of each pair's table, shape (pairs, k, k); None as `figure_interval`."""
     total = tables.sum(axis=0)
-    interval = clustered_interval(kappa, tables, clusters, -1.0)
+    interval = figure_interval(kappa, tables, clusters, -1.0)
     if interval and min(np.count_nonzero(total.sum(axis)) for axis in (0, 1)) == 1:
         return [0.0, 0.0]  # who always says the same has a kappa of 0, whatever the labels are
     return interval and [end / 100 for end in interval]

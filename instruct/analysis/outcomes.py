@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar, cast, get_args
+from typing import Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.inference import cluster_values
 
 Policy = Literal["single", "strict", "upstream", "averaged"]
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
 # Why a pair is a tie: the judge called it one, its verdict changed with the order, or both answers are the same.
 TieKind = Literal["called", "contradicted", "identical"]
-Unit = TypeVar("Unit", bound=Hashable)
 
 # AlpacaEval's coding of a verdict, in the order shown.
 PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
@@ -185,50 +189,14 @@ class PairResult:
         return replace(self, outcome=cast(Outcome, outcome), score=None if self.score is None else 1 - self.score)
 
 
-def mirrored_scores(scores: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The candidate's scores by pair as those of the baseline."""
-    return {pair: None if score is None else 1 - score for pair, score in scores.items()}
-
-
-def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:
-    """The scores of the pairs with a verdict, whose mean is the weighted mean."""
-    judged = [(pair.score, pair.weight) for pair in pairs if pair.score is not None]
-    return list(scores_of_units((number, score, weight) for number, (score, weight) in enumerate(judged)).values())
-
-
-def unit_scores(pairs: Iterable[PairResult], at: float | None = None) -> dict[str, float]:
-    """The scores of the units with a verdict: conversations, and pairs that are no turn of one; see scores_of_units."""
-    return scores_of_units(((pair.unit, pair.score, pair.weight) for pair in pairs if pair.score is not None), at)
-
-
-def scores_of_units(judged: Iterable[tuple[Unit, float, float]], at: float | None = None) -> dict[Unit, float]:
-    """The mean score of each unit, such as a conversation, so that their mean is the weighted mean of all scores.
-
-    Turns of one conversation are not independent, so that the conversation is the unit of intervals and tests; it has
-    the weight of its turns together. If not all weights are equal, a unit's score is `at` plus its distance from it
-    times its weight, relative to the mean weight; it may be below 0 or above 1.
-
-    Args:
-        judged: the unit, the score and the weight of each pair with a verdict.
-        at: None is the weighted mean itself, so that the scores vary as the mean does (the ratio estimator). A test of
-            1/2 needs the scores there: swapping two systems flips the sign of a score minus 1/2.
-
-    Source: Cochran, Sampling Techniques (1977), section 9.2 for a sample of clusters, 6.4 for the ratio estimator.
-    """
-    inside: dict[Unit, list[tuple[float, float]]] = {}
-    for unit, score, weight in judged:
-        inside.setdefault(unit, []).append((score, weight))
-    counts = {unit: math.fsum(weight for _, weight in turns) for unit, turns in inside.items()}
-    total = math.fsum(counts.values())
-    means = {
-        unit: math.fsum(score * weight for score, weight in turns) / counts[unit] if turns[1:] else turns[0][0]
-        for unit, turns in inside.items()
-    }
-    if len(set(counts.values())) == 1:
-        return means
-    if at is None:
-        at = math.fsum(mean * counts[unit] for unit, mean in means.items()) / total if means else 0.0
-    return {unit: at + (mean - at) * counts[unit] * len(means) / total for unit, mean in means.items()}
+def weighted_scores(pairs: Sequence[PairResult | None]) -> NDArray[np.float64]:
+    """The score of each pair, so that their mean is the weighted one; NaN: it has no verdict."""
+    scores = np.array([math.nan if pair is None or pair.score is None else pair.score for pair in pairs], dtype=float)
+    weights = np.array([1.0 if pair is None else pair.weight for pair in pairs])
+    judged = np.flatnonzero(np.isfinite(scores))
+    if len(judged):
+        scores[judged] = cluster_values(scores[judged], np.arange(len(judged)), weights[judged])
+    return scores
 
 
 def graded(grades: Sequence[float]) -> tuple[float, float]:
@@ -355,3 +323,45 @@ def _score(judgment: ShownVerdict) -> float:
     # A pair that needed no request, such as two equal answers, has a verdict but no preference.
     preference = PREFERENCES[judgment.verdict] if judgment.preference is None else judgment.preference
     return 2.0 - preference if judgment.position == "first" else preference - 1.0
+
+
+@dataclass(frozen=True)
+class PositionStatistics:
+    """How much the order of the answers matters.
+
+    `consistent` of `in_both` pairs that were readable in both orders got the same verdict for the same answer;
+    `first` of `decided` verdicts that are not ties went to the answer shown first. Pairs with identical answers, which
+    are not shown to the judge, and verdicts whose order is not known do not count.
+    """
+
+    in_both: int
+    consistent: int
+    decided: int
+    first: int
+
+    @property
+    def consistency(self) -> float | None:
+        """Percent of pairs readable in both orders; None without any."""
+        return 100 * self.consistent / self.in_both if self.in_both else None
+
+    @property
+    def first_position_rate(self) -> float | None:
+        """Percent of verdicts that are not ties; 50 without position bias. None without any."""
+        return 100 * self.first / self.decided if self.decided else None
+
+
+def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics:
+    """Consistency and first-position rate of one comparison's judgements (of one order or of both)."""
+    shown = [judgment for judgment in judgments if not is_identical(judgment) and judgment.reason != UNKNOWN_ORDER]
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    for judgment in shown:
+        if judgment.verdict in PREFERENCES:
+            outcomes.setdefault(judgment.instruction, {})[judgment.position] = outcome_of(judgment)
+    both = [orders for orders in outcomes.values() if len(orders) == 2]
+    verdicts = Counter(judgment.verdict for judgment in shown)
+    return PositionStatistics(
+        in_both=len(both),
+        consistent=sum(orders["first"] == orders["second"] for orders in both),
+        decided=verdicts["first"] + verdicts["second"],
+        first=verdicts["first"],
+    )

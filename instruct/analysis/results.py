@@ -6,12 +6,11 @@ Rates and intervals are percentages, differences percentage points, lengths char
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from instruct.analysis.inference import smallest_difference
+from instruct.analysis.inference import FEW_UNITS, Estimate, smallest_difference
 
 Recorded = TypeVar("Recorded", bound="Record")
 
@@ -67,7 +66,6 @@ class Counts(Record):
     unparsed: int
     failed: int
     discrete_win_rate: float | None
-    standard_error: float | None
     bounds: Interval | None
 
     @property
@@ -99,7 +97,7 @@ class Claim(Record):
     `interval` and the two-sided `p` are those of `test`; `adjusted_p` is corrected by Holm's method for the `claims` of
     the same `family` that have a p, and None where a report does not correct. `better`: which values are; empty where a
     measure has no better side, or nobody knows it. `enough`: whether there are LEAST_DECIDED decided pairs, of graded
-    ones FEW_PAIRS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
+    ones FEW_UNITS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
     `counts`: of a claim on a judge's verdicts. `excluding`: the 90 % interval, where no difference is shown; two
@@ -118,6 +116,7 @@ class Claim(Record):
     test: str
     n: int
     value: float | None
+    standard_error: float | None = None
     interval: Interval | None = None
     excluding: Interval | None = None
     p: float | None = None
@@ -135,7 +134,7 @@ class Claim(Record):
     missing: int = 0
     counts: Counts | None = Field(default=None, exclude_if=lambda counts: counts is None)
     params: dict[str, Any] = {}
-    _one_sided: Callable[[float, int], float] | None = PrivateAttr(None)
+    _estimate: Estimate | None = PrivateAttr(None)
 
     @property
     def in_points(self) -> bool:
@@ -150,7 +149,7 @@ class Claim(Record):
     @property
     def error(self) -> Interval | float | None:
         """What the digits of its value follow."""
-        return self.interval or (self.counts.standard_error if self.counts else None)
+        return self.interval or self.standard_error
 
     @property
     def null(self) -> float:
@@ -166,20 +165,18 @@ class Claim(Record):
 
     @property
     def detectable(self) -> float | None:
-        """The true difference of the systems, in points, that such units show in four of five cases; None where it is
-        not defined. Of a win rate it is the distance from 50."""
-        units, interval = self.params.get("clusters", self.n), self.interval
-        if self.counts:
-            half = None  # the sign test is as powerful as the normal one
-            if self.test == "mean" and interval and self.value is not None:
-                half = max(abs(end - self.value) for end in interval)
-            return smallest_difference(self.counts.standard_error, units, self.claims, half)
-        if interval is None or not self.in_points:
+        """The true difference of the systems, in points, that such units show in four of five cases, of a win rate the
+        distance from 50; None where it is not defined, no two systems differ that much, or too few units tell."""
+        units, most, half = self.params.get("clusters", self.n), 100 - self.null, None
+        if not self.in_points or self.value is None:
             return None
-        as_rate = 2 if self.kind == "points" else 1  # the difference of two shares, in points of a win rate
-        half = (interval[1] - interval[0]) / 2 / as_rate
-        smallest = smallest_difference(half / 1.96, units, self.claims, half)
-        return None if smallest is None else as_rate * smallest
+        if self.test not in ("sign", "McNemar"):  # these are as powerful as the normal test
+            if self.interval is None or units < FEW_UNITS:
+                return None
+            half = max(abs(end - self.value) for end in self.interval)
+        smallest = smallest_difference(self.standard_error, self.claims, half)
+        # Below the least that one tie more or less changes, the units hardly differ.
+        return smallest if smallest is not None and most / units <= smallest < most else None
 
     @property
     def gain(self) -> float | None:

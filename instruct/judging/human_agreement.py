@@ -137,7 +137,7 @@ def set_words(name: str, figures: HumanAgreement, outdated: bool = False) -> str
     if "kappa" not in figures:
         words = f"{name}: {accuracy}" + (f" ({'; '.join(asides[1:])})" if asides[1:] else "")
     elif is_chance(figures):
-        words = f"{name}: no better than chance (κ {kappa_text(figures)}; {'; '.join(asides)})"
+        words = f"{name}: not shown to be better than chance (κ {kappa_text(figures)}; {'; '.join(asides)})"
     else:
         words = f"{name}: κ {kappa_text(figures)} ({'; '.join(asides)})"
     return f"{words}, too few pairs to rely on" if few else words
@@ -154,7 +154,7 @@ def kappa_text(figures: Mapping[str, Any]) -> str:
 
 
 def _chance(figures: Mapping[str, Any]) -> str:
-    return f"; no better than chance (κ {kappa_text(figures)})" if is_chance(figures) else ""
+    return f"; not shown to be better than chance (κ {kappa_text(figures)})" if is_chance(figures) else ""
 
 
 def _outdated(card: Measured, figures: Mapping[str, Any]) -> bool:

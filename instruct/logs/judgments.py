@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from instruct.analysis.outcomes import PairResult, pair_results, weighted_scores
 from instruct.data.formats import text_field
 from instruct.data.prompts import EvalPrompt, turn_of
@@ -83,8 +85,9 @@ def read_games(source: Source) -> list[Scores] | None:
             about = "Arena-Hard" if category == "unknown" else f"Arena-Hard {category}"
             log = Scores("arena-hard-auto", source.path, comparison.candidate, f"{about} against {comparison.baseline}")
             log.settings |= {"baseline": comparison.baseline, "judge": card.model}
-            if scores := weighted_scores(results):
-                log.figures[SCORE] = sum(scores) / len(scores)
+            scores = weighted_scores(results)
+            if (judged := scores[np.isfinite(scores)]).size:
+                log.figures[SCORE] = float(judged.mean())
                 log.unpaired.append(SCORE)
             logs.append(_add(log, verdicts, results))
             continue

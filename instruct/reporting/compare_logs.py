@@ -53,9 +53,9 @@ TITLE = "Evaluations side by side"
 ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison can be written to
 _DIFFERENCES = (
     "The candidate's mean minus the other's over the same units: in points (100 times the metric) where the metric "
-    "is from 0 to 1. p is that of McNemar's exact test where units are right or wrong, else of the paired permutation "
-    "test; of units in clusters, that of their clusters; of several seeds, that of seeds and units. p (Holm) is "
-    "corrected for all tests of this table. Detectable: the "
+    "is from 0 to 1. p is McNemar's where units are right or wrong, that of the mean (Gaffke) where they are graded, "
+    "Student's where a metric has no bounds; in clusters and over several seeds it is of these. p (Holm) and what is "
+    "excluded are corrected for all tests of this table. Detectable: the "
     "true difference that such units show in four of five cases; units for a point: how many show a difference of one. "
     "Other units like these are covered; other trainings only where there are several seeds."
 )

@@ -7,17 +7,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from instruct.analysis import results
 from instruct.analysis.agreement import READABLE, agreements
-from instruct.analysis.inference import FEW_PAIRS
-from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, mirrored_scores
-from instruct.analysis.results import SINGLE_SEEDS, recorded
-from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, position_statistics
+from instruct.analysis.results import SINGLE_SEEDS
 from instruct.analysis.style import Scored, length_figures, style_control, style_counts, style_features
 from instruct.base.errors import counted
 from instruct.data.prompts import turn_of
@@ -52,7 +49,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     wanted = judged.prompts or judged.times.keys()
     complete = sum(judged.times[instruction] == shown for instruction in wanted)
     stopped = recorded_results.get("stopped")
-    ratings, counts = _ratings(judgments), tally_pairs(judged.pairs)
+    ratings = _ratings(judgments)
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     strict = judged.by_policy.get("strict") if judged.leading != "strict" else None
@@ -63,11 +60,8 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
-        claim=claim_of(samples.match(counts), measure=results.WIN_RATE, policy=judged.leading, **names),
-        preferred=claim_on_preferences(counts, policy=judged.leading, **names),
-        strict=claim_of(samples.match(tally_pairs(strict)), measure=results.WIN_RATE, policy="strict", **names)
-        if strict
-        else None,
+        claim=claim_of(samples.match(judged.pairs), measure=results.WIN_RATE, policy=judged.leading, **names),
+        strict=claim_of(samples.match(strict), measure=results.WIN_RATE, policy="strict", **names) if strict else None,
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
         pairs_expected=len(wanted),
@@ -98,18 +92,6 @@ def _notes_on_file(judged: Judged) -> Iterator[str]:
         yield f"{UNKNOWN_ORDER}: {counted(unknown, 'verdict')} left out of the figures about positions"
 
 
-def claim_on_preferences(counts: Tally, **names: Any) -> results.Claim | None:
-    """Whom a weighted judge prefers on more prompts; None of others, and where pairs do not stand for themselves.
-
-    Args:
-        names: of the claim: judge, candidate, baseline, policy.
-    """
-    if counts.scores is None or counts.conversations is not None or counts.n_judged < FEW_PAIRS:
-        return None
-    sample = replace(samples.match(counts.preferences), counts=None)  # those of the comparison
-    return claim_of(sample, measure="preferred on more prompts", **names)
-
-
 def _length_and_style(judged: Judged) -> tuple[results.LengthFigures | None, results.StyleControl | None]:
     """Over the pairs with a verdict and both answers."""
     styles = [
@@ -135,9 +117,23 @@ def _parts(pairs: Iterable[PairResult]) -> list[results.Part]:
     datasets: dict[str, list[PairResult]] = {}
     for pair in pairs:
         datasets.setdefault(pair.dataset, []).append(pair)
-    parts = [recorded(results.Part, tally_pairs(inside), dataset=dataset) for dataset, inside in datasets.items()]
-    nothing = {"win_rate": None, "interval": None}
-    return [part if part.n - part.unread >= _LEAST_PART else part.model_copy(update=nothing) for part in parts]
+    return [_part(dataset, samples.match(inside)) for dataset, inside in datasets.items()]
+
+
+def _part(dataset: str, sample: samples.Sample) -> results.Part:
+    claim, counts = claim_of(sample, measure=results.WIN_RATE, candidate="", baseline=""), sample.counts
+    assert counts is not None
+    enough = sample.n >= _LEAST_PART
+    return results.Part(
+        dataset=dataset,
+        n=counts.n,
+        win=counts.win,
+        tie=counts.tie,
+        loss=counts.loss,
+        unread=counts.unread,
+        win_rate=claim.value if enough else None,
+        interval=claim.interval if enough else None,
+    )
 
 
 def _ratings(judgments: Iterable[Judgment]) -> model.Ratings | None:
@@ -192,17 +188,17 @@ def seed_claims(
         elsewhere: systems that were trained elsewhere; one without a seed is one training beside every seed.
     """
     arms = {without_seed(name, seeds.get(name)) for name in elsewhere}
-    groups: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
+    groups: dict[tuple[str, ...], dict[int, list[PairResult]]] = {}
     for judged, comparison in compared:
         judge, *names = judged.key
-        by_pair = judged.scores()
+        pairs = judged.pairs
         different = {seeds[name] for name in names if name in seeds}
         if comparison.claim.value is not None and len(different) == 1:
             (seed,) = different
             systems = [without_seed(name, seed) for name in names]
             if (judge, judged.leading, *reversed(systems)) in groups:
-                by_pair, systems = mirrored_scores(by_pair), systems[::-1]
-            groups.setdefault((judge, judged.leading, *systems), {})[seed] = by_pair
+                pairs, systems = [pair.mirrored for pair in pairs], systems[::-1]
+            groups.setdefault((judge, judged.leading, *systems), {})[seed] = pairs
     claims = []
     for (judge, policy, candidate, baseline), by_seed in groups.items():
         if len(by_seed) < 2:
@@ -241,12 +237,11 @@ def paired(comparisons: Sequence[Judged], seeds: Mapping[str, int]) -> list[resu
         if (judge, frozenset((first, second))) in directly or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
             continue
         policy: Policy = one.leading if one.leading == other.leading else "single"
-        scores = [
-            judged.scores(policy) if judged.key.baseline == through else mirrored_scores(judged.scores(policy))
+        ours, theirs = (
+            [pair if judged.key.baseline == through else pair.mirrored for pair in judged.by_policy[policy]]
             for judged in (one, other)
-        ]
-        _, sides = samples.sides_of(scores[:1], scores[1:])
-        sample = replace(samples.difference(sides, test="permutation"), enough=None, params={})
+        )
+        sample = samples.difference_of_matches(ours, theirs)
         about: dict[str, Any] = {"candidate": first, "baseline": second, "through": through, "judge": judge}
         about |= {"policy": policy, "family": "through"}
         claims.append(claim_of(sample, measure="difference of win rates", **about))
@@ -302,9 +297,8 @@ def put_into_families(report: ReportData) -> Iterator[results.Claim]:
     yield from report.claims
     for judge in report.judges:
         for comparison in judge.comparisons:
-            for claim in filter(None, (comparison.claim, comparison.preferred)):
-                claim.family = SINGLE_SEEDS if report.over_seeds(claim) else VERDICTS
-                yield claim
+            comparison.claim.family = SINGLE_SEEDS if report.over_seeds(comparison.claim) else VERDICTS
+            yield comparison.claim
             if comparison.strict:
                 yield comparison.strict
             if comparison.with_labels:

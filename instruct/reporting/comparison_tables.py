@@ -151,7 +151,7 @@ _COUNTED = [
         error="error",
         note="The win rate is over the pairs with a verdict; a tie counts as half a win.",
     ),
-    Column("std. error", "counts.standard_error", error="error"),
+    Column("std. error", "standard_error", error="error"),
     Column("95 % CI", "interval"),
     Column(
         "discrete % (exploratory)",
@@ -297,8 +297,7 @@ def _lengths(comparisons: Sequence[ComparisonReport]) -> _Specification:
             "tanh(d / std(d)), d the candidate's characters minus the other's.",
         ).within(lambda row: row.figures and row.figures.term),
         Column("p of length", "p", form=probability).within(lambda row: row.figures and row.figures.term),
-        Column("length-controlled win rate %", "control.win_rate", error="control.standard_error"),
-        Column("std. error", "control.standard_error", error="control.standard_error"),
+        Column("length-controlled win rate %", "control.win_rate", form=".1f"),
     ]
     return _Specification("Length", [row for row in lengths if any(row[1])], columns, exploratory=True)
 

@@ -308,7 +308,7 @@ def _trust(judge: JudgeReport) -> Fact:
     worst = min(measured, key=lambda agreement: agreement["kappa"], default=None)  # the least flattering of several
     trusted = f"κ {kappa_text(worst)}" if worst else "not measured"
     if worst and is_chance(worst):
-        trusted = "no better than chance"
+        trusted = "not shown to be better than chance"
     detail = one_line(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
     if not measured and judge.agreement != "not measured":
         trusted, detail = "unknown", one_line(judge.agreement, 400)

@@ -40,8 +40,6 @@ def claims_of(report: ReportData) -> Iterator[Claim]:
     """Every claim that a report makes; figures under a policy that does not lead make none."""
     for _, comparison in compared_by(report.judges):
         yield comparison.claim
-        if comparison.preferred:
-            yield comparison.preferred
         if comparison.with_labels:
             yield comparison.with_labels.claim
     yield from report.claims
@@ -111,7 +109,7 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
                 row = {
                     "": claim.candidate,
                     "win_rate": claim.value,
-                    "standard_error": counts.standard_error,
+                    "standard_error": claim.standard_error,
                     "n_wins": counts.win,
                     "n_wins_base": counts.loss,
                     "n_draws": counts.tie,
@@ -120,7 +118,6 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], list[Row]]:
                     "mode": "community",
                     "avg_length": None if length is None else int(length),
                     "length_controlled_winrate": rate,
-                    "lc_standard_error": controlled and controlled.standard_error,
                 }
                 boards.setdefault((judge.name, claim.baseline), []).append(row)
     return boards

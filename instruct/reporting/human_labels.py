@@ -15,8 +15,8 @@ import numpy as np
 
 from instruct.analysis.agreement import READABLE, accuracy, defined, kappa, kappa_interval, tables
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import clustered_interval
-from instruct.analysis.outcomes import outcome_of_score
+from instruct.analysis.inference import mean_score
+from instruct.analysis.outcomes import outcome_of_score, weighted_scores
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
@@ -149,7 +149,8 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
         return None, []
     if any(pair.conversation for pair in judged.pairs):
         return None, ["the labels are not combined with the verdicts, because pairs are turns of one conversation"]
-    verdicts = {pair: 0.5 if score is None else score for pair, score in judged.scores().items()}
+    scores = np.nan_to_num(weighted_scores(judged.pairs), nan=0.5).tolist()
+    verdicts = dict(zip((pair.instruction for pair in judged.pairs), scores, strict=True))
     labeled = [pair for pair in verdicts if pair in labels_by_pair]
     people, by_judge = (np.array([scores[pair] for pair in labeled]) for scores in (labels_by_pair, verdicts))
     rest = np.array([score for pair, score in verdicts.items() if pair not in labels_by_pair])
@@ -158,11 +159,11 @@ def with_labels(judged: Judged, labels: LabelScores | None) -> tuple[PredictionP
         warnings.append(f"not counted: {counted(unknown, 'label')} on pairs without a verdict")
     if len(labeled) < 2:
         return None, [*warnings, "the labels cannot be combined with the verdicts: fewer than two are on judged pairs"]
-    points = people.sum()
-    if len(rest) and (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
+    fewer = min(int((people > 0.5).sum()), int((people < 0.5).sum()))
+    if len(rest) and fewer < LEAST_ON_A_SIDE:
         warnings.append(
-            f"only {fewer:g} of {counted(len(labeled), 'label')} for the side that has fewer: the interval of the win "
-            f"rate with labels may be too narrow; label until there are {LEAST_ON_A_SIDE}"
+            f"only {fewer} of {counted(len(labeled), 'label')} for the side that has fewer: too few for a finding; "
+            f"label until there are {LEAST_ON_A_SIDE}"
         )
     return prediction_powered(people, by_judge, rest, **judged.key._asdict(), policy=judged.leading), warnings
 
@@ -186,11 +187,12 @@ def add_label_agreement(judge: JudgeReport, comparisons: Iterable[Judged], label
     verdicts = [pair.outcome if pair.outcome in READABLE else "none" for pair, _ in said]
     of_pairs = tables([label for _, label in said], verdicts, (*READABLE, "none"))
     clusters = numbered(pair.unit for pair, _ in said)
+    alike = np.trace(of_pairs, axis1=1, axis2=2).astype(float)
     measured = rounded_figures(
         {
             "pairs": len(said),
             "accuracy": 100 * float(accuracy(of_pairs.sum(axis=0))),
-            "accuracy_interval": clustered_interval(accuracy, of_pairs, clusters),
+            "accuracy_interval": mean_score(alike[None], clusters).interval,
             "kappa": defined(kappa(of_pairs.sum(axis=0))),
             "kappa_interval": kappa_interval(of_pairs, clusters),
         }

@@ -152,7 +152,6 @@ def length_controlled_win_rate(
     )
     return LengthControlled(
         win_rate=float(probabilities.mean()) * 100,
-        standard_error=float(probabilities.sem()) * 100,
         note=f"{how}; {len(rows)} prompts; difficulties from {one_line(path.name, 60)}, joined on the instruction",
         warning=_implausible(frame.dropna()),
     )
@@ -160,7 +159,7 @@ def length_controlled_win_rate(
 
 def _none(why: str) -> LengthControlled:
     """No rate, and why."""
-    return LengthControlled(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
+    return LengthControlled(win_rate=None, note=f"no length-controlled rate: {why}")
 
 
 def _check_rows(path: Path, rows: Sequence[Mapping[str, Any]], difficulties: Mapping[str, float]) -> None:

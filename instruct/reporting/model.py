@@ -109,16 +109,14 @@ class LengthControl(Record):
     """AlpacaEval's length-controlled win rate; `note`: what it was computed from, or why there is none."""
 
     win_rate: float | None
-    standard_error: float | None
     note: str
 
 
 class ComparisonReport(Record):
     """A candidate against a baseline by one judge's verdicts.
 
-    `claim`: what is said of the win rate under the policy that the judge's card puts first; `preferred`: of the count
-    of a weighted judge's preferences, where pairs stand for themselves; `strict`: of the win rate under that policy, of
-    which nothing is claimed, where another one leads.
+    `claim`: what is said of the win rate under the policy that the judge's card puts first; `strict`: of the
+    win rate under that policy, of which nothing is claimed, where another one leads.
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
@@ -130,7 +128,6 @@ class ComparisonReport(Record):
     candidate: str
     baseline: str
     claim: Claim
-    preferred: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
     strict: Claim | None = Field(default=None, exclude_if=lambda claim: claim is None)
     orders: Literal["both", "one", "alone"]  # in how many the pairs were shown; alone: each answer by itself
     pairs_judged: int
@@ -336,9 +333,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Claim", "Panel", "ComparisonReport")),
     ):
-        part["required"] = [
-            name for name in part["properties"] if name not in ("bench", "counts", "preferred", "strict")
-        ]
+        part["required"] = [name for name in part["properties"] if name not in ("bench", "counts", "strict")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import unit_values
+from instruct.analysis.inference import cluster_values
 from instruct.base.errors import InputError, one_line
 from instruct.logs.read import by_task, evaluations
 from instruct.logs.source import Columns
@@ -163,7 +163,7 @@ def _of_task(
     about = f"{place_of(every[0])}: the task {one_line(task, 60)} has"
     if clusters < 2:
         raise InputError(f"{about} {clusters} independent units with a value; a plan needs 2 or more")
-    per_unit = np.array([unit_values(training, places) for training in gains])
+    per_unit = np.array([cluster_values(training, places, np.ones(n)) for training in gains])
     if not np.ptp(per_unit):
         raise InputError(f"{about} the same value on every unit; a plan needs a pilot whose units differ")
     of_samples = [np.mean([_within(each, metric) for each in side]) for side in systems]

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy, unit_scores
+from instruct.analysis.outcomes import Margins, PairResult, Policy, leading_policy, results_by_policy
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import read_text, sha256_of
 from instruct.base.replies import Completion
@@ -93,14 +93,6 @@ class Judged:
     def pairs(self) -> list[PairResult]:
         """The results under the leading policy."""
         return self.by_policy[self.leading]
-
-    def scores(self, policy: Policy | None = None) -> dict[str, float | None]:
-        """The score of each conversation, or of each pair that is no turn of one, under the leading policy or another.
-
-        By the pair's instruction, or what the conversation is called; None without a verdict.
-        """
-        pairs = self.by_policy[policy or self.leading]
-        return {**dict.fromkeys(pair.unit for pair in pairs), **unit_scores(pairs)}
 
 
 def in_conversations(pairs: list[PairResult], conversations: Mapping[str, str]) -> list[PairResult]:

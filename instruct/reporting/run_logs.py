@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from instruct.analysis.outcomes import weighted_scores
 from instruct.base.errors import InputError, one_line
 from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
@@ -68,20 +69,21 @@ def _of_side(contents: RunContents, judged: Judged, side: int) -> Scores:
     log = log_of(contents, system, f"{one_line(judged.key.judge, 60)} against {opponent}")
     log.settings = {name: value for name, value in settings.items() if value is not None}
     ours, answers = judged.sides[side], judged.sides[1 - side]
-    theirs: dict[str, list[str]] = {}
-    for pair, row in answers.by_pair.items() if answers else ():
-        theirs.setdefault(judged.conversations.get(pair, pair), []).append(str(row["output"]))
+    theirs = answers.by_pair if answers else {}
     texts = ours.by_pair if ours else {}
     prompt = ", ".join(str(settings[name]) for name in ("judge model", "judge card", "policy", "orders"))
-    for unit, score in judged.scores().items():
-        row = texts.get(unit, {})
+    pairs = [pair.mirrored for pair in judged.pairs] if side else judged.pairs
+    for pair, score in zip(pairs, weighted_scores(pairs).tolist(), strict=True):
+        unit = pair.instruction
+        row, opponent_row = texts.get(unit, {}), theirs.get(unit)
         log.add(
             Row(
                 unit,
-                {WIN_RATE: score if score is None or not side else 1 - score},
-                "no verdict" if score is None else None,
+                {WIN_RATE: None if pair.score is None else score},
+                "no verdict" if pair.score is None else None,
+                cluster=pair.conversation or None,
                 doc=unit,
-                target="\n".join(theirs[unit]) if unit in theirs else None,
+                target=str(opponent_row["output"]) if opponent_row else None,
                 prompt=prompt,
                 question=str(row.get("instruction", unit)),
                 response=str(row.get("output", "")),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from instruct.analysis.outcomes import weighted_scores
 from instruct.logs.read import by_task
 from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import GREEDY, MLE, SAMPLED, bench_scores, trainings_of
 from instruct.reporting.read import RunContents, seeds_of
 from instruct.reporting.run_logs import WIN_RATE, log_of
-from instruct.scores.samples import Values
 from instruct.scores.scores import Row, Scores
 from instruct.training.options import control_name, without_seed
 
@@ -61,13 +61,13 @@ def _rows(trainings: Sequence[Scores], **about: Any) -> Iterator[dict[str, Any]]
 
 def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
     seeds = seeds_of(contents.config)
-    itself: dict[tuple[str, int, str], dict[str, float | None]] = {}
+    itself: dict[tuple[str, int, str], dict[str, Row]] = {}
 
-    def rows(system: str, judge: str, seed: int, against: str, scores: Values) -> Iterator[dict[str, Any]]:
+    def rows(system: str, judge: str, seed: int, against: str, scored: Iterable[Row]) -> Iterator[dict[str, Any]]:
         log = log_of(contents, system, judge)
         log.better[WIN_RATE] = "higher"
-        for unit, score in scores.items():
-            log.add(Row(unit, {WIN_RATE: score}), judge)
+        for row in scored:
+            log.add(row, judge)
         return _rows([log], seed=seed, against=against)
 
     for judged in contents.by_judge:
@@ -76,11 +76,15 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
         if seed is None or seed != seeds.get(baseline):
             continue
         beside = judged.key.judge, seed, without_seed(baseline, seed)
-        scores = judged.scores()
-        itself.setdefault(beside, {}).update(dict.fromkeys(scores, 0.5))
-        yield from rows(candidate, *beside, scores)
+        scored = [
+            Row(pair.instruction, {WIN_RATE: None if pair.score is None else score}, cluster=pair.conversation or None)
+            for pair, score in zip(judged.pairs, weighted_scores(judged.pairs).tolist(), strict=True)
+        ]
+        ties = itself.setdefault(beside, {})
+        ties.update({row.unit: row._replace(values={WIN_RATE: 0.5}) for row in scored})
+        yield from rows(candidate, *beside, scored)
     for beside, ties in itself.items():
-        yield from rows(beside[2], *beside, ties)
+        yield from rows(beside[2], *beside, ties.values())
 
 
 def _hashed(text: str) -> str:

@@ -51,7 +51,9 @@ def claim_headline(made: Claim, *further: str | None) -> str:
     if made.finding == "too few" and made.params.get(ELSEWHERE):
         said += f" ({few_trainings(made)})"
     correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
-    sentences = [": ".join(filter(None, [about, said, stated_figure(made)])), *further, correction]
+    skewed = made.has_winner and "unbounded" in made.params and made.test in ("Student", "ratio")
+    caution = "Skewed values can break Student's test" if skewed else None
+    sentences = [": ".join(filter(None, [about, said, stated_figure(made)])), *further, correction, caution]
     return ". ".join(filter(None, sentences))
 
 
@@ -72,7 +74,7 @@ def stated_figure(made: Claim) -> str:
         figure = f"{measure}{number(value, made.interval, sign=True)}{' points' * made.in_points}{side}"
     clusters = f" in {counted(made.params['clusters'], 'cluster')}" if "clusters" in made.params else ""
     sample = [f"n = {made.n}{clusters}"] * bool(made.n)
-    sample += [f"{made.missing} missing"] if "unbounded" in made.params else []
+    sample += [f"{made.missing} missing"] if made.missing and "unbounded" in made.params else []
     sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
     details = ", ".join([*interval_words(made), *sample])
@@ -85,17 +87,20 @@ def interval_words(made: Claim) -> list[str]:
         return []
     first, ends = baseline_first(made), made.interval
     seen = sorted(2 * made.null - end for end in ends) if first else ends
-    alone = made.kind != "rate" and made.finding == "no difference" and not ends[0] <= 0 <= ends[1]
     bounded = made.missing and "unbounded" not in made.params
     missing = f" with {made.missing} missing lost or won" if bounded else ""
-    corrected = "(not corrected) " * alone
-    return [f"95 % CI {corrected}{span(seen, made.error, sign=made.kind != 'rate')}{missing}"]
+    return [f"95 % CI {span(seen, made.error, sign=made.kind != 'rate')}{missing}"]
 
 
 def excluded(made: Claim) -> str:
     """What is excluded where no difference is shown, to stand at the end; else empty. Rounded up."""
     beyond = excluded_beyond(made)
-    return f"; differences beyond ±{beyond}{' points' * made.in_points} are excluded (90 % CI)" if beyond else ""
+    corrected = f", corrected for {counted(made.claims, 'claim')}" if made.claims > 1 else ""
+    return (
+        f"; differences beyond ±{beyond}{' points' * made.in_points} are excluded (90 % CI{corrected})"
+        if beyond
+        else ""
+    )
 
 
 def excluded_beyond(made: Claim) -> str | None:
@@ -114,16 +119,11 @@ def adjusted(made: Claim) -> str:
 
 def leads(comparison: ComparisonReport) -> str | None:
     """Who is preferred on more prompts by a weighted judge, whose win rate is the mean of grades; None of others."""
-    made, pairs = comparison.preferred, comparison.counts
-    if made is None or made.value is None:
+    made, pairs = comparison.claim, comparison.counts
+    if not pairs.weighted or not pairs.decided:
         return None
-    leader, wins = (made.baseline, pairs.loss) if made.value < 50 else (made.candidate, pairs.win)
-    who = {
-        "no difference": "no difference shown",
-        "too few": "too few",
-    }.get(str(made.finding), name(leader))
-    counts = f"{wins} of {pairs.decided}; {adjusted(made)}"
-    return f"Preferred on more prompts: {who} ({counts}){excluded(made)}"
+    leader, wins = (made.baseline, pairs.loss) if pairs.loss > pairs.win else (made.candidate, pairs.win)
+    return f"Preferred on more prompts: {name(leader) if pairs.win != pairs.loss else 'neither'} ({wins} of {made.n})"
 
 
 def contradicted(comparison: ComparisonReport) -> bool:
@@ -211,7 +211,7 @@ def claimed_value(made: Claim) -> float | None:
 def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate with people's labels, and the minimum detectable difference."""
     made, parts = comparison.claim, []
-    if made.p is not None and made.test in ("mean", "sign"):
+    if made.p is not None:
         test, about = "Test of the mean", []
         if made.test == "sign" and made.counts:
             test, about = "Sign test", [f"{counted(made.counts.decided, 'pair')} without ties"]
@@ -246,10 +246,7 @@ def exploratory(comparison: ComparisonReport) -> tuple[str, list[str]]:
         rate = number(made.counts.discrete_win_rate, made.error)
         said.append(f"counting who is preferred, not how clearly (discrete): {rate} %")
     if controlled:
-        rate, error = (
-            number(getattr(controlled, key), controlled.standard_error) for key in ("win_rate", "standard_error")
-        )
-        stated = f"length-controlled: {rate} % (standard error {error}; {controlled.note})"
+        stated = f"length-controlled: {number(controlled.win_rate, made.error)} % ({controlled.note})"
         said.append(controlled.note if controlled.win_rate is None else stated)
     apart = interval is not None and not interval[0] <= 50 <= interval[1]
     unclaimed = apart and not made.has_winner

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from instruct.analysis.clusters import numbered
+from instruct.analysis.inference import Estimate, mean_score
 from instruct.analysis.jackknife import kept
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
@@ -33,7 +34,8 @@ TEXTS, HUMAN = "texts", "texts/human"
 # What a metric is measured from that is a system's own (instruct.measuring).
 _OWN = {"weights", "at", "temperatures", "continuations"}
 _UNSEEN_PERCENT = _EMPTY_PERCENT = 5
-_TESTED = {"permutation": "paired permutation", "jackknife": "jackknife t"}
+# With fewer texts the jackknife's interval of a figure that is no mean over texts covers too little.
+LEAST_TEXTS = 100
 _ABOUT_METRICS = (
     "In brackets the 95 % interval for other texts and, with several training seeds, other trainings. A control "
     "(mle-matched-SYSTEM) is MLE sampled at the temperature that gives it the system's entropy: what a system "
@@ -41,8 +43,8 @@ _ABOUT_METRICS = (
 )
 _ABOUT_TESTS = (
     "The candidate's figure minus the other's on the same texts. p (Holm) is corrected for all tests of this table. "
-    "Permutation: the systems are swapped within each text, or each cluster of texts with the same prefix. Jackknife: "
-    "Student's t over 40 groups of texts (of whole clusters) and, with several training seeds, over trainings."
+    "Jackknife: Student's t over 40 groups of texts (of whole clusters) and, with several training seeds, over "
+    f"trainings, from {LEAST_TEXTS} texts on."
 )
 
 
@@ -178,8 +180,10 @@ def text_scores(row: Measurement, columns: Mapping[str, Any], seed: int | None =
     metric, number = row.metric, None if seed is None else str(seed)
     scores = Scores("instruct", Path(row.part, row.system), row.system, metric, seed=number)
     scores.figures[metric], scores.variances[metric] = row.value or 0.0, row.details.other_variance
-    scores.without[metric] = np.array((columns.get("without") or {}).get(metric, ()))
-    if len(scores.without[metric]):
+    enough = (row.n or 0) >= LEAST_TEXTS
+    whole = (columns.get("without") or {}).get(metric, ())
+    scores.without[metric] = np.array(whole if enough else ())
+    if len(whole):
         return scores
     clusters = {str(id): cluster for id, cluster in clusters_of(columns).items()}
     means = _by_id(columns, metric, np.mean)
@@ -191,7 +195,7 @@ def text_scores(row: Measurement, columns: Mapping[str, Any], seed: int | None =
     if ids := sorted(sums):
         left = kept(numbered(ids, clusters))
         above, below = (left @ np.array([column[id] for id in ids]) for column in (sums, counts))
-        if below.all():
+        if below.all() and enough:
             scores.without[metric] = above / below if means or metric == "entropy" else np.exp(above / below)
     return scores
 
@@ -218,7 +222,7 @@ def _measurements(group: _Group) -> Iterator[Measurement]:
     for metric, traits in METRICS.items():
         if metric not in group.scores:
             continue
-        mean_of_trainings = samples.figures(metric, group.scores[metric]).at(math.nan)
+        mean_of_trainings = _mean(metric, group.scores[metric])
         curves: dict[str, Any] = {}
         if metric == "forward_cross_entropy":
             curves["by_temperature"] = _by_temperature(group)
@@ -231,6 +235,16 @@ def _measurements(group: _Group) -> Iterator[Measurement]:
             interval=interval and np.clip(interval, 0, traits.most).tolist(),
             details=Details(**about, **curves),
         )
+
+
+def _mean(metric: str, trainings: Sequence[Scores]) -> Estimate:
+    """The mean of a metric over trainings: of a mean over texts by its texts, else by the jackknife."""
+    first, share = trainings[0], METRICS[metric].most == 1
+    if not first.units or any(each.places.keys() != first.places.keys() for each in trainings):
+        return samples.figures(metric, trainings).at(math.nan)
+    values = [each.means(metric)[[each.places[unit] for unit in first.places]] for each in trainings]
+    clusters = first.clusters_of(np.arange(len(first.places)))
+    return mean_score(np.array(values), clusters, share=share, null=0.0).on_scale(0.01 if share else 1.0)
 
 
 def _by_temperature(group: _Group) -> list[list[float]]:
@@ -268,7 +282,7 @@ def _claims(groups: Sequence[_Group]) -> list[Claim]:
 def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
     """None: the systems share no text, or one lacks the metric.
 
-    Of a mean over texts, the claim of the differences of these; of other figures, and over trainings, the jackknife.
+    Of a mean over texts, the claim of the differences of these; of other figures, the jackknife.
     """
     of_first, of_second = first.scores.get(metric, []), second.scores.get(metric, [])
     every = [*itertools.product(of_first, of_second)]
@@ -278,13 +292,11 @@ def _claim(metric: str, first: _Group, second: _Group) -> Claim | None:
         pairs = every
     if not pairs or any(ours.places.keys() != theirs.places.keys() for ours, theirs in pairs):
         return None
-    one, other = pairs[0]
-    if len(pairs) == 1 and one.units:
-        shared = join([one], [other])
+    one = pairs[0][0]
+    if one.units:
+        shared = join([ours for ours, _ in pairs], [theirs for _, theirs in pairs], paired=False)
         share = METRICS[metric].most == 1
-        sample = samples.difference(
-            shared.sides(metric), shared.clusters, kind="metric", share=share, test="permutation"
-        )
+        sample = samples.difference(shared.sides(metric), shared.clusters, kind="metric", share=share)
     elif len({len(each.without[metric]) for pair in pairs for each in pair}) > 1:
         return None
     else:
@@ -381,7 +393,7 @@ def text_tables(measurements: Sequence[Measurement], claims: Sequence[Claim]) ->
         *PAIR,
         *DIFFERENCE,
         *TESTED,
-        Column("test", form=_TESTED.__getitem__),
+        Column("test"),
         Column("trainings"),
         Column("texts", lambda claim: claim.n if "clusters" in claim.params else None),
         CLUSTERS,

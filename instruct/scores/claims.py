@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from instruct.analysis.inference import Estimate, agree
-from instruct.analysis.results import NULL, Claim, Finding, rounded
+from instruct.analysis.inference import weakest
+from instruct.analysis.results import Claim, Finding, rounded
 from instruct.scores.samples import Sample
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
@@ -20,7 +20,7 @@ def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Find
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
         gain: by how much the candidate is better.
-        enough: whether there are LEAST_DECIDED decided pairs, FEW_PAIRS graded ones, or LEAST_SEEDS seeds.
+        enough: whether there are LEAST_DECIDED decided pairs, FEW_UNITS graded ones, or LEAST_SEEDS seeds.
     """
     if not enough:
         return "too few"
@@ -55,19 +55,22 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
     """
     estimate, params = sample.at(math.nan), {**sample.params, **about.pop("params", {})}
     if sample.missing and sample.n and sample.share:
-        estimate = bounded(estimate, sample.at(0.0), sample.at(1.0), NULL[sample.kind])
-    if sample.missing and not sample.share:
+        estimate = weakest(estimate, [sample.at(0.0), sample.at(1.0)])
+    if not sample.share:
         params["unbounded"] = True
     if simultaneous > 1:
-        params["simultaneous"] = estimate.excluding(0.95 ** (1 / simultaneous))
-    value, interval = (None if math.isnan(estimate.value) else estimate.value), estimate.interval
+        params["simultaneous"] = estimate.within(0.95 ** (1 / simultaneous))
+    value, interval, error = estimate.value, estimate.interval, estimate.error
+    if sample.kind == "rate":
+        value, interval, error = rounded(value), rounded(interval), rounded(error)
     claim = Claim(
         kind=sample.kind,
-        test=sample.test,
+        test=estimate.test,
         n=sample.n,
         missing=sample.missing,
-        value=rounded(value) if sample.kind == "rate" else value,
-        interval=rounded(interval) if sample.kind == "rate" else interval,
+        value=None if math.isnan(value) else value,
+        standard_error=error,
+        interval=interval,
         p=estimate.p,
         enough=sample.enough,
         trainings=sample.trainings,
@@ -75,7 +78,7 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
         params=params,
         **about,
     )
-    claim._one_sided = estimate.one_sided
+    claim._estimate = estimate
     return claim
 
 
@@ -117,7 +120,7 @@ def of_family(claims: Iterable[Claim], family: str) -> list[Claim]:
 def settle(claims: Iterable[Claim]) -> None:
     """Correct the p-values of the claims of each family that were made together, and set what may be said.
 
-    Claims without a family are not corrected. The interval of a win rate is made to agree with the finding.
+    Claims without a family are not corrected.
     """
     families: dict[str, list[Claim]] = {}
     for claim in claims:
@@ -133,40 +136,16 @@ def settle(claims: Iterable[Claim]) -> None:
 
 
 def decide(claim: Claim, p: float | None) -> None:
-    """Set what may be said by a corrected p-value."""
+    """Set what may be said by a corrected p-value: the finding, and what is excluded, corrected alike.
+
+    The interval of a claim with a finding excludes equality exactly if there is a winner.
+    """
     if claim.enough is not None:
         claim.finding = finding_of(p, claim.gain, claim.enough)
-        if claim.kind == "rate" and claim.value is not None:
-            found = p if claim.has_winner else None
-            claim.interval = agree(Estimate(claim.value, claim.interval, found), claim.null).interval
-    shown = claim.finding not in (None, "no difference") or (claim.finding is None and p is not None and p <= ALPHA)
-    if not shown and claim.value is not None and claim.interval:
-        tested = Estimate(claim.value, claim.interval, p, claim._one_sided)
-        claim.excluding = rounded(tested.excluding())
-    claim._one_sided = None  # what is settled is data
-
-
-def bounded(complete: Estimate, lost: Estimate, won: Estimate, null: float) -> Estimate:
-    """An estimate whose p-value and interval hold whatever the missing verdicts would have been.
-
-    The p-value is the largest: that of the worst case for the side that leads; 1 if the worst case turns the sides
-    around. The interval reaches from the lower end of `lost` to the upper end of `won`.
-
-    Args:
-        complete: from what is not missing. lost, won: with everything missing lost, or won, by the candidate.
-
-    Source: Manski, American Economic Review 80 (1990); Horowitz and Manski, JASA 95 (2000), for intervals of bounds.
-    """
-    worst = lost if complete.value > null else won
-    p = None if complete.p is None else 1.0
-    if complete.p is not None and worst.p is not None and (worst.value - null) * (complete.value - null) > 0:
-        p = max(complete.p, worst.p)
-    every = (complete, lost, won)
-    ends = [each.interval for each in every if each.interval]
-    interval = [min(low for low, _ in ends), max(high for _, high in ends)] if ends else None
-    tests = [each.one_sided for each in every if each.one_sided]
-
-    def most(at: float, sign: int) -> float:
-        return max(test(at, sign) for test in tests)
-
-    return Estimate(complete.value, interval, p, most if len(tests) == len(every) else None)
+        if claim.interval and not claim.has_winner:
+            low, high = claim.interval
+            claim.interval = [min(low, claim.null), max(high, claim.null)]
+    shown = claim.has_winner or (claim.finding is None and p is not None and p <= ALPHA)
+    if not shown and claim._estimate is not None:
+        claim.excluding = rounded(claim._estimate.within(1 - 2 * ALPHA / max(1, claim.claims)))
+    claim._estimate = None  # what is settled is data

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from instruct.analysis.inference import Estimate, score_interval
+from instruct.analysis.inference import student
+from instruct.analysis.outcomes import PairResult, outcome_of_score
 from instruct.analysis.results import PredictionPowered, rounded
-from instruct.analysis.statistics import Tally
 from instruct.scores.claims import claim_of
-from instruct.scores.samples import Array, Sample, enough_decided, fixed, match
+from instruct.scores.samples import Array, Sample, match
 
 MEASURE = "win rate with labels"
-# With fewer labels on the side that has fewer of them, the interval is too narrow.
-LEAST_ON_A_SIDE = 10
+# With fewer labels on the side that has fewer of them, nothing is found.
+LEAST_ON_A_SIDE = 20
 # The half-width, in points, that `labels_needed` plans for.
 PRECISION = 2.0
 _Z = NormalDist().inv_cdf(0.975)
@@ -49,22 +49,19 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
     n, m = len(labels), len(unlabeled)
     if n < 2 or len(judged) != n:
         raise ValueError(f"{n} labels, {len(judged)} verdicts on them, {m} pairs without a label")
-    win, loss = int((labels > 0.5).sum()), int((labels < 0.5).sum())
+    sides = int((labels > 0.5).sum()), int((labels < 0.5).sum())
+    by_people = match([PairResult(str(row), "", outcome_of_score(score), score) for row, score in enumerate(labels)])
     if m:
         weight = float(_weight(_moments(labels, judged, unlabeled), n, m))
         seen = _moments(np.append(labels, [1.0, 0.0, 1.0, 0.0]), np.append(judged, [1.0, 0.0, 0.0, 1.0]), unlabeled)
         rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
         error = math.sqrt(_variance(seen, weight, n, m))
-        p = 2 * NormalDist().cdf(-abs(rate - 0.5) / error) if error else 1.0
-        interval = (100 * np.clip([rate - _Z * error, rate + _Z * error], 0, 1)).tolist()
-        estimate = fixed(Estimate(100 * rate, interval, p))
-        sample = Sample("rate", estimate, "prediction-powered", n + m, enough=enough_decided(win, loss, n))
+        estimate = student(100 * rate, 100 * error, n - 1, 50.0, least=0.0, most=100.0, test="prediction-powered")
+        sample = Sample("rate", lambda missing: estimate, n + m, enough=min(sides) >= LEAST_ON_A_SIDE)
         effective = round(seen.labels / error**2, 1) if error else None
     else:
-        graded = not np.isin(labels, [0, 0.5, 1]).all()
-        counts = Tally(win, n - win - loss, loss, scores=tuple(labels.tolist()) if graded else None)
         # The counts are people's, not the comparison's.
-        sample = replace(match(counts), counts=None, params={"decided": win + loss})
+        sample = replace(by_people, counts=None, params={"decided": sum(sides)})
         weight, seen, effective = 0.0, _moments(labels, judged, judged), float(n)
     return PredictionPowered(
         claim=claim_of(sample, measure=MEASURE, **{"candidate": "", "baseline": ""} | names),
@@ -72,7 +69,7 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
         pairs=n + m,
         weight=round(weight, 6),
         labels_only=round(100 * float(labels.mean()), 6),
-        labels_only_interval=rounded(score_interval(labels)) or [0.0, 100.0],
+        labels_only_interval=rounded(by_people.at(math.nan).interval),
         judge_only=round(100 * float(np.concatenate([judged, unlabeled]).mean()), 6),
         effective_labels=effective,
         precision=PRECISION,

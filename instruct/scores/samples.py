@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,22 +14,19 @@ from numpy.typing import NDArray
 from instruct.analysis import jackknife
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import (
-    FEW_PAIRS,
+    FEW_UNITS,
     Estimate,
+    cluster_values,
     crossed,
-    mean_of_groups,
-    paired_difference,
-    paired_test_name,
-    unit_values,
+    kish_freedom,
+    mean_score,
+    student,
 )
-from instruct.analysis.results import Counts, Kind, recorded, rounded
-from instruct.analysis.seeds import score_difference, seed_spread
-from instruct.analysis.statistics import Tally
+from instruct.analysis.outcomes import POINTS, PairResult, weighted_scores
+from instruct.analysis.results import Counts, Kind, rounded
 from instruct.scores.scores import Scores
 
 Array = NDArray[np.float64]
-# The score of each unit; None: it is missing.
-Values = Mapping[Any, float | None]
 # What the trainings of two systems scored on the same units, each of shape (trainings, units), with a missing value of
 # the candidate counting as this number, 0 or 1, and one of the baseline as the rest; NaN: missing values are NaN.
 Sides = Callable[[float], tuple[Array, Array]]
@@ -36,7 +34,6 @@ Sides = Callable[[float], tuple[Array, Array]]
 LEAST_DECIDED = 6
 # With two trainings nobody knows how much a training seed changes: Student's t has one degree of freedom.
 LEAST_SEEDS = 3
-_NOTHING = Estimate(math.nan, None, None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,6 @@ class Sample:
         kind: of the value, in whose unit `at` is.
         at: the estimate, a missing value of the candidate counting as this share, 0 or 1, and one of the baseline as
             the rest; NaN: of the units without a missing value.
-        test: what p and interval are of.
         n: units with a value. missing: values that are missing.
         share: whether scores are from 0 to 1, so that what is missing is bounded.
         enough: whether there is enough for a finding; None: none rests on this.
@@ -58,7 +54,6 @@ class Sample:
 
     kind: Kind
     at: Callable[[float], Estimate]
-    test: str
     n: int
     missing: int = 0
     share: bool = True
@@ -68,76 +63,112 @@ class Sample:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fixed(estimate: Estimate) -> Callable[[float], Estimate]:
-    """An estimate that does not depend on what is missing."""
-    return lambda missing: estimate
-
-
 def enough_decided(wins: int, losses: int, units: int) -> bool:
     """Whether there are enough decided pairs for a claim, of `units` drawn at random (pairs, or conversations)."""
     return min(wins + losses, units) >= LEAST_DECIDED
 
 
-def match(counts: Tally) -> Sample:
-    """A judge's verdicts on two systems: the candidate's win rate."""
-    lost, won = counts.extremes
-    cases = {0.0: lost, 1.0: won}
-    # The mean of so few grades has no interval or test that says anything.
-    few = counts.scores is not None and len(counts.values) < FEW_PAIRS
+def match(pairs: Sequence[PairResult]) -> Sample:
+    """A judge's verdicts on two systems: the candidate's win rate.
+
+    A pair without a verdict that is taken for won or lost weighs as much as the heaviest.
+    """
+    scores = np.array([math.nan if pair.score is None else pair.score for pair in pairs], dtype=float)
+    weights, places = np.array([pair.weight for pair in pairs]), numbered(pair.unit for pair in pairs)
+    known = np.isfinite(scores)
+    heaviest = float(weights.max(initial=1.0))
 
     def at(missing: float) -> Estimate:
-        estimate = cases.get(missing, counts).estimate
-        rate = counts.win_rate if math.isnan(missing) else estimate.value
-        value = math.nan if rate is None else rate
-        return Estimate(value, None, None) if few else estimate._replace(value=value)
+        filled, weighed = np.where(known, scores, missing), np.where(known, weights, heaviest)
+        kept = np.isfinite(filled)
+        estimate = mean_score(filled[None, kept], places[kept], weighed[kept])
+        # The mean of so few grades has no interval or test that says anything.
+        return replace(estimate, tests=None) if graded and units < FEW_UNITS else estimate
 
+    graded = not np.isin(scores[known], list(POINTS.values())).all() or len(np.unique(weights[known])) > 1
+    units = len(np.unique(places[known]))
+    counted = Counter(pair.outcome for pair in pairs)
+    ties = Counter(pair.tie for pair in pairs)
+    discrete = [POINTS[pair.outcome] for pair in pairs if pair.outcome in POINTS]
+    extremes = [at(0.0).value, at(1.0).value]
+    counts = Counts(
+        weighted=graded,
+        win=counted["win"],
+        tie=counted["tie"],
+        loss=counted["loss"],
+        unparsed=counted["unparsed"],
+        failed=counted["failed"],
+        contradicted=ties["contradicted"],
+        identical=ties["identical"],
+        discrete_win_rate=rounded(100 * math.fsum(discrete) / len(discrete)) if discrete else None,
+        bounds=rounded(extremes) if pairs else None,
+    )
     return Sample(
         kind="rate",
         at=at,
-        test="mean" if counts.graded else "sign",
-        n=counts.n_judged,
+        n=int(known.sum()),
         missing=counts.unread,
-        enough=not few and enough_decided(counts.win, counts.loss, len(counts.values)),
-        counts=recorded(Counts, counts),
-        params={} if counts.conversations is None else {"clusters": len(counts.conversations)},
+        enough=not (graded and units < FEW_UNITS) and enough_decided(counts.win, counts.loss, units),
+        counts=counts,
+        params={"clusters": units} if any(pair.conversation for pair in pairs) else {},
     )
 
 
-def match_over_seeds(by_seed: Mapping[int, Values], trainings: int) -> Sample:
-    """A judge's verdicts on two systems, each trained with several seeds: the candidate's mean win rate.
+def match_over_seeds(by_seed: Mapping[int, Sequence[PairResult]], trainings: int) -> Sample:
+    """A judge's verdicts on two systems, each trained with several seeds: the candidate's mean win rate, over the
+    prompts that have a verdict for every seed.
 
     Args:
-        by_seed: by prompt, a score from 0 to 1.
         trainings: that count as independent.
     """
-    scores = list(by_seed.values())
-    prompts = dict.fromkeys(prompt for one in scores for prompt in one)
-    spread = seed_spread(scores)
+    prompts = dict.fromkeys(pair.instruction for pairs in by_seed.values() for pair in pairs)
+    verdicts = [{pair.instruction: pair for pair in pairs} for pairs in by_seed.values()]
+    units = {pair.instruction: pair.unit for pairs in by_seed.values() for pair in pairs}
+    places = numbered(units[prompt] for prompt in prompts)
+    known = np.array([weighted_scores([seed.get(prompt) for prompt in prompts]) for seed in verdicts])
+    judged = np.isfinite(known)
 
     def at(missing: float) -> Estimate:
-        if math.isnan(missing):
-            return spread.estimate
-        return seed_spread(
-            [{key: missing if one.get(key) is None else one[key] for key in prompts} for one in scores]
-        ).estimate
+        filled = np.where(judged, known, missing)
+        kept = np.isfinite(filled).all(axis=0)
+        return mean_score(filled[:, kept], places[kept])
 
+    shared = judged.all(axis=0)
+    about: dict[str, Any] = {"win_rates": [], "standard_deviation": None}
+    about |= {"interval_seeds": None, "interval_prompts": None}
+    if shared.any():
+        of_units = np.unique(places[shared], return_inverse=True)[1]
+        seeds = np.array([cluster_values(100 * row[shared], of_units, np.ones(len(of_units))) for row in known])
+        rates, deviation = seeds.mean(axis=1), float(seeds.mean(axis=1).std(ddof=1))
+        over_seeds = student(float(rates.mean()), deviation / math.sqrt(len(rates)), len(rates) - 1)
+        over_prompts = crossed(seeds.mean(axis=0, keepdims=True), freedom=kish_freedom(np.bincount(of_units)))
+        about = {"win_rates": rates.tolist(), "standard_deviation": deviation}
+        for name, estimate in {"interval_seeds": over_seeds, "interval_prompts": over_prompts}.items():
+            about[name] = estimate.interval and np.clip(estimate.interval, 0, 100).tolist()
+        if seeds.shape[1] < len(of_units):
+            about["clusters"] = seeds.shape[1]
     return Sample(
         kind="rate",
         at=at,
-        test="two-way",
-        n=spread.n,
-        missing=sum(one.get(prompt) is None for one in scores for prompt in prompts),
+        n=int(shared.sum()),
+        missing=int((~judged).sum()),
         enough=trainings >= LEAST_SEEDS,
         trainings=trainings,
         params={
             "seeds": list(by_seed),
-            "win_rates": rounded(spread.win_rates),
-            "left_out": spread.left_out,
-            "standard_deviation": rounded(spread.standard_deviation),
-            "interval_seeds": rounded(spread.interval_seeds),
-            "interval_prompts": rounded(spread.interval_prompts),
+            "left_out": int((judged.any(axis=0) & ~shared).sum()),
+            **{name: rounded(value) for name, value in about.items()},
         },
     )
+
+
+def difference_of_matches(ours: Sequence[PairResult], theirs: Sequence[PairResult]) -> Sample:
+    """A judge's verdicts on two systems beside a third: the difference of their win rates. No finding rests on it."""
+    first, second = ({pair.instruction: pair for pair in pairs} for pairs in (ours, theirs))
+    shared = [prompt for prompt in first if prompt in second]
+    scores = [weighted_scores([side[prompt] for prompt in shared])[None] for side in (first, second)]
+    sample = difference(sides_of(*scores), numbered(first[prompt].unit for prompt in shared))
+    return replace(sample, enough=None, params={})
 
 
 def difference(
@@ -146,7 +177,7 @@ def difference(
     *,
     kind: Kind = "points",
     share: bool = True,
-    test: str = "",
+    tasks: NDArray[np.intp] | None = None,
 ) -> Sample:
     """What two systems scored on the same units: the mean of the candidate's score minus the baseline's.
 
@@ -154,27 +185,45 @@ def difference(
         clusters: the cluster of each unit, from 0; None: each is one of its own.
         kind: points of scores that are shares, or the metric's own unit.
         share: whether scores are from 0 to 1.
-        test: of one training each; empty: by the values.
+        tasks: the task of each unit, from 0, whose means count alike; None: all units count alike.
     """
-    ours, theirs = sides(math.nan)
-    gains = mean_gains(ours, theirs)
+    first, second = sides(math.nan)
+    several, trainings = max(len(first), len(second)) > 1, min(len(first), len(second))
+    gains = mean_gains(first, second)
     known = np.flatnonzero(np.isfinite(gains))
-    places = known if clusters is None else clusters[known]
-    several, trainings = max(len(ours), len(theirs)) > 1, min(len(ours), len(theirs))
+    places = np.arange(len(gains)) if clusters is None else clusters
 
     def at(missing: float) -> Estimate:
-        first, second = sides(missing)
-        kept = np.flatnonzero(np.isfinite(np.concatenate([first, second])).all(axis=0))
-        first, second, places = first[:, kept], second[:, kept], kept if clusters is None else clusters[kept]
-        if several:
-            found = score_difference(first, second, places).scaled(100)
-        else:
-            found = paired_difference((first - second)[0], places)
-        return found if kind == "points" else found.scaled(0.01)
+        ours, theirs = (_as_many(side, trainings) for side in sides(missing))
+        kept = np.flatnonzero(np.isfinite(ours - theirs).all(axis=0))
+        apart, weights = (ours - theirs)[:, kept], None
+        if tasks is not None:
+            weights = 1 / np.bincount(tasks[kept])[tasks[kept]]
+        if several and trainings == 1:  # nobody knows how much another training of the one would change
+            return Estimate(float(np.average(apart, axis=1, weights=weights)[0]) * scale if len(kept) else math.nan)
+        if not share:
+            return mean_score(apart, places[kept], weights, share=False, null=0.0)
+        estimate = mean_score((1 + apart) / 2, places[kept], weights).on_scale(0.02 * scale, -scale)
+        return replace(estimate, test="McNemar") if estimate.test == "sign" else estimate
 
-    named = "two-way" if several else test or paired_test_name(gains[known], places)
-    sample = _of_gains(at, kind, gains, len(np.unique(places)), named, trainings, several)
-    return replace(sample, share=share)
+    scale = 100.0 if kind == "points" else 1.0
+    above, below = int((gains[known] > 0).sum()), int((gains[known] < 0).sum())
+    drawn = len(np.unique(places[known]))
+    enough = enough_decided(above, below, drawn) and (share or drawn >= FEW_UNITS)
+    return Sample(
+        kind=kind,
+        at=at,
+        n=len(known),
+        missing=len(gains) - len(known),
+        share=share,
+        enough=enough and (not several or trainings >= LEAST_SEEDS),
+        trainings=trainings,
+        params={
+            "candidate_above": above,
+            "baseline_above": below,
+            **({"clusters": drawn} if drawn < len(known) else {}),
+        },
+    )
 
 
 def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.intp]], by_size: bool) -> Sample:
@@ -183,35 +232,15 @@ def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.int
     Args:
         clusters: of each task's units, from 0.
     """
-    gains = [mean_gains(*sides(math.nan)) for sides in of_tasks]
-    trainings = len(of_tasks[0](math.nan)[0])
 
-    def at(missing: float) -> Estimate:
-        differences, places = [], []
-        for sides, own in zip(of_tasks, clusters, strict=True):
-            ours, theirs = sides(missing)
-            kept = np.flatnonzero(np.isfinite(ours - theirs).all(axis=0))
-            if len(kept):
-                differences.append((ours - theirs)[:, kept])
-                places.append(numbered(own[kept].tolist()))
-        if not differences:
-            return _NOTHING
-        sizes = np.array([gains.shape[1] for gains in differences], dtype=float)
-        weights = sizes / sizes.sum() if by_size else np.full(len(sizes), 1 / len(sizes))
-        if trainings == 1:
-            return mean_of_groups([gains[0] for gains in differences], places, weights.tolist()).scaled(100)
-        # Units that weigh what they weigh in the mean: drawn from all tasks alike, which is more than they vary within.
-        weighed = [
-            weight * sizes.sum() * gains / gains.shape[1] for weight, gains in zip(weights, differences, strict=True)
-        ]
-        starts = np.cumsum([0, *(of.max() + 1 for of in places[:-1])])
-        together = np.concatenate([of + start for of, start in zip(places, starts, strict=True)])
-        every = np.concatenate(weighed, axis=1)
-        return crossed(np.array([unit_values(training, together) for training in every])).scaled(100)
+    def sides(missing: float) -> tuple[Array, Array]:
+        ours, theirs = zip(*(each(missing) for each in of_tasks), strict=True)
+        return np.concatenate(ours, axis=1), np.concatenate(theirs, axis=1)
 
-    drawn = sum(len(np.unique(of[np.isfinite(own)])) for own, of in zip(gains, clusters, strict=True))
-    test = "two-way" if trainings > 1 else "permutation"
-    sample = _of_gains(at, "points", np.concatenate(gains), drawn, test, trainings, trainings > 1)
+    starts = np.cumsum([0, *(of.max(initial=-1) + 1 for of in clusters[:-1])])
+    together = np.concatenate([of + start for of, start in zip(clusters, starts, strict=True)])
+    tasks = np.repeat(np.arange(len(clusters)), [len(of) for of in clusters])
+    sample = difference(sides, together, tasks=None if by_size else tasks)
     about = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
     return replace(sample, params={**sample.params, **about})
 
@@ -224,7 +253,8 @@ def figures(metric: str, ours: Sequence[Scores], theirs: Sequence[Scores] = ()) 
         values = values - [each.figures[metric] for each in theirs]
         without = [left - each.without[metric] for left, each in zip(without, theirs, strict=True)]
     found = jackknife.estimate(values, without, sum(each.variances[metric] for each in (*ours, *theirs)))
-    return Sample("metric", fixed(found), "jackknife", n=0, share=False, trainings=len(ours))
+    named = replace(found, test="jackknife")
+    return Sample("metric", lambda missing: named, n=0, share=False, trainings=len(ours))
 
 
 def is_share(values: Array) -> bool:
@@ -239,43 +269,26 @@ def mean_gains(ours: Array, theirs: Array) -> Array:
     return gains
 
 
-def sides_of(ours: Sequence[Values], theirs: Sequence[Values]) -> tuple[list[Any], Sides]:
-    """The units that all trainings of two systems have, and what they scored on them."""
-    units = [unit for unit in ours[0] if all(unit in one for one in (*ours, *theirs))]
-    first, second = (
-        np.array([[math.nan if (value := one[unit]) is None else value for unit in units] for one in side])
-        for side in (ours, theirs)
-    )
+def sides_of(ours: Array, theirs: Array) -> Sides:
+    """What two systems scored on the same units, from matrices where NaN is missing."""
 
     def sides(missing: float) -> tuple[Array, Array]:
-        return np.where(np.isnan(first), missing, first), np.where(np.isnan(second), 1 - missing, second)
+        return np.where(np.isnan(ours), missing, ours), np.where(np.isnan(theirs), 1 - missing, theirs)
 
-    return units, sides
+    return sides
 
 
-def _of_gains(
-    at: Callable[[float], Estimate],
-    kind: Kind,
-    gains: Array,
-    drawn: int,
-    test: str,
-    trainings: int,
-    several: bool,
-) -> Sample:
-    """Args: gains: of each unit; NaN: a value is missing. drawn: how many clusters these are."""
-    known = gains[np.isfinite(gains)]
-    above, below = int((known > 0).sum()), int((known < 0).sum())
-    return Sample(
-        kind=kind,
-        at=at,
-        test=test,
-        n=len(known),
-        missing=len(gains) - len(known),
-        enough=enough_decided(above, below, drawn) and (not several or trainings >= LEAST_SEEDS),
-        trainings=trainings,
-        params={
-            "candidate_above": above,
-            "baseline_above": below,
-            **({"clusters": drawn} if drawn < len(known) else {}),
-        },
-    )
+def _as_many(trainings: Array, number: int) -> Array:
+    """Trainings as fewer independent ones with the same mean, each with so much less variance.
+
+    That is Scheffé's test for samples of different sizes, whose variances may differ ("On Solutions of the
+    Behrens-Fisher Problem, Based on the t-Distribution", Annals of Mathematical Statistics 14, 1943).
+
+    Args:
+        trainings: shape (trainings, units).
+    """
+    if number == len(trainings):
+        return trainings
+    paired = trainings[:number]
+    spread: Array = math.sqrt(number / len(trainings)) * (paired - paired.mean(axis=0))
+    return spread + trainings.mean(axis=0)

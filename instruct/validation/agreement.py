@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from instruct.analysis.agreement import defined, kappa, kappa_interval, macro, tables
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import Estimate, agree, clustered_interval, paired_test, share
+from instruct.analysis.inference import mean_score
 from instruct.analysis.outcomes import EXCHANGED
 from instruct.analysis.results import Claim, rounded
 from instruct.run.measurements import Details, Measurement
 from instruct.scores.claims import claim_of, settle
-from instruct.scores.samples import Sample, enough_decided, fixed
+from instruct.scores.samples import difference
 from instruct.validation.human_sets import HumanPair, HumanSet
 
 CLASSES = ("tie", "first", "second")  # PandaLM's 0, 1 and 2
@@ -110,10 +110,11 @@ class Agreement:
 
     def rate(self, system: str, metric: str, right: NDArray[Any], among: NDArray[np.bool_], about: str = "") -> None:
         """How much of some pairs is right, in percent; several verdicts on each pair: shape (verdicts, pairs)."""
-        counts = np.stack([right * among, among], axis=-1).astype(np.float64).reshape(-1, self.pairs, 2).sum(axis=0)
-        interval = clustered_interval(share, counts, self.clusters)
-        count, n = counts.sum(axis=0)
-        self.add(system, metric, 100 * share(counts.sum(axis=0)), int(n), about, interval=interval, count=float(count))
+        of_verdicts = np.stack([right * among, among + 0 * right]).astype(float).reshape(2, -1, self.pairs)
+        points, counts = of_verdicts.sum(axis=1)
+        n, read = int(counts.sum()), counts > 0
+        estimate = mean_score((points[read] / counts[read])[None], self.clusters[read], counts[read])
+        self.add(system, metric, estimate.value, n, about, interval=estimate.interval, count=float(points.sum()))
 
     def choice(self, system: str, metric: str, given: Ratings, choice: Ratings) -> None:
         """How often each pair's choice is given, where neither is a tie."""
@@ -246,20 +247,7 @@ def _measure_rater(
 
 def _claim(found: Agreement, name: str, right: NDArray[np.bool_], best: NDArray[np.bool_]) -> Claim:
     """How much more often a rater is right than the best yardstick."""
-    differences, clusters = right.astype(int) - best, found.clusters
-    alone, other = int((differences > 0).sum()), int((differences < 0).sum())
-    apart = len(set(clusters[differences != 0]))
-    counts = np.stack([differences, np.ones_like(differences)], axis=1)
-    interval = clustered_interval(share, counts, clusters, -1.0)
-    estimate = agree(Estimate(100 * float(differences.mean()), interval, paired_test(differences, clusters)))
-    sample = Sample(
-        kind="points",
-        at=fixed(estimate._replace(interval=rounded(estimate.interval))),
-        test="sign-flip test of instructions" if len(set(clusters)) < found.pairs else "McNemar's test",
-        n=found.pairs,
-        enough=enough_decided(alone, other, apart),
-        params={"candidate_alone": alone, "baseline_alone": other, "instructions": apart},
-    )
+    sample = difference(lambda missing: (right[None].astype(float), best[None].astype(float)), found.clusters)
     claim = claim_of(sample, measure="accuracy", candidate=found.names[name], baseline=found.names[found.best])
     settle([claim])
     return claim

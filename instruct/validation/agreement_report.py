@@ -94,8 +94,8 @@ def agreement_tables(agreement: Agreement) -> Iterator[Table]:
     columns = [
         Column("order shown", "candidate", text=True),
         Column("difference, points", lambda claim: f"{claim.value:+.2f}{_span(claim.interval, 2)}"),
-        Column("only the judge right", "params.candidate_alone"),
-        Column("only the yardstick right", "params.baseline_alone"),
+        Column("only the judge right", "params.candidate_above"),
+        Column("only the yardstick right", "params.baseline_above"),
         Column("p", lambda claim: probability(claim.p)),
     ]
     title = f"The judge minus the best yardstick ({names[agreement.best]})"

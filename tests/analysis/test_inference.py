@@ -1,183 +1,185 @@
-"""Intervals, tests and power against scipy, statsmodels and their formulae by hand."""
+"""Every procedure against scipy, statsmodels and its formula by hand; and that its readings agree."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+import pandas as pd
 import pytest
-from counted import claimed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import zt_ind_solve_power
-from statsmodels.stats.proportion import proportion_confint
 
 from instruct.analysis.inference import (
-    mean_of_groups,
-    mean_test,
-    score_interval,
-    sign_flip_test,
-    sign_test,
+    Estimate,
+    crossed,
+    figure_interval,
+    mean_score,
     smallest_difference,
-    wilson_interval,
+    student,
+    weakest,
 )
-from instruct.analysis.statistics import Tally
-
-counted = st.builds(Tally, *[st.integers(0, 300)] * 3)
 
 
-@given(counted)
-@settings(max_examples=40, deadline=None)
-def test_the_interval_contains_the_win_rate_and_mirrors_when_sides_swap(counts):
-    found, other = score_interval(counts.values), score_interval(1 - counts.values)
-    assert (found is None) == (wilson_interval(counts.points, counts.n_judged) is None) == (counts.n_judged == 0)
-    if found:
-        assert 0 <= found[0] <= counts.win_rate + 1e-5
-        assert counts.win_rate - 1e-5 <= found[1] <= 100
-        assert other == pytest.approx([100 - found[1], 100 - found[0]], abs=1e-5)
+@given(st.integers(0, 120), st.integers(0, 60), st.integers(0, 120))
+@settings(deadline=None)
+def test_wins_ties_and_losses_have_the_exact_sign_test(win, tie, loss):
+    found = mean_score(np.repeat([1.0, 0.5, 0.0], [win, tie, loss])[None])
+    if win + tie + loss:
+        assert found.p == pytest.approx(stats.binomtest(win, win + loss).pvalue if win + loss else 1.0)
 
 
-@pytest.mark.parametrize(("wins", "losses"), [(3, 0), (10, 9), (0, 20), (30, 4), (800, 5), (55, 45)])
-def test_few_verdicts_have_the_exact_limits_too(wins, losses):
-    n = wins + losses
-    exact, wilson = (100 * np.array(proportion_confint(wins, n, method=method)) for method in ("beta", "wilson"))
-    few = n < 20 or min(wins, losses) < 5
-    expected = [min(exact[0], wilson[0]), max(exact[1], wilson[1])] if few else wilson
-    assert score_interval(Tally(win=wins, loss=losses).values) == pytest.approx(expected)
+@pytest.mark.parametrize(("wins", "n"), [(9, 12), (0, 5), (20, 20), (400, 805), (97, 100)])
+def test_the_interval_of_wins_and_losses_is_clopper_and_pearsons(wins, n):
+    found = mean_score(np.repeat([1.0, 0.0], [wins, n - wins])[None])
+    for level in (0.95, 0.9):
+        exact = stats.binomtest(wins, n).proportion_ci(level, method="exact")
+        assert found.within(level) == pytest.approx([100 * exact.low, 100 * exact.high], abs=1e-4)
+
+
+def test_the_chance_of_a_weighted_mean_equals_drawn_weights():
+    grades = np.random.default_rng(0).beta(3, 2, size=8)
+    weights = np.random.default_rng(1).dirichlet(np.ones(9), size=200_000)
+    doubt = (weights @ np.append(grades, 0.0) <= 0.5).mean()
+    found = mean_score(grades[None])
+    assert (found.test, found.p) == ("mean", pytest.approx(2 * doubt, abs=0.006))
+    heavy = mean_score(np.append(grades, grades)[None], weights=np.repeat([1.0, 1e-9], 8))
+    assert heavy.p == pytest.approx(found.p, abs=1e-3)  # what weighs nothing changes nothing
 
 
 @pytest.mark.parametrize("scores", [[1.0] * 3, [0.98] * 6, [1.0] * 35, [0.5] * 40, [0.0] * 805])
 def test_scores_that_are_all_the_same_have_an_interval_with_a_width(scores):
-    low, high = score_interval(np.array(scores))
+    low, high = mean_score(np.array([scores])).interval
     assert high - low > 0.3
 
 
-@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
-def test_counts_are_found_different_exactly_when_the_sign_test_says_so(win, tie, loss):
-    counts = Tally(win, tie, loss)
-    claim = claimed(counts)
-    made = claim.finding in ("candidate", "baseline")
-    assert made == (win + loss >= 6 and sign_test(win, loss) <= 0.05)
-    if claim.interval is not None:
-        low, high = claim.interval
-        assert (low > 50 or high < 50) == made
-        assert low - 1e-5 <= counts.win_rate <= high + 1e-5
+def test_values_without_bounds_have_students_interval_and_fewer_than_twenty_none():
+    values = np.random.default_rng(0).normal(1, 3, size=40)
+    found = mean_score(values[None], share=False, null=0.0)
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 39, values.mean(), stats.sem(values)))
+    assert found.p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    few = mean_score(values[None, :19], share=False, null=0.0)
+    assert (few.value, few.interval, few.p) == (pytest.approx(values[:19].mean()), None, None)
 
 
-@given(st.integers(0, 120), st.integers(0, 120))
-@settings(deadline=None)
-def test_the_sign_test_equals_counting_coin_tosses(wins, losses):
-    n, fewer = wins + losses, min(wins, losses)
-    found = sign_test(wins, losses)
-    if n == 0:
-        assert found is None
-    else:
-        tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
-        assert found == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
-        assert sign_test(np.int64(wins), np.int64(losses)) == found
+def korn_and_graubard(right: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
+    """Of clusters of rows that are right or wrong: exact limits of the effective sample, by hand."""
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    rate, n = right.mean(), len(right)
+    sums = np.bincount(places, right)
+    variance = np.sum((sums - rate * sizes - (sums - rate * sizes).mean()) ** 2) / (len(sizes) - 1) * len(sizes) / n**2
+    freedom = n**2 / (sizes**2).sum() - 1
+    rows = min(rate * (1 - rate) / variance, n) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, freedom)) ** 2
+    points = rate * rows
+    return 100 * stats.beta.ppf(0.025, points, rows - points + 1), 100 * stats.beta.ppf(
+        0.975, points + 1, rows - points
+    )
 
 
-def scipys(differences: np.ndarray, resamples: float) -> float:
-    return stats.permutation_test(
-        (differences, np.zeros_like(differences)),
-        lambda x, y, axis: np.mean(x - y, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        rng=np.random.default_rng(3),
-        batch=1000,
-    ).pvalue
+def test_rows_in_clusters_have_korn_and_graubards_limits():
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(1, 9, size=30)
+    right = (rng.random(sizes.sum()) < np.repeat(rng.uniform(0.2, 1, size=30), sizes)).astype(float)
+    found = mean_score(right[None], np.repeat(np.arange(30), sizes))
+    assert found.interval == pytest.approx(korn_and_graubard(right, sizes), abs=0.15)
 
 
-@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0, 0.3]), min_size=2, max_size=9))
-@settings(max_examples=50, deadline=None)
-def test_few_pairs_are_permuted_exhaustively_as_in_scipy(differences):
-    assert sign_flip_test(np.array(differences)) == pytest.approx(scipys(np.array(differences), math.inf))
+def test_rows_that_repeat_each_other_count_as_one():
+    rows = (np.random.default_rng(3).random(60) < 0.6).astype(float)
+    alone, five = mean_score(rows[None]), mean_score(np.repeat(rows, 5)[None], np.repeat(np.arange(60), 5))
+    assert np.diff(five.interval) == pytest.approx(np.diff(alone.interval), rel=0.1)
+    all_won = mean_score(np.ones((1, 100)), np.repeat(np.arange(10), 10))  # ten clusters, which may be all alike
+    assert all_won.interval[0] < 70
 
 
-@pytest.mark.parametrize(("shift", "shades"), [(0.0, False), (0.03, True), (0.06, False)])
-def test_many_pairs_are_permuted_at_random_as_in_scipy(shift, shades):
-    rng = np.random.default_rng(11)
-    differences = rng.uniform(-1, 1, 300) if shades else rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], size=300)
-    theirs = scipys(differences + shift, 9_999)
-    assert sign_flip_test(differences + shift) == pytest.approx(theirs, abs=6 * math.sqrt(max(theirs, 1e-3) / 10_000))
+def test_graded_clusters_have_the_ratios_interval():
+    rng = np.random.default_rng(4)
+    values = np.repeat(rng.uniform(0.2, 0.9, size=40), 5)
+    found = mean_score(values[None], np.repeat(np.arange(40), 5))
+    means = 100 * values[::5]
+    assert found.test == "ratio"
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 39, means.mean(), stats.sem(means)))
 
 
-def test_sign_flips_handle_no_differences_and_equal_differences():
-    assert sign_flip_test(np.array([])) is None
-    assert sign_flip_test(np.zeros(30)) == 1.0
-    assert sign_flip_test(np.full(400, 0.5)) == 1 / 10_001
+def effects(rng: np.random.Generator, seeds: int, prompts: int, of_seeds: float, of_prompts: float) -> np.ndarray:
+    """Scores around 1/2 with an effect per seed, one per prompt, and the rest."""
+    drawn = rng.normal(0, of_seeds, (seeds, 1)) + rng.normal(0, of_prompts, (1, prompts))
+    return 0.5 + drawn + rng.normal(0, 0.05, (seeds, prompts))
 
 
-@given(st.builds(Tally, win=st.integers(1, 300), tie=st.integers(0, 50), loss=st.integers(1, 300)), st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
-def test_the_minimum_detectable_difference_equals_statsmodels(counts, claims):
-    found = smallest_difference(counts.standard_error, counts.n_judged, claims)
-    effect = zt_ind_solve_power(nobs1=counts.n_judged, alpha=0.05 / claims, power=0.8, ratio=0)
-    expected = 100 * effect * np.std(counts.values, ddof=1)
-    if expected < 49.9:
-        assert found == pytest.approx(expected, rel=1e-3)
-    elif expected > 50.1:
-        assert found is None  # no win rate differs that much from 50
+def test_the_interval_over_seeds_and_prompts_is_that_of_drawn_pivots():
+    """Mean squares as in statsmodels; that of seeds divided by draws of chi2, with a draw of Student's t for each."""
+    statsmodels = pytest.importorskip("statsmodels.formula.api")
+    from statsmodels.stats.anova import anova_lm
+
+    scores = effects(np.random.default_rng(1), 4, 30, 0.05, 0.1)
+    rows = [(seed, prompt, value) for (seed, prompt), value in np.ndenumerate(scores)]
+    table = anova_lm(statsmodels.ols("y ~ C(s) + C(p)", pd.DataFrame(rows, columns=["s", "p", "y"])).fit())
+    of_seeds, of_prompts, rest = (table["sum_sq"] / table["df"]).loc[["C(s)", "C(p)", "Residual"]] / 120
+    rng = np.random.default_rng(0)
+    pivots = np.maximum(3 * of_seeds / rng.chisquare(3, 400_000), rest)
+    drawn = np.sqrt(pivots + of_prompts - rest) * rng.standard_t(29, 400_000)
+    found, half = crossed(scores, 0.5), np.quantile(np.abs(drawn), 0.95)
+    assert found.interval == pytest.approx((scores.mean() - half, scores.mean() + half), rel=0.01)
+    assert found.p == pytest.approx(np.mean(np.abs(drawn) >= abs(scores.mean() - 0.5)), abs=0.005)
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_two_or_three_trainings_do_not_claim_too_much(seeds):
+    """With Satterthwaite's degrees of freedom, 9 to 12 % and 7 % of equal systems differed where trainings vary."""
+    rng, wrong, runs = np.random.default_rng(seeds), 0, 200
+    for _ in range(runs):
+        found = crossed(effects(rng, seeds, 20, 0.05, 0.1), 0.5)
+        wrong += found.p <= 0.05
+        assert (found.p <= 0.05) == (not found.interval[0] <= 0.5 <= found.interval[1])
+    assert wrong / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
+
+
+def test_all_won_over_several_seeds_has_the_bound_of_one_seeds_rows():
+    found = mean_score(np.ones((5, 40)))
+    assert found.interval == pytest.approx(mean_score(np.ones((1, 40))).interval)
+    assert (found.value, found.test, found.p < 0.001) == (100, "two-way", True)
+
+
+def test_kappa_of_judges_that_are_mostly_right_is_above_chance():
+    """Eight instructions of twenty pairs each: an interval of eight values included 0 in every draw."""
+    rng, above, clusters = np.random.default_rng(0), 0, np.repeat(np.arange(8), 20)
+    for _ in range(50):
+        labels = rng.integers(0, 2, size=160)
+        said = np.where(rng.random(160) < 0.8, labels, 1 - labels)
+        table = np.zeros((160, 2, 2))
+        table[np.arange(160), labels, said] = 1
+
+        def kappa(counts: np.ndarray) -> np.ndarray:
+            n = counts.sum((-2, -1))
+            expected = (counts.sum(-1) * counts.sum(-2)).sum(-1)
+            return (n * np.trace(counts, axis1=-2, axis2=-1) - expected) / (n * n - expected)
+
+        above += figure_interval(kappa, table, clusters, -1.0)[0] > 0
+    assert above >= 48
+
+
+def test_the_weakest_of_estimates_holds_for_each():
+    low, high = student(1.0, 0.5, 20), student(3.0, 0.5, 20)
+    found = weakest(low, [low, high])
+    assert found.interval == pytest.approx([low.interval[0], high.interval[1]])
+    assert found.p == pytest.approx(max(low.p, high.p))
+    assert weakest(low, [student(-1.0, 0.5, 20)]).p == 1  # on the other side
+    assert weakest(low, [Estimate(2.0)]).interval is None
+
+
+@given(st.floats(0.5, 10), st.integers(1, 20))
+def test_the_minimum_detectable_difference_equals_statsmodels(error, claims):
+    effect = zt_ind_solve_power(nobs1=100, alpha=0.05 / claims, power=0.8, ratio=0)
+    assert smallest_difference(error, claims) == pytest.approx(effect * error * 10, rel=1e-3)
 
 
 def test_the_minimum_detectable_difference_of_grades_is_that_of_the_test_of_the_mean():
     """By normal intervals it was 4.4 points for these, and the test found it in 3 of 10."""
     rng, n = np.random.default_rng(0), 40
-    null = np.clip(rng.normal(0.5, 0.1, size=n), 0, 1)
-    interval = mean_test(null).interval
-    half_width = max(abs(end - 100 * null.mean()) for end in interval)
-    smallest = smallest_difference(100 * null.std(ddof=1) / n**0.5, n, half_width=half_width)
+    null = mean_score(np.clip(rng.normal(0.5, 0.1, size=(1, n)), 0, 1))
+    half_width = max(abs(end - null.value) for end in null.interval)
+    smallest = smallest_difference(null.error, half_width=half_width)
     drawn = np.clip(rng.normal(0.5 + smallest / 100, 0.1, size=(60, n)), 0, 1)
-    assert 0.5 < np.mean([mean_test(scores).p <= 0.05 for scores in drawn]) < 0.95
-    assert smallest_difference(2.0, 19, half_width=5.0) is None
-
-
-def test_the_minimum_detectable_difference_is_found_in_80_percent_of_experiments():
-    n, claims, spread = 400, 6, 50 / 20
-    smallest = smallest_difference(spread, n, claims) / 100
-    rng = np.random.default_rng(0)
-    wins = rng.binomial(n, 0.5 + smallest, size=20_000) / n
-    found = np.abs(wins - 0.5) > stats.norm.ppf(1 - 0.025 / claims) * spread / 100
-    assert found.mean() == pytest.approx(0.8, abs=0.02)
-
-
-@pytest.mark.parametrize(("error", "n"), [(None, 0), (None, 1), (0.0, 9), (33.3, 3)])
-def test_too_few_or_equal_verdicts_have_no_minimum_detectable_difference(error, n):
-    assert smallest_difference(error, n) is None
-
-
-@given(st.integers(1, 100_000), st.floats(0, 1))
-def test_wilson_equals_statsmodels(n, share):
-    low, high = proportion_confint(share * n, n, method="wilson")
-    assert wilson_interval(share * n, n) == pytest.approx([100 * low, 100 * high], abs=1e-9)
-
-
-def test_the_mean_of_groups_weighs_each_group_the_same():
-    few, many = np.array([1.0, 0.0]), np.array([-1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    mean, interval, p, _ = mean_of_groups([few, many])
-    assert mean == pytest.approx((1 / 2 - 1 / 6) / 2)
-    variances = (np.var([1, 0, -1, 1]) / 2, np.var([-1, 0, 0, 0, 0, 0, -1, 1]) / 6)
-    half = stats.norm.ppf(0.975) * math.sqrt(sum(variances)) / 2
-    assert interval == pytest.approx([mean - half, min(mean + half, 1)])
-    assert p == 1  # 1/2 - 1/6 is the smallest sum that flips of 1/2 and 1/6 give
-    assert mean_of_groups([np.zeros(3), np.zeros(2)]) == (0, None, None, None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [(30, 30), (20, 200), (10, 10, 10, 10, 10)])
-@pytest.mark.parametrize("flip", [0.05, 0.3])
-@pytest.mark.parametrize("lean", [0.5, 0.7])
-def test_the_interval_of_groups_covers_and_its_test_is_not_too_eager(rows, flip, lean):
-    """Each row changes with probability `flip`, for the better with probability `lean`."""
-    rng = np.random.default_rng(1)
-    truth, covered, claimed, runs = flip * (2 * lean - 1), 0, 0, 500
-    for _ in range(runs):
-        groups = [rng.choice([1.0, -1.0, 0.0], size=n, p=[flip * lean, flip * (1 - lean), 1 - flip]) for n in rows]
-        _, interval, p, _ = mean_of_groups(groups)
-        covered += interval is None or interval[0] <= truth <= interval[1]
-        claimed += p is not None and p < 0.05
-    assert covered / runs >= 0.925
-    if lean == 0.5:
-        assert claimed / runs <= 0.07
+    assert 0.5 < np.mean([mean_score(scores[None]).p <= 0.05 for scores in drawn]) < 0.95
+    assert smallest_difference(None) is None

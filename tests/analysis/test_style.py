@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from instruct.analysis.style import Scored, style_control, style_counts, style_features
+from instruct.analysis.style import (
+    Scored,
+    fractional_logit,
+    length_figures,
+    style_control,
+    style_counts,
+    style_features,
+)
 
 BASELINE = "gpt-4-0314"
 COUNTS = {
@@ -146,3 +153,28 @@ def test_graded_pairs_count_as_the_battles_that_arena_hard_makes_of_them():
     assert found.score == official.score
     # The battles of a pair are not independent: its interval is wider than that of as many pairs.
     assert np.diff(found.score_interval) > np.diff(official.score_interval)
+
+
+def test_the_covariance_of_a_regression_is_that_of_conversations():
+    """Every pair twice, as two turns that are alike, has the covariance of one."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([np.ones(60), rng.normal(size=60)])
+    scores = rng.random(60)
+    once = fractional_logit(Scored(scores), x)
+    twice = fractional_logit(Scored(np.repeat(scores, 2), units=np.repeat(np.arange(60), 2)), np.repeat(x, 2, axis=0))
+    assert twice.beta == pytest.approx(once.beta)
+    assert twice.robust == pytest.approx(once.robust)
+    assert twice.modeled == pytest.approx(once.modeled)
+    assert twice.freedom == once.freedom
+
+
+def test_grades_weigh_in_the_coefficient_of_length():
+    """A pair of weight 2 counts as two pairs."""
+    rng = np.random.default_rng(4)
+    scores, difference, weights = rng.random(100), rng.integers(-300, 300, size=100), rng.choice([1.0, 2.0], size=100)
+    found = length_figures(Scored(scores, weights), 400 + difference, np.full(100, 400))
+    term = np.tanh(difference / difference.std(ddof=1))
+    beta = fractional_logit(Scored(scores, weights), np.column_stack([np.ones(100), term]))[0]
+    mean = np.average(term, weights=weights)
+    spread = np.sqrt(weights @ (term - mean) ** 2 / (weights.sum() - 1))
+    assert found.term.coefficient == pytest.approx(beta[1] * spread, abs=1e-5)

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import pytest
 from alpaca_eval.metrics import get_winrate
-from counted import outcomes, tally
+from counted import claimed, outcomes, pairs_of
 
-from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second
-from instruct.analysis.statistics import position_statistics
+from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second, position_statistics
 from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers
 from instruct.data.prompts import conversations
@@ -79,10 +78,9 @@ def test_the_published_verdicts_give_the_published_figures(shared_data, store):
     found = import_file(path, store)
     assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
     judgments = store.judgments(ComparisonKey("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"))
-    figures = tally(outcomes(judgments, "single").values())
-    assert (figures.win, figures.loss, figures.tie) == (205, 584, 16)
-    assert round(figures.win_rate, 6) == 26.459627
-    assert round(figures.standard_error, 6) == 1.535711
+    claim = claimed(pairs_of(outcomes(judgments, "single").values()))
+    assert (claim.counts.win, claim.counts.loss, claim.counts.tie) == (205, 584, 16)
+    assert (claim.value, claim.standard_error) == (26.459627, 1.535711)
     assert {judgment.preference for judgment in judgments} == {None}
     # The file does not say which answer was shown first: no rate is made of a rule.
     assert position_statistics(judgments).first_position_rate is None
@@ -103,8 +101,7 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     scores = [favoured(judgment) for judgment in judgments]
     assert round(100 * statistics.fmean(scores), 6) == 2.591451
     assert round(100 * statistics.stdev(scores) / math.sqrt(len(scores)), 6) == 0.487086
-    discrete = tally(outcomes(judgments, "single").values())
-    assert round(discrete.win_rate, 6) == 2.298137
+    assert claimed(pairs_of(outcomes(judgments, "single").values())).value == 2.298137
     assert sum(judgment.reason == "identical outputs" for judgment in judgments) == 3
     # The raw replies confirm the package's seed rule in every pair that was asked about.
     assert position_statistics(judgments).decided == sum(bool(judgment.key) for judgment in judgments) == 802

@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
+from counted import claimed
 
 from instruct.analysis.outcomes import results_by_policy
-from instruct.analysis.statistics import tally_pairs
 from instruct.base.replies import Completion
 from instruct.judging.cards import load_judge_card
 from instruct.judging.presentations import PromptTemplate
@@ -42,10 +42,10 @@ def test_the_score_is_that_of_the_official_script():
             official[category] += [*BATTLES[games[1]], *(1 - score for score in BATTLES[games[0]])]
     by_policy = results_by_policy(judged, None, margins(card, judged, {}))
     assert set(by_policy) == {"single", "strict"}
-    counts, every = tally_pairs(by_policy["strict"]), [*official["hard_prompt"], *official["creative_writing"]]
-    assert counts.win_rate == pytest.approx(100 * sum(every) / len(every), abs=1e-9)
-    assert counts.unparsed == sum(pair.score is None for pair in by_policy["strict"]) > 0
-    assert counts.interval[0] < counts.win_rate < counts.interval[1]
+    claim, every = claimed(by_policy["strict"]), [*official["hard_prompt"], *official["creative_writing"]]
+    assert claim.value == pytest.approx(100 * sum(every) / len(every), abs=1e-6)
+    assert claim.missing == sum(pair.score is None for pair in by_policy["strict"]) > 0
+    assert claim.interval[0] < claim.value < claim.interval[1]
     for part in _parts(by_policy["strict"]):
         battles = official[part.dataset]
         assert part.win_rate == pytest.approx(100 * sum(battles) / len(battles), abs=1e-6)

@@ -10,10 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from counted import outcomes
+from counted import claimed, outcomes
 
 from instruct.analysis.outcomes import candidate_is_second, pair_results
-from instruct.analysis.statistics import Tally, tally_pairs
 from instruct.base.errors import InputError
 from instruct.engines.server import CONCURRENCY
 from instruct.judging.asking import Judge
@@ -210,7 +209,8 @@ def test_identical_answers_are_a_tie_for_every_judge_and_are_never_asked_about(t
     assert (len(requests()), counts.asked, counts.without_request) == (0, 0, len(judgments))
     assert {(judged.verdict, judged.reason, judged.key) for judged in judgments} == {("tie", "identical outputs", "")}
     assert len(judgments) == (12 if orders == "both" and card != "autoj_single" else 6)
-    assert tally_pairs(pair_results(judgments, "strict")) == Tally(tie=6, identical=6)
+    counts = claimed(pair_results(judgments, "strict")).counts
+    assert (counts.n, counts.tie, counts.identical) == (6, 6, 6)
 
 
 def test_verdicts_on_changed_answers_are_removed(tmp_path, fake_server, pair):
@@ -296,7 +296,7 @@ def test_a_prompt_without_an_answer_is_a_failed_pair_that_nobody_is_asked_about(
         5: "no answer of theirs: content filter",
         7: "no answer of ours: too long; no answer of theirs: too long",
     }
-    tally = tally_pairs(pair_results(judgments, "strict"))
+    tally = claimed(pair_results(judgments, "strict")).counts
     assert (tally.n, tally.failed) == (20, 3)
     low, high = tally.bounds
     assert high - low == pytest.approx(100 * 3 / 20)

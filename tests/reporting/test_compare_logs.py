@@ -65,32 +65,21 @@ def test_right_or_wrong_is_mcnemars_test_also_of_clusters(times):
     assert (claim.candidate, claim.baseline, claim.n) == ("tuned", "base", 400)
     assert claim.params.get("clusters", 400) == 400 // times
     assert claim.value == pytest.approx(100 * (ours - theirs).mean(), abs=1e-12)
-    assert claim.p == pytest.approx(mcnemar([[0, above], [below, 0]], exact=True).pvalue, rel=1e-9)
+    exact = mcnemar([[0, above], [below, 0]], exact=True).pvalue
+    assert claim.p == pytest.approx(exact, rel=1e-9 if times == 1 else 0.2)  # rows that repeat each other count as one
     assert (claim.params["candidate_above"], claim.params["baseline_above"]) == (times * above, times * below)
     assert (claim.interval[0] > 0 or claim.interval[1] < 0) == (claim.p <= 0.05)
 
 
-def test_graded_values_are_permuted_and_have_students_interval():
+def test_values_without_bounds_have_students_test():
     ours, theirs = RNG.random(60), RNG.random(60) + 3
     (claim,) = compare_logs([make_log("base", theirs), make_log("tuned", ours)]).claims
-    expected = scipy.stats.permutation_test(
-        (ours - theirs,), np.mean, permutation_type="samples", n_resamples=2000, rng=np.random.default_rng(0)
-    )
-    student = scipy.stats.ttest_rel(ours, theirs).confidence_interval()
-    assert (claim.test, claim.in_points) == ("permutation", False)
+    expected = scipy.stats.ttest_rel(ours, theirs)
+    student = expected.confidence_interval()
+    assert (claim.test, claim.in_points) == ("Student", False)
     assert claim.value == pytest.approx((ours - theirs).mean(), abs=1e-12)
-    assert claim.p == pytest.approx(expected.pvalue, abs=0.002)
+    assert claim.p == pytest.approx(expected.pvalue)
     assert claim.interval == pytest.approx([student.low, student.high], rel=1e-9)
-
-
-def test_many_graded_values_are_tested_by_the_normal_approximation():
-    n = 60_000
-    gains = RNG.normal(0.01, 1, n)
-    compared = compare_logs([make_log("base", np.zeros(n)), make_log("tuned", gains)])
-    (claim,) = compared.claims
-    assert claim.test == "permutation, normal approximation"
-    z = gains.sum() / math.sqrt((gains**2).sum())
-    assert claim.p == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-6)
 
 
 def test_the_main_metrics_of_tasks_are_one_family():
@@ -109,7 +98,7 @@ def test_the_main_metrics_of_tasks_are_one_family():
 
 
 @pytest.mark.parametrize("by_size", [True, False])
-def test_a_group_is_the_tools_mean_with_the_error_of_strata(by_size):
+def test_a_group_is_the_tools_mean_and_never_surer_than_strata(by_size):
     sizes = (40, 160, 800)
     ours, theirs = ([right(n, share) for n in sizes] for share in (0.6, 0.55))
     logs = [
@@ -125,7 +114,7 @@ def test_a_group_is_the_tools_mean_with_the_error_of_strata(by_size):
     assert claim.value == pytest.approx(100 * sum(w * g.mean() for w, g in zip(weights, gains, strict=True)), abs=1e-12)
     variances = [np.append(own, [-1, 1]).var() / len(own) for own in gains]
     half = 196 * math.sqrt(sum(w**2 * v for w, v in zip(weights, variances, strict=True)))
-    assert claim.interval[1] - claim.interval[0] == pytest.approx(2 * half, rel=0.01)
+    assert 2 * half <= claim.interval[1] - claim.interval[0] <= 2.2 * half
     assert [each.family for each in compared.claims].count(PARTS_OF_GROUPS) == 3
 
 
@@ -176,7 +165,7 @@ def test_a_metric_that_is_better_lower_is_told_so(knows):
 
 def test_the_winner_is_named_first_with_its_gain():
     (headline,) = compare_logs([make_log("base", np.ones(50)), make_log("tuned", np.zeros(50))]).headlines()
-    assert headline.startswith("t: base beats tuned: acc +100 points")
+    assert headline.startswith("t: base beats tuned: acc +100.0 points")
 
 
 def test_every_pair_of_systems_has_ranks_and_simultaneous_intervals():
@@ -204,7 +193,7 @@ def test_equal_ranks_are_in_the_order_of_the_better_means(better, order):
 def test_no_difference_is_not_below_zero():
     logs = [make_log(system, [0.0, 1.0] * 10) for system in "abc"]
     found = compare_logs(logs, all_pairs=True)
-    assert "| a | - | +0 | +0 |" in render_markdown(found.document())
+    assert "| a | - | +0.0 | +0.0 |" in render_markdown(found.document())
 
 
 def test_what_is_not_compared_is_named():

@@ -10,11 +10,11 @@ import xml.etree.ElementTree as ElementTree
 import matplotlib as mpl
 import pytest
 from bench_runs import bench_run, judge_seeds
+from counted import counted
 from pages import TIE, WIN
 from pypdf import PdfReader
 
 from instruct.analysis.results import WIN_RATE
-from instruct.analysis.statistics import Tally
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.reporting.digits import number
@@ -85,7 +85,7 @@ def texts_of(path):
 
 def whole_report(name="emo"):
     """A report with something in every figure."""
-    policies = {"single": Tally(41, 13, 27, 3, 1), "strict": Tally(40, 20, 25)}
+    policies = {"single": counted(41, 13, 27, 4), "strict": counted(40, 20, 25)}
     judge = judge_of(comparison_of(policies, name), name=name, model=name)
     curve = [2.5, 2.25, None, 2.0]
     training = training_of(name, [5, 10, 15, 20], ce=curve, cost=curve, ratio=curve, grad_norm=curve)
@@ -126,13 +126,13 @@ def test_hostile_names_appear_as_plain_text(tmp_path):
 
 
 def test_a_judge_name_cannot_overwrite_another_figure():
-    report = report_of(*(judge_of_tallies(Tally(1), name=name) for name in ("Training", "win_rates", "../x", "..x")))
+    report = report_of(*(judge_of_tallies(counted(1), name=name) for name in ("Training", "win_rates", "../x", "..x")))
     assert [drawing.name for drawing in drawings(report)] == ["Training-1", "win_rates-2", "x", "x-4", "win_rates"]
 
 
 def test_bars_contain_their_counts_and_a_warning(tmp_path):
-    partial = comparison_of({"strict": Tally(8, 0, 92)}, partial=True)
-    judge = judge_of(comparison_of({"strict": Tally(41, 13, 27, 3, 1)}), partial, warning="proves the plumbing")
+    partial = comparison_of({"strict": counted(8, 0, 92)}, partial=True)
+    judge = judge_of(comparison_of({"strict": counted(41, 13, 27, 4)}), partial, warning="proves the plumbing")
     draw_figures(report_of(judge), tmp_path)
     colors = {*re.findall("#[0-9a-f]{6}", (tmp_path / "figures" / "j.svg").read_text())}
     assert {"#0072b2", "#e69f00", "#d5d3cd", "#3d4248"} <= colors
@@ -141,19 +141,20 @@ def test_bars_contain_their_counts_and_a_warning(tmp_path):
     assert "proves the plumbing" in texts
 
 
-@pytest.mark.parametrize("counts", [Tally(), Tally(failed=9), Tally(win=1), Tally(1, 1, 800, 1, 1)])
+@pytest.mark.parametrize("counts", [counted(), counted(failed=9), counted(win=1), counted(1, 1, 800, 2)])
 def test_lopsided_counts_are_drawn(tmp_path, counts):
     draw_figures(report_of(judge_of_tallies(counts)), tmp_path)
     texts = texts_of(tmp_path / "figures" / "j.svg")
     # in the legend, and in place of the win rate
-    assert texts.count("no verdict") == bool(counts.unread) + (not counts.n_judged)
+    judged = sum(pair.score is not None for pair in counts)
+    assert texts.count("no verdict") == (judged < len(counts)) + (not judged)
     forest = texts_of(tmp_path / "figures" / "win_rates.svg")
-    assert ("no verdict" in forest) == (not counts.n_judged)
+    assert ("no verdict" in forest) == (not judged)
 
 
 def test_the_forest_plot_names_every_judge_comparison_and_policy(tmp_path):
-    policies = {"single": Tally(50, 20, 30), "strict": Tally(2, 0, 0, 0, 9)}
-    one = [comparison_of(policies), comparison_of({"single": Tally(20, 0, 80)}, "a" * 40, "base", partial=True)]
+    policies = {"single": counted(50, 20, 30), "strict": counted(2, 0, 0, 9)}
+    one = [comparison_of(policies), comparison_of({"single": counted(20, 0, 80)}, "a" * 40, "base", partial=True)]
     judges = [judge_of(*one, name="one"), judge_of(*one, name="two", warning="proves the plumbing")]
     draw_figures(report_of(*judges), tmp_path)
     texts = texts_of(tmp_path / "figures" / "win_rates.svg")
@@ -163,7 +164,7 @@ def test_the_forest_plot_names_every_judge_comparison_and_policy(tmp_path):
         "strict (exploratory, not corrected)",
         "100, too few, n = 2",
         f"{'a' * 15}… vs base, single",
-        "20.0 (13.3–28.9), n = 100, PARTIAL",  # Wilson's
+        "20.0 (12.7–29.2), n = 100, PARTIAL",  # Clopper and Pearson's
     ):
         assert texts.count(said) == 2, said
 
@@ -177,7 +178,7 @@ def test_gradient_norm_spikes_give_a_logarithmic_axis(tmp_path):
 
 
 def test_a_large_forest_plot_shows_only_the_leading_policies():
-    policies = {"upstream": Tally(6, 1, 3), "strict": Tally(5, 2, 3)}
+    policies = {"upstream": counted(6, 1, 3), "strict": counted(5, 2, 3)}
     judges = [judge_of(*[comparison_of(policies)] * 11, name=str(number)) for number in range(3)]
     (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
     rows = [row for _, own in forest.data.panels for row in own]

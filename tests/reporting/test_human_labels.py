@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 from pages import HOSTILE
 
-from instruct.analysis.inference import score_interval
+from instruct.analysis.inference import mean_score
 from instruct.base.errors import InputError
 from instruct.judging.interchange.labels import read_labels
 from instruct.judging.store import Judgment, JudgmentStore
@@ -111,7 +111,7 @@ def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path
     found = figures(folder)["with_labels"]
     assert (found["labels"], found["pairs"], found["weight"]) == (PAIRS, PAIRS, 0)
     assert found["claim"]["value"] == found["labels_only"] == pytest.approx(100 * points.mean(), abs=1e-4)
-    assert found["labels_only_interval"] == pytest.approx(score_interval(points), abs=1e-4)
+    assert found["labels_only_interval"] == pytest.approx(mean_score(points[None]).interval, abs=1e-4)
     assert found["claim"]["params"]["decided"] == (110 if annotators == 1 else 60)
     expected = scipy.stats.binomtest(50, 110).pvalue if annotators == 1 else scipy.stats.ttest_1samp(points, 0.5).pvalue
     assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
@@ -167,7 +167,7 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     (name, measured) = judge["human_agreement"].popitem()
     assert (name, measured["pairs"], measured["accuracy"]) == ("this run's labels", 40, 50.0)
     low, high = measured["accuracy_interval"]
-    assert (low, high) == pytest.approx(score_interval(np.repeat([0.0, 1.0], 20)), abs=0.01)
+    assert (low, high) == pytest.approx(mean_score(np.repeat([0.0, 1.0], 20)[None]).interval, abs=0.01)
     assert measured["kappa_interval"][0] < measured["kappa"] < measured["kappa_interval"][1]
     assert "this run's labels: κ" in out
     assert f"(accuracy 50.0 % of 40, 95 % CI {low:.1f}–{high:.1f}), too few pairs to rely on" in out
@@ -188,10 +188,10 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
         "cheap",
         "labels",
         2,
-        "no difference",
+        "too few",
     )
     assert claim["adjusted_p"] == min(1, 2 * claim["p"])
-    labels = dict.fromkeys(range(60), "baseline")
+    labels = dict.fromkeys(range(60), "baseline") | dict.fromkeys(range(60, 80), "candidate")
     code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
     assert code == 0
     assert "sure: emo beats mle" in out
@@ -204,7 +204,7 @@ def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instru
     path.write_text(path.read_text() + json.dumps(json.loads(label_line(0, "tie")) | {"instruction": "other"}) + "\n")
     code, out, _ = instruct("report", folder, "--human", path)
     assert code == 0
-    assert "only 5 of 10 labels for the side that has fewer" in out
+    assert "only 0 of 10 labels for the side that has fewer" in out
     assert "not counted: 1 label on pairs without a verdict" in out
 
 

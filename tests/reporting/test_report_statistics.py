@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from pages import LOSS, TIE, UNREAD, WIN, only_comparison
-from scipy import stats
 
-from instruct.analysis.inference import score_interval
+from instruct.analysis.inference import mean_score
 from instruct.reporting.model import compared_by
 from instruct.reporting.report import build_report
 
@@ -29,13 +26,12 @@ def test_systems_with_a_common_baseline_are_compared_on_common_prompts(run, card
     assert (found.judge, found.policy, found.candidate, found.baseline) == ("j", "strict", "emo", "mix")
     assert (found.through, found.n) == ("mle", 38)
     assert found.value == pytest.approx(100 * differences.mean(), abs=1e-6)
-    test = stats.permutation_test
     bounds = [np.append(differences, [points[a] - filled for a in ours[38:]]) for filled in (0.0, 1.0)]
-    tested = [test((one,), np.mean, permutation_type="samples", n_resamples=9_999, rng=3).pvalue for one in bounds]
-    assert (found.missing, found.p) == (2, pytest.approx(max(tested), abs=0.02))
-    half = [196 * one.std(ddof=1) / math.sqrt(40) for one in bounds]
-    ends = [100 * bounds[1].mean() - half[1], 100 * bounds[0].mean() + half[0]]
-    assert found.interval == pytest.approx(ends, abs=4)
+    tested = [mean_score((1 + one[None]) / 2) for one in bounds]
+    assert (found.missing, found.p) == (2, pytest.approx(max(one.p for one in tested)))
+    every = [mean_score((1 + differences[None]) / 2), *tested]
+    ends = [min(one.interval[0] for one in every), max(one.interval[1] for one in every)]
+    assert found.interval == pytest.approx([2 * end - 100 for end in ends], abs=1e-4)
 
 
 def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(judge_run):
@@ -48,7 +44,8 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(judge_run):
     assert all(getattr(a, key) + getattr(b, key) == getattr(counts, key) for key in ("n", "win", "tie", "loss"))
     assert (a.unread, b.unread) == (1, 1)
     assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
-    assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 1, 1, 0.5])), abs=1e-6)
+    bounded = [mean_score(np.array([[1, 1, 1, 1, 1, 0.5, filled]])).interval for filled in (0.0, 1.0)]
+    assert a.interval == pytest.approx([bounded[0][0], bounded[1][1]], abs=1e-5)
     assert (b.win_rate, b.interval) == (None, None)  # a single verdict
     assert counts.decided == 6
     assert comparison.claim.p == pytest.approx(2 * 93 / 256)  # five of eight

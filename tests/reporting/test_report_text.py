@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from counted import claimed
+from counted import claimed, counted, pairs_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pages import WIN
 
-from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown
@@ -94,25 +93,26 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
-        (Tally(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
-        (Tally(win=30, loss=70), "j: mle beats emo: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
-        (Tally(win=50, loss=50),
-         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100); differences "
+        (counted(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.0–78.8, n = 100)"),
+        (counted(win=30, loss=70), "j: mle beats emo: win rate 70.0 % (95 % CI 60.0–78.8, n = 100)"),
+        (counted(win=50, loss=50),
+         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 39.8–60.2, n = 100); differences "
          "beyond ±8.7 points are excluded (90 % CI)"),
-        (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
-        (Tally(win=420, loss=325, failed=60),
+        (pairs_of(["unparsed"] * 2 + ["failed"]), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
+        (counted(win=420, loss=325, failed=60),
          "j: no difference shown between emo and mle: win rate 56.4 % (95 % CI 48.7–63.0 with 60 missing lost or won, "
          "n = 745); differences beyond ±12.6 points are excluded (90 % CI)"),
-        (Tally(win=30, loss=70, failed=9),
-         "j: mle beats emo: win rate 70.0 % (95 % CI 54.9–80.0 with 9 missing lost or won, "
+        (counted(win=30, loss=70, failed=9),
+         "j: mle beats emo: win rate 70.0 % (95 % CI 54.5–80.6 with 9 missing lost or won, "
          "n = 100)"),
-        (Tally(win=3, loss=27, scores=(*[0.9] * 3, *[0.1] * 27)),
-         "j: mle beats emo: weighted win rate 82.0 % (95 % CI 68.1–88.7, n = 30)"),
+        (pairs_of(["win"] * 3 + ["loss"] * 27, [0.9] * 3 + [0.1] * 27),
+         "j: mle beats emo: weighted win rate 82.0 % (95 % CI 68.1–88.7, n = 30). Preferred on more prompts: mle "
+         "(27 of 30)"),
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
     claim = claimed(counts).model_copy(update={"judge": "j"})
-    comparison = ComparisonReport.model_construct(claim=claim, preferred=None, with_labels=None)
+    comparison = ComparisonReport.model_construct(claim=claim, with_labels=None)
     assert headline(comparison) == sentence
 
 

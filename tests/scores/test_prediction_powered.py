@@ -24,7 +24,7 @@ def test_estimate_equals_ppi_python_and_its_interval_is_wider() -> None:
     labels, verdicts = points(LABELS), points(VERDICTS)
     found = prediction_powered(labels, verdicts[:60], verdicts[60:])
     assert found.win_rate == pytest.approx(100 * ESTIMATE, abs=1e-5)
-    assert found.interval == pytest.approx([100 * end for end in INTERVAL], abs=0.7)
+    assert found.interval == pytest.approx([100 * end for end in INTERVAL], abs=0.9)  # Student's, and more variance
     assert found.interval[0] < 100 * INTERVAL[0] < 100 * INTERVAL[1] < found.interval[1]
     assert (found.labels, found.pairs) == (60, 200)
     assert found.judge_only == pytest.approx(100 * verdicts.mean(), abs=1e-5)

@@ -9,14 +9,14 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import Estimate
+from instruct.analysis.outcomes import PairResult, outcome_of_score
 from instruct.analysis.results import NULL, Claim
-from instruct.analysis.statistics import Tally
 from instruct.scores.claims import claim_of, settle
 from instruct.scores.samples import (
     Sample,
     difference,
+    difference_of_matches,
     figures,
-    fixed,
     match,
     match_over_seeds,
     mean_over_tasks,
@@ -29,35 +29,35 @@ Array = np.ndarray
 Trainings = Array
 
 
-def by_unit(trainings: Trainings) -> list[dict[int, float | None]]:
+def as_pairs(scores: Array) -> list[PairResult]:
     return [
-        {unit: None if math.isnan(value) else value for unit, value in enumerate(one.tolist())} for one in trainings
+        PairResult(str(unit), "d", "failed", None)
+        if math.isnan(score)
+        else PairResult(str(unit), "d", outcome_of_score(score), score)
+        for unit, score in enumerate(scores.tolist())
     ]
 
 
 def of_match(ours: Trainings, theirs: Trainings) -> Sample:
     """Right or wrong answers as verdicts: the better one wins."""
-    gains = (ours - theirs)[0]
-    won, tied, lost = ((gains == value).sum() for value in (1, 0, -1))
-    return match(Tally(int(won), int(tied), int(lost), failed=int(np.isnan(gains).sum())))
+    return match(as_pairs((1 + ours - theirs)[0] / 2))
 
 
 def of_seeds(ours: Trainings, theirs: Trainings) -> Sample:
-    scores = by_unit((1 + ours - theirs) / 2)
-    return match_over_seeds(dict(enumerate(scores)), len(scores))
+    return match_over_seeds(dict(enumerate(map(as_pairs, (1 + ours - theirs) / 2))), len(ours))
 
 
 def of_difference(ours: Trainings, theirs: Trainings) -> Sample:
-    return difference(sides_of(by_unit(ours), by_unit(theirs))[1])
+    return difference(sides_of(ours, theirs))
 
 
 def of_clusters(ours: Trainings, theirs: Trainings) -> Sample:
-    return difference(sides_of(by_unit(ours), by_unit(theirs))[1], np.arange(ours.shape[1]) // 2)
+    return difference(sides_of(ours, theirs), np.arange(ours.shape[1]) // 2)
 
 
 def of_tasks(ours: Trainings, theirs: Trainings) -> Sample:
     parts = [slice(None, 80), slice(80, None)]
-    sides = [sides_of(by_unit(ours[:, part]), by_unit(theirs[:, part]))[1] for part in parts]
+    sides = [sides_of(ours[:, part], theirs[:, part]) for part in parts]
     return mean_over_tasks(sides, [np.arange(sides[0](0.0)[0].shape[1]), np.arange(sides[1](0.0)[0].shape[1])], True)
 
 
@@ -140,5 +140,99 @@ def test_figures_of_whole_samples_are_compared_by_the_jackknife():
 
 @pytest.mark.parametrize("kind", NULL)
 def test_without_a_unit_there_is_no_value_and_no_finding(kind):
-    made = claimed(Sample(kind, fixed(Estimate(math.nan, None, None)), "sign", n=0, missing=4, enough=False))
+    made = claimed(Sample(kind, lambda missing: Estimate(math.nan), n=0, missing=4, enough=False))
     assert (made.value, made.interval, made.p, made.finding) == (None, None, None, "too few")
+
+
+def test_two_systems_beside_a_third_have_the_difference_of_their_rates_and_no_finding():
+    ours, theirs = (as_pairs(scores[0]) for scores in drawn(4, 1, 0.9, 0.5))
+    made = claimed(difference_of_matches(ours, theirs))
+    assert made.value == pytest.approx(claimed(match(ours)).value - claimed(match(theirs)).value)
+    assert (made.finding, made.p < 0.001) == (None, True)
+
+
+def test_only_prompts_with_a_verdict_for_every_seed_count():
+    nan = math.nan
+    made = claimed(match_over_seeds({1: as_pairs(np.array([1, 0, 1, nan])), 2: as_pairs(np.array([1, 1, nan, 1]))}, 2))
+    assert (made.n, made.missing, made.value, made.params["left_out"]) == (2, 2, 75.0, 2)
+    assert made.params["win_rates"] == [50.0, 100.0]
+    nothing = claimed(match_over_seeds({1: as_pairs(np.array([1, nan])), 2: as_pairs(np.array([nan, 1]))}, 2))
+    assert (nothing.n, nothing.params["left_out"], nothing.value, nothing.p) == (0, 2, None, None)
+
+
+def test_the_interval_over_seeds_alone_is_students():
+    rates = [52.0, 56.0, 51.0]
+    made = claimed(
+        match_over_seeds({k: as_pairs(np.repeat([1.0, 0.0], [int(r), 100 - int(r)])) for k, r in enumerate(rates)}, 3)
+    )
+    assert made.params["interval_seeds"] == pytest.approx(stats.t.interval(0.95, 2, np.mean(rates), stats.sem(rates)))
+    assert made.params["standard_deviation"] == pytest.approx(np.std(rates, ddof=1))
+
+
+def test_each_interval_over_seeds_covers_what_it_says():
+    """Seeds and prompts are drawn again each time, or only the seeds."""
+    rng = np.random.default_rng(0)
+    repetitions, both, seeds_only = 150, 0, 0
+    easy = rng.uniform(-0.3, 0.3, 60)
+
+    def judged(prompts: Array) -> Claim:
+        chances = 0.5 + prompts + rng.normal(0, 0.05, (4, 1))
+        scores = (rng.random((4, 60)) < chances).astype(float)
+        return claimed(match_over_seeds(dict(enumerate(map(as_pairs, scores))), 4))
+
+    for _ in range(repetitions):
+        low, high = judged(rng.uniform(-0.3, 0.3, 60)).interval
+        both += low <= 50 <= high
+        low, high = judged(easy).params["interval_seeds"]
+        seeds_only += low <= 100 * (0.5 + easy.mean()) <= high
+    assert both / repetitions >= 0.92
+    assert 0.9 <= seeds_only / repetitions <= 0.99
+
+
+def test_all_trainings_count_where_one_system_has_more_of_them():
+    generator = np.random.default_rng(4)
+    inside, simulations = 0, 200
+    for _ in range(simulations):
+        rows = generator.normal(0, 1, 25)
+        ours, theirs = (
+            rows + generator.normal(0, between, (number, 1)) + generator.normal(0, 0.5, (number, 25))
+            for number, between in ((8, 1.0), (4, 0.2))
+        )
+        found = difference(lambda missing, ours=ours, theirs=theirs: (ours, theirs), kind="metric", share=False)
+        estimate = found.at(math.nan)
+        assert estimate.value == pytest.approx(ours.mean() - theirs.mean())
+        inside += estimate.interval[0] <= 0 <= estimate.interval[1]
+    assert 0.92 <= inside / simulations <= 1
+
+
+def test_one_training_beside_several_has_a_value_and_no_interval():
+    ours, theirs = drawn(5, 3, 0.9, 0.5)
+    made = claimed(difference(lambda missing: (ours, theirs[:1])))
+    assert (made.value > 0, made.interval, made.finding) == (True, None, "too few")
+
+
+def test_the_mean_over_tasks_weighs_each_task_the_same():
+    few, many = np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    sides = [lambda missing, gains=gains: (np.maximum(gains, 0), np.maximum(-gains, 0)) for gains in (few, many)]
+    clusters = [np.arange(2), np.arange(6)]
+    assert claimed(mean_over_tasks(sides, clusters, by_size=False)).value == pytest.approx(100 * (1 / 2 - 1 / 6) / 2)
+    assert claimed(mean_over_tasks(sides, clusters, by_size=True)).value == pytest.approx(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [(30, 30), (20, 200), (10, 10, 10, 10, 10)])
+@pytest.mark.parametrize("flip", [0.05, 0.3])
+@pytest.mark.parametrize("lean", [0.5, 0.7])
+def test_the_interval_of_tasks_covers_and_its_test_is_not_too_eager(rows, flip, lean):
+    """Each row changes with probability `flip`, for the better with probability `lean`."""
+    rng = np.random.default_rng(1)
+    truth, covered, found, runs = 100 * flip * (2 * lean - 1), 0, 0, 300
+    for _ in range(runs):
+        gains = [rng.choice([1.0, -1.0, 0.0], size=(1, n), p=[flip * lean, flip * (1 - lean), 1 - flip]) for n in rows]
+        sides = [lambda missing, each=each: (np.maximum(each, 0), np.maximum(-each, 0)) for each in gains]
+        estimate = mean_over_tasks(sides, [np.arange(n) for n in rows], by_size=False).at(math.nan)
+        covered += estimate.interval[0] <= truth <= estimate.interval[1]
+        found += estimate.p <= 0.05
+    assert covered / runs >= 0.925
+    if lean == 0.5:
+        assert found / runs <= 0.07

@@ -63,7 +63,7 @@ def outcomes(judge: JudgeReport, name: str) -> Drawing:
     kinds = [kind for kind in _PARTS if any(map(attrgetter(kind), every))]
     bars = []
     for comparison, counts in zip(judge.comparisons, every, strict=True):
-        claim, error = comparison.claim, counts.standard_error
+        claim, error = comparison.claim, comparison.claim.standard_error
         said = "no verdict" if claim.value is None else f"win rate {number(claim.value, claim.error)} %"
         said += "" if error is None else f" ± {number(error, claim.error)} (SE)"
         said += f"\nn = {claim.n}" + ", PARTIAL" * comparison.partial

@@ -1,0 +1,226 @@
+"""What is said of a judge's verdicts, against AlpacaEval's own code and scipy; conversations and weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from counted import claimed, counted, pairs_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from instruct.analysis.outcomes import POINTS, PairResult, graded, outcome_of_score
+from instruct.scores.claims import mirrored
+
+outcome_lists = st.lists(st.sampled_from(["win", "tie", "loss", "unparsed", "failed"]), max_size=60)
+counts_of = st.builds(counted, *[st.integers(0, 300)] * 4)
+UNREAD = {"unparsed", "failed"}
+
+
+@given(outcome_lists)
+@settings(deadline=None)
+def test_counts_and_figures_equal_scipys(found):
+    claim = claimed(pairs_of(found))
+    points = [POINTS[outcome] for outcome in found if outcome in POINTS]
+    assert (claim.counts.n, claim.n, claim.missing) == (len(found), len(points), len(found) - len(points))
+    assert claim.value == (pytest.approx(100 * np.mean(points)) if points else None)
+    error = 100 * stats.sem(points) if len(points) > 1 else None
+    assert claim.standard_error == (None if error is None else pytest.approx(error, abs=1e-6))
+    lost, won = (
+        claimed(pairs_of(filling if outcome in UNREAD else outcome for outcome in found)).value
+        for filling in ("loss", "win")
+    )
+    assert claim.counts.bounds == (pytest.approx((lost, won)) if found else None)
+
+
+preferences = st.one_of(st.floats(1, 2), st.sampled_from([1.0, 1.5, 2.0]))
+
+
+@given(st.lists(preferences, min_size=2, max_size=40), st.integers(0, 9))
+@settings(deadline=None)
+def test_weighted_figures_equal_alpaca_eval(found, missing):
+    from alpaca_eval.metrics import get_winrate
+
+    theirs = get_winrate([{"preference": preference} for preference in found])
+    scores = [preference - 1 for preference in found]
+    claim = claimed(pairs_of([*map(outcome_of_score, scores), *["unparsed"] * missing], scores))
+    counts = claim.counts
+    assert claim.value == pytest.approx(theirs["win_rate"], abs=1e-6)
+    assert claim.standard_error == pytest.approx(theirs["standard_error"], abs=1e-6)
+    assert counts.discrete_win_rate == pytest.approx(theirs["discrete_win_rate"], abs=1e-6)
+    assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
+    assert claim.n == theirs["n_total"]
+    lost, won = (np.mean([*scores, *[value] * missing]) * 100 for value in (0.0, 1.0))
+    assert counts.bounds == pytest.approx((lost, won), abs=1e-6)
+
+
+@given(counts_of)
+@settings(deadline=None)
+def test_swapping_the_sides_mirrors_every_figure(pairs):
+    ours, theirs = claimed(pairs), claimed([pair.mirrored for pair in pairs])
+    sides = {"candidate": "baseline", "baseline": "candidate"}
+    assert theirs.finding == sides.get(ours.finding, ours.finding)
+    assert theirs.p == (None if ours.p is None else pytest.approx(ours.p))
+    seen = mirrored(theirs)
+    assert seen.interval == (ours.interval and pytest.approx(ours.interval, abs=1e-5))
+    assert seen.value == (None if ours.value is None else pytest.approx(ours.value))
+    assert theirs.standard_error == (None if ours.standard_error is None else pytest.approx(ours.standard_error))
+
+
+@pytest.mark.parametrize(
+    ("counts", "finding"),
+    [
+        ({}, "too few"),
+        ({"win": 6}, "candidate"),
+        ({"loss": 6}, "baseline"),
+        ({"win": 55, "loss": 45}, "no difference"),
+        ({"win": 3, "loss": 2, "tie": 100}, "too few"),
+        ({"win": 4, "loss": 2, "tie": 100}, "no difference"),
+        ({"win": 70, "loss": 30, "failed": 13}, "candidate"),
+        ({"win": 70, "loss": 30, "failed": 39}, "no difference"),  # 70 of 139: as likely as not by chance
+    ],
+)
+def test_counts_give_the_finding(counts, finding):
+    assert claimed(counted(**counts)).finding == finding
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+@settings(deadline=None)
+def test_counts_are_found_different_exactly_when_the_exact_sign_test_says_so(win, tie, loss):
+    claim = claimed(counted(win, tie, loss))
+    p = stats.binomtest(win, win + loss).pvalue if win + loss else 1.0
+    if win + tie + loss:
+        assert claim.p == pytest.approx(p)
+        low, high = claim.interval
+        assert (low > 50 or high < 50) == claim.has_winner
+        assert low - 1e-5 <= claim.value <= high + 1e-5
+    assert claim.has_winner == (win + loss >= 6 and p <= 0.05)
+
+
+def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
+    """Of 805 pairs half are lost, and up to 80 of the lost ones have no verdict: those with one are mostly won."""
+    rng = np.random.default_rng(0)
+    made, alone = 0, 0
+    for wins in rng.binomial(805, 0.5, size=200):
+        missing = min(805 - wins, rng.binomial(805, 0.1))
+        found = claimed(counted(int(wins), 0, int(805 - wins - missing), int(missing)))
+        complete = claimed(counted(int(wins), 0, int(805 - wins - missing)))
+        assert found.interval[0] <= complete.interval[0]
+        assert found.p >= complete.p
+        made += found.has_winner
+        alone += complete.has_winner
+    assert made / 200 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    assert alone / 200 > 0.7
+
+
+def test_the_worst_case_is_of_conversations_and_of_what_weighs_most():
+    turns = [PairResult(f"{n}, {t}", "d", "win", 1.0, conversation=str(n)) for n in range(12) for t in range(2)]
+    lost = [replace(turn, outcome="failed", score=None) if turn.instruction.endswith("1") else turn for turn in turns]
+    assert claimed(turns).finding == "candidate"
+    assert (claimed(lost).finding, claimed(lost).counts.bounds) == ("no difference", [50, 100])
+    heavy = [PairResult(str(n), "d", "win", 0.9, weight=1 + 2 * (n > 0)) for n in range(3)]
+    assert claimed([*heavy, PairResult("x", "d", "failed", None)]).counts.bounds == pytest.approx((63, 93))
+
+
+def test_the_mean_of_grades_decides_and_preferences_are_counted_beside_it():
+    """Many small wins and few large losses: the mean is 1/2."""
+    claim = claimed(pairs_of(["win"] * 80 + ["loss"] * 20, [0.625] * 80 + [0.0] * 20))
+    assert (claim.finding, claim.counts.win, claim.counts.discrete_win_rate) == ("no difference", 80, 80)
+    assert claimed(pairs_of(["win"] * 20, np.linspace(0.7, 0.95, 20).tolist())).finding == "candidate"
+
+
+def test_fewer_than_twenty_grades_claim_nothing():
+    claim = claimed(pairs_of(["win"] * 19, np.linspace(0.7, 0.95, 19).tolist()))
+    assert (claim.finding, claim.interval, claim.p, claim.adjusted_p, claim.excluding) == ("too few", *[None] * 4)
+    assert claim.value == pytest.approx(82.5)
+
+
+@pytest.mark.parametrize("n", [5, 12, 24, 40])
+@pytest.mark.parametrize(("low", "high"), [(0, 0.625), (0, 1), (0.05, 0.95), (0.3, 0.55)])
+def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
+    """Two grades, in every number: of 24 with .625 in four of five cases, else 0, a sign-flip test claims 8 %."""
+    share = (0.5 - low) / (high - low)
+    made = [claimed(pairs_of(["win"] * n, [low] * (n - wins) + [high] * wins)).p or 1 for wins in range(n + 1)]
+    assert stats.binom.pmf(range(n + 1), n, share) @ (np.array(made) <= 0.05) <= 0.05
+
+
+CONVERSATIONS, TIMES = 80, 500
+
+
+def conversations(rng: np.random.Generator, level: float = 0.0) -> list[PairResult]:
+    """Two turns of each conversation, which an ability that they share decides; a turn in ten is not read."""
+    shared = rng.normal(level, 6.0, size=CONVERSATIONS)
+    pairs = []
+    for number in range(CONVERSATIONS):
+        for turn in (1, 2):
+            chance = 1 / (1 + math.exp(-shared[number]))
+            drawn = float(rng.choice([0.0, 0.5, 1.0], p=[0.9 - 0.9 * chance, 0.1, 0.9 * chance]))
+            score = None if rng.random() < 0.1 else drawn
+            outcome = "unparsed" if score is None else outcome_of_score(score)
+            pairs.append(PairResult(f"{number}, turn {turn}", "d", outcome, score, conversation=str(number)))
+    return pairs
+
+
+def independent(pairs: list[PairResult]) -> list[PairResult]:
+    return [replace(pair, conversation="") for pair in pairs]
+
+
+@pytest.mark.slow
+def test_false_claims_and_coverage_hold_for_correlated_turns():
+    """The nominal 5 % with Monte Carlo's error; turns taken for independent claim too much."""
+    rng = np.random.default_rng(0)
+    samples = [conversations(rng) for _ in range(TIMES)]
+    found = [claimed(pairs) for pairs in samples]
+    alone = [claimed(independent([pair for pair in pairs if pair.score is not None])) for pairs in samples]
+    margin = 3 * math.sqrt(0.05 * 0.95 / TIMES)
+    assert sum(each.has_winner for each in found) / TIMES <= 0.05 + margin
+    assert sum(each.has_winner for each in alone) / TIMES > 0.05 + margin
+    assert np.mean([each.interval[0] <= 50 <= each.interval[1] for each in found]) >= 0.95 - margin
+    assert np.mean([each.interval[0] <= 50 <= each.interval[1] for each in alone]) < 0.95 - margin
+    errors = [each.standard_error for each in found]
+    assert np.mean(errors) == pytest.approx(np.std([each.value for each in found]), rel=0.1)
+
+
+def test_the_win_rate_is_that_of_the_turns():
+    pairs = conversations(np.random.default_rng(1), level=0.3)
+    whole, alone = claimed(pairs), claimed(independent(pairs))
+    assert (whole.value, whole.counts, whole.n) == (alone.value, alone.counts, alone.n)
+    assert whole.params["clusters"] < alone.n
+    assert whole.standard_error > alone.standard_error
+
+
+@pytest.mark.parametrize("labels", [(0.55, 0.4, 0.03, 0.01, 0.01), (0.2, 0.45, 0.05, 0.2, 0.1)])
+def test_unequal_weights_have_the_interval_of_a_ratio(labels):
+    """Arena-Hard's labels in two orders: linearized at 1/2, the interval was 1.8 times too wide at a rate of 97 %."""
+    rng, grades = np.random.default_rng(5), np.array([3.0, 1.0, 0.0, -1.0, -3.0])
+    counts = np.maximum(1, np.abs(grades)) * labels
+    truth = 100 * float(counts @ np.array([1, 1, 0.5, 0, 0]) / counts.sum())
+    rates, widths, covered = [], [], []
+    for _ in range(100):
+        pairs = []
+        for number, two in enumerate(rng.choice(grades, size=(200, 2), p=labels)):
+            score, weight = graded(two.tolist())
+            pairs.append(PairResult(str(number), "d", outcome_of_score(score), score, weight=weight))
+        claim = claimed(pairs)
+        low, high = claim.interval
+        rates.append(claim.value)
+        widths.append(high - low)
+        covered.append(low <= truth <= high)
+    assert np.mean(covered) >= 0.93 - 3 * math.sqrt(0.93 * 0.07 / 100)
+    assert np.mean(widths) == pytest.approx(3.92 * np.std(rates), rel=0.4)
+
+
+def test_weights_that_follow_the_outcome_do_not_make_claims():
+    """The test of 1/2 is of weighted distances from it: a fair judge that is emphatic at random claims in 5 %."""
+    rng, found = np.random.default_rng(6), []
+    for _ in range(150):
+        wins, weights = rng.integers(0, 2, size=40).astype(float), rng.choice([1.0, 3.0], size=40)
+        pairs = [
+            PairResult(str(number), "d", outcome_of_score(score), score, weight=weight)
+            for number, (score, weight) in enumerate(zip(wins.tolist(), weights.tolist(), strict=True))
+        ]
+        found.append(claimed(pairs).p <= 0.05)
+    assert np.mean(found) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 150)
