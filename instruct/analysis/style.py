@@ -27,6 +27,8 @@ SEPARATED = "separates wins from losses"
 LEAST_FACTOR = 1.5
 _SIGNIFICANT = 0.01
 _MOST_STEPS = 100
+# Fitted means as near to 0 or 1 have no finite estimate: the features separate these pairs.
+_SEPARATED = 1e-9
 _CODE = re.compile(r"```([^`]*)```")
 _HEADERS = (re.compile(r"^#{1,6}\s", re.MULTILINE),)
 # Arena-Hard's `^\s*` also takes the empty lines before: the same items, but time that grows as their square.
@@ -121,6 +123,9 @@ def style_terms(
     for least in (1, PAIRS_PER_COEFFICIENT):
         used = np.flatnonzero(apart >= least)
         kept, terms = features[:, used], [names[place] for place in used]
+        if why and not terms:
+            why = f"too few pairs differ in {' and '.join(names)}"
+            break
         why = _unfit(pairs, kept, terms, names)
         if why:
             break
@@ -174,6 +179,8 @@ def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> Fit | None:
         if np.abs(step).max() < 1e-10:
             break
     else:
+        return None
+    if (mean * (1 - mean) < _SEPARATED).any():
         return None
     place = np.arange(len(x)) if pairs.units is None else np.unique(pairs.units, return_inverse=True)[1]
     residuals = np.zeros((place.max() + 1, x.shape[1]))  # of a unit; the intercept's come first

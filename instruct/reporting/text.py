@@ -77,8 +77,14 @@ def stated_figure(made: Claim) -> str:
     sample += [f"{made.missing} missing"] if made.missing and "unbounded" in made.params else []
     sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
+    sample += ["the same on each"] if identical(made) else []
     details = ", ".join([*interval_words(made), *sample])
     return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
+
+
+def identical(made: Claim) -> bool:
+    """Whether two systems scored the same on every unit."""
+    return bool(made.n) and made.params.get("candidate_above") == made.params.get("baseline_above") == 0
 
 
 def interval_words(made: Claim) -> list[str]:
@@ -107,7 +113,7 @@ def excluded_beyond(made: Claim) -> str | None:
     """The difference beyond which all are excluded, in the unit of the value."""
     if made.excluded is None:
         return None
-    digits = decimals(made.excluded, made.interval or made.excluding, made.null)
+    digits = decimals(made.excluded, made.interval or made.excluding)
     return f"{math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits:,.{digits}f}"
 
 

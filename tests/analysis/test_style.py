@@ -178,3 +178,10 @@ def test_grades_weigh_in_the_coefficient_of_length():
     mean = np.average(term, weights=weights)
     spread = np.sqrt(weights @ (term - mean) ** 2 / (weights.sum() - 1))
     assert found.term.coefficient == pytest.approx(beta[1] * spread, abs=1e-5)
+
+
+def test_two_pairs_that_differ_in_length_are_too_few_for_a_coefficient():
+    """Eighteen pairs of equal length, and two whose longer answers win: the fit had a negative variance."""
+    scores = np.array([0.0, 1.0] * 9 + [1.0, 1.0])
+    found = length_figures(Scored(scores), np.array([400] * 18 + [500] * 2), np.full(20, 400))
+    assert (found.term, found.note) == (None, "not estimable: too few pairs differ in length")

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.worlds import RUNS
 from instruct.reporting.build import build
-from instruct.reporting.digits import number, span
+from instruct.reporting.digits import number
 from instruct.reporting.document import Block, Brief, Document, Section, Verdict, document
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.report import Report
@@ -80,12 +80,6 @@ def test_a_table_of_nothing_is_in_no_output():
 )
 def test_digits_follow_the_error_or_are_three(value, error, shown):
     assert number(value, error) == shown
-
-
-def test_an_interval_on_one_side_of_even_does_not_read_as_if_it_were_not():
-    assert span([50.02, 75.9]) == "50.02–75.90"
-    assert span([50.0, 75.9]) == "50.0–75.9"
-    assert span([0.004, 0.9], sign=True) == "+0.004 to +0.900"
 
 
 RATES = re.compile(r"style control|length-controlled|\(discrete\)")
