@@ -49,12 +49,12 @@ def recorded(kind: type[Recorded], source: object, /, **known: Any) -> Recorded:
 
 
 class Counts(Record):
-    """Pairs by their outcome for the candidate, and what else statistics.Tally computes of them.
+    """Pairs by their outcome for the candidate, and the rates that no test is of.
 
-    `weighted`: the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then come from
-    the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. The ties:
-    `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
-    about, and ties that the judge called.
+    `weighted`: the judge grades its preferences (AlpacaEval 2): the win rate and its bounds then come from the grades,
+    and the counts and `discrete_win_rate` from preferences above, at and below a tie. The ties: `contradicted` pairs,
+    whose verdict changed with the order, `identical` answers, which the judge was not asked about, and ties that the
+    judge called.
     """
 
     weighted: bool
@@ -100,13 +100,13 @@ class Claim(Record):
     ones FEW_UNITS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
-    `counts`: of a claim on a judge's verdicts. `excluding`: the 90 % interval, where no difference is shown; two
-    one-sided tests at 5 % reject what is outside it.
+    `counts`: of a claim on a judge's verdicts. `excluding`: where no difference is shown, the interval outside which
+    two one-sided tests at 5 %, by so many `claims`, reject every difference: of one claim that of 90 %.
 
-    Where values are `missing`, `value` is that of the `n` units that have one. Of a measure from 0 to 1 `interval` and
-    `p` hold whatever the missing ones would have been: the interval from the lower end with all of them lost to the
-    upper end with all of them won, and the larger p of both, 1 where these are on different sides. Of others
-    (`unbounded` in `params`) they are of the `n` units alone.
+    Where values are `missing`, `value` and `standard_error` are those of the `n` units that have one. Of a measure from
+    0 to 1 `interval` and `p` are the weakest of these units and of all units with the missing ones lost, or won: the
+    interval from the lower end with all lost to the upper end with all won, and the larger p, 1 where these are on
+    different sides. Of others (`unbounded` in `params`) they are of the `n` units alone.
     """
 
     measure: str
