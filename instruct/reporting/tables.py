@@ -88,7 +88,9 @@ class Column:
 
 # Of claims; beside p, so that no difference is not read as equality.
 EXCLUDED = Column(
-    "excluded beyond ±", excluded_beyond, note="Excluded beyond: larger differences, by the 90 % interval."
+    "excluded beyond ±",
+    excluded_beyond,
+    note="Excluded beyond: larger differences, by the 90 % interval, corrected as p is.",
 )
 # Of comparisons and claims: "baseline" is the name of a system, the evaluation set's answers.
 PAIR = (Column("candidate", text=True), Column("against", "baseline", text=True))
