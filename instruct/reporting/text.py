@@ -93,9 +93,11 @@ def interval_words(made: Claim) -> list[str]:
         return []
     first, ends = baseline_first(made), made.interval
     seen = sorted(2 * made.null - end for end in ends) if first else ends
+    alone = made.finding == "no difference" and not ends[0] <= made.null <= ends[1]
     bounded = made.missing and "unbounded" not in made.params
     missing = f" with {made.missing} missing lost or won" if bounded else ""
-    return [f"95 % CI {span(seen, made.error, sign=made.kind != 'rate')}{missing}"]
+    corrected = "(not corrected) " * alone
+    return [f"95 % CI {corrected}{span(seen, made.error, sign=made.kind != 'rate')}{missing}"]
 
 
 def excluded(made: Claim) -> str:

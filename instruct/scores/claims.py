@@ -136,15 +136,9 @@ def settle(claims: Iterable[Claim]) -> None:
 
 
 def decide(claim: Claim, p: float | None) -> None:
-    """Set what may be said by a corrected p-value: the finding, and what is excluded, corrected alike.
-
-    The interval of a claim with a finding excludes equality exactly if there is a winner.
-    """
+    """Set what may be said by a corrected p-value: the finding, and what is excluded, corrected alike."""
     if claim.enough is not None:
         claim.finding = finding_of(p, claim.gain, claim.enough)
-        if claim.interval and not claim.has_winner:
-            low, high = claim.interval
-            claim.interval = [min(low, claim.null), max(high, claim.null)]
     shown = claim.has_winner or (claim.finding is None and p is not None and p <= ALPHA)
     if not shown and claim._estimate is not None:
         claim.excluding = rounded(claim._estimate.within(1 - 2 * ALPHA / max(1, claim.claims)))

@@ -53,7 +53,7 @@ def test_an_own_judge_is_killed_resumed_and_validated(user, strict_editor, says,
     says(validated, "Judge strict_editor (our/model) vs. human labels on labels: 120 pairs, one label each.")
     says(validated, "wrote human_agreement.labels to judges/strict_editor/judge.yaml")
     reported = user.types("report", "runs/x")
-    says(reported, "agreement with people: labels: no better than chance (κ 0.06; accuracy 37.5 % of 120")
+    says(reported, "agreement with people: labels: not shown to be better than chance (κ 0.06; accuracy 37.5 % of 120")
     found = json.loads((user.folder / "runs/x/report/report.json").read_text())["judges"][0]
     assert found["human_agreement"]["labels"]["pairs"] == 120
     user.reads("runs/x/report/report.md")

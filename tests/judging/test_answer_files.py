@@ -172,7 +172,7 @@ def test_all_pairs_of_files_are_judged_and_corrected_together(judge: Any, instru
     report = json.loads(Path("runs/x/report/report.json").read_text())
     comparisons = report["judges"][0]["comparisons"]
     assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert {each["claim"]["claims"] for each in comparisons} == {6}  # and preferences
+    assert {each["claim"]["claims"] for each in comparisons} == {3}
     assert {each["pairs_expected"] for each in comparisons} == {21}
     said = "compared on the common prompts of 3 files: 2 of 23 prompts of a and 1 of 22 prompts of b left out"
     assert {"severity": "claim", "text": said} in comparisons[0]["warnings"]

@@ -285,7 +285,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_has_a_warning(folder):
     worse = {**LONGER, "accuracy": 42.24, "kappa": -0.001, "kappa_interval": [-0.04, 0.04]}
     assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": worse}))) == [
         "agrees with people no better than the longer answer does: 42.2 % against 61.1 % of 999 pairs of pandalm; "
-        "no better than chance (κ 0.00)"
+        "not shown to be better than chance (κ 0.00)"
     ]
     unclear = {**LONGER, "accuracy": 62.46, "yardstick_p": 0.4, "kappa": 0.3, "kappa_interval": [0.2, 0.4]}
     assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": unclear}))) == [

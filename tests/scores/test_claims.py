@@ -13,7 +13,7 @@ from scipy import stats
 
 from benchmarks import claims
 from instruct.analysis.inference import student
-from instruct.analysis.results import WIN_RATE, Claim
+from instruct.analysis.results import WIN_RATE
 from instruct.scores.claims import claim_of, finding_of, holm, settle
 from instruct.scores.samples import match
 
@@ -64,22 +64,6 @@ def test_claims_of_a_family_are_corrected_by_holms_method():
 def test_too_few_for_a_finding_still_excludes_what_is_not_there():
     claim = claimed(counted(win=3, tie=1314, loss=2))
     assert (claim.finding, claim.excluded < 1) == ("too few", True)
-
-
-@pytest.mark.parametrize(
-    ("value", "interval", "p", "enough", "agreeing"),
-    [
-        (55.0, [51.0, 60.0], 0.06, True, [50.0, 60.0]),
-        (45.0, [40.0, 49.0], 0.04, True, [40.0, 49.0]),
-        (55.0, [51.0, 60.0], 0.04, False, [50.0, 60.0]),
-        (50.0, None, None, False, None),
-    ],
-)
-def test_the_interval_agrees_with_the_finding(value, interval, p, enough, agreeing):
-    about = {"measure": WIN_RATE, "kind": "rate", "candidate": "emo", "baseline": "mle", "test": "sign", "n": 9}
-    claim = Claim(**about, value=value, interval=interval, p=p, enough=enough)
-    settle([claim])
-    assert claim.interval == agreeing
 
 
 @pytest.mark.parametrize("n", [3, 8, 20])
