@@ -50,6 +50,7 @@ from instruct.scores.samples import match
 
 LEAST_COVERAGE, MOST_FALSE = 0.93, 0.05
 LEAST_RATIO = 0.9  # of a standard error to the error that is made
+PROMISED = 0.81  # 80 % of power, or 3 points more or less than this
 # Names of values that state uncertainty.
 STATES = re.compile(r"(.*_)?(interval(_seeds|_prompts)?|p)|finding|standard_error|bounds|excluding|simultaneous")
 CLAIMED = ("candidate", "baseline")
@@ -126,13 +127,14 @@ def walk(node: Node, path: str = "", above: Sequence[Node] = ()) -> Iterator[tup
 
 
 def _kind(element: Node) -> str:
-    """The family of a claim without the judge that it names, or the part of a measurement without the metric."""
-    return re.split(r" of |/", str(element.get("family", element.get("part", ""))))[0]
+    """The family of a claim without the judge that it names, or the part of a measurement; of texts with the metric."""
+    kind = re.split(r" of |/", str(element.get("family", element.get("part", ""))))[0]
+    return f"{kind}:{element.get('metric', element.get('measure'))}" if kind == "texts" else kind
 
 
 def target(path: str, name: str) -> str | None:
     """The truth that a value is about; a claim's interval, p and finding are about the same."""
-    path = re.sub(r"\.(params|details)\b", "", path)
+    path = re.sub(r"\.(params|details)\b|:\w+", "", path)
     return TARGETS.get(f"{path}.{name}", TARGETS.get(path))
 
 
@@ -195,9 +197,11 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
         no_effect = abs(gain) < 1e-9
         if name == "p" and "excluding" in nodes[-1]:  # of all experiments: it is stated where no difference is shown
             beyond = max((abs(end - _null(about)) for end in nodes[-1]["excluding"] or ()), default=math.inf)
-            results[f"{path}.excluding", "false"].append((abs(gain) > beyond + 1e-5, 0.0))
+            key = (f"{path}.excluding", "false")
+            any_of[key] = any_of.get(key, False) or abs(gain) > beyond + 1e-5
         if "interval" in name or name == "bounds":
             results[place, "covers"].append((_covers(value, truth), 0.0))
+            results[place, "width"].append((value[1] - value[0], 0.0))
         elif name == "standard_error":
             results[place, "error"].append((value**2, (float(nodes[-1]["value"]) - truth) ** 2))
         elif name == "finding":
@@ -205,7 +209,8 @@ def score(report: Node, truths: Mapping[str, Truth]) -> dict[tuple[str, str], li
             right = (better if value == "candidate" else -better) > 1e-9
             any_of[place, "false"] = any_of.get((place, "false"), False) or (value in CLAIMED and not right)
             if not no_effect:
-                any_of[place, "found"] = any_of.get((place, "found"), False) or (value in CLAIMED and right)
+                kind = "promised" if "promised" in truths else "found"
+                any_of[place, kind] = any_of.get((place, kind), False) or (value in CLAIMED and right)
         elif name == "simultaneous":
             any_of[place, "false"] = any_of.get((place, "false"), False) or not _covers(value, truth)
         elif no_effect and name == "adjusted_p":
@@ -258,10 +263,12 @@ def misses(cells: Cells, tests: int) -> list[tuple[str, str]]:
     for key, cell in cells.items():
         if key[1] == "error":
             by, error = LEAST_RATIO - cell.ratio, cell.ratio * math.sqrt(2 / len(cell.shares))
+        elif key[1] == "promised":
+            by, error = abs(cell.share - PROMISED) - 0.03, cell.error
         else:
             by = LEAST_COVERAGE - cell.share if key[1] == "covers" else cell.share - MOST_FALSE
             error = cell.error
-        if key[1] != "found" and by > z * error:
+        if key[1] not in ("found", "width") and by > z * error:
             missed.append(key)
     return missed
 

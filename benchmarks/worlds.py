@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct import compare_logs
+from instruct.analysis.results import Claim, Kind
 from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.labels import LabelScores
 from instruct.judging.store import Judgment
 from instruct.reporting.build import build
+from instruct.reporting.power import plan_units
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, Metrics
+from instruct.scores.claims import claim_of, settle
+from instruct.scores.samples import difference
 from instruct.scores.scores import Row, Scores
 
 Rng = np.random.Generator
@@ -63,6 +67,44 @@ class LogWorld:
         """The claims of `instruct compare`."""
         compared = compare_logs(self.logs, **self.arguments)
         return {"main": [claim.model_dump(mode="json") for claim in compared.main]}
+
+
+@dataclass
+class Sampled:
+    """What two systems scored, by training and row; the true difference; the cluster of each row.
+
+    share: whether scores are from 0 to 1. promised: whether the difference is one that is found in four of five cases.
+    """
+
+    base: Points
+    tuned: Points
+    difference: float
+    clusters: NDArray[np.intp] | None = None
+    share: bool = True
+    promised: bool = False
+
+    @property
+    def truths(self) -> Mapping[str, Truth]:
+        true = {"difference of logs": constant(self.difference)}
+        return true | {"promised": constant(0.8)} if self.promised else true
+
+    def claim(self) -> Claim:
+        """Of the sample alone, which no command made."""
+        kind: Kind = "points" if self.share else "metric"
+        sample = difference(lambda missing: (self.tuned, self.base), self.clusters, kind=kind, share=self.share)
+        claim = claim_of(sample, measure="acc", candidate="tuned", baseline="base", family="tasks")
+        settle([claim])
+        return claim
+
+    def report(self) -> Node:
+        """As of logs."""
+        return {"main": [self.claim().model_dump(mode="json")]}
+
+    @property
+    def logs(self) -> list[Scores]:
+        """One of each system."""
+        sides = {"base": self.base, "tuned": self.tuned}
+        return [log_of(system, values[0], clusters=self.clusters) for system, values in sides.items()]
 
 
 def constant(value: float | None) -> Truth:
@@ -205,14 +247,18 @@ def graded_world(rng: Rng, n: int, kind: str) -> World:
     return of_verdicts(scores, mean)
 
 
-def clusters_world(rng: Rng, n: int, times: int, rate: float, turns: bool) -> World:
-    """Turns of a conversation, or rows with the same prompt and their own ids, which are won or lost nearly alike."""
+def conversations_world(rng: Rng, n: int, times: int, rate: float) -> World:
+    """Turns of a conversation, which are won or lost nearly alike."""
     spread = min(rate, 1 - rate)
-    scores = draw(rng, np.repeat(rate + rng.uniform(-spread, spread, size=n), times), 0.2 * turns)
-    if turns:
-        return of_verdicts(scores, rate, comparison(scores, turns=times))
-    asked = [f"request {row // times}" for row in range(n * times)]
-    new = answers("new", asked, [1] * len(asked))
+    scores = draw(rng, np.repeat(rate + rng.uniform(-spread, spread, size=n), times), 0.2)
+    return of_verdicts(scores, rate, comparison(scores, turns=times))
+
+
+def clusters_world(rng: Rng, n: int, sizes: str, rate: float, alike: bool) -> World:
+    """Rows of n prompts, with their own ids."""
+    of = cluster_sizes(rng, n, sizes)
+    scores = of_clusters(rng, of, rate, alike, grades=False)
+    new = answers("new", [f"request {cluster}" for cluster in of], [1] * len(of))
     return of_verdicts(scores, rate, comparison(scores, sides=(new, None)))
 
 
@@ -246,7 +292,8 @@ def candidate(nodes: list[Node]) -> str:
 
 def seeds_world(rng: Rng, n: int, seeds: int, deviation: float, rate: float, missing: float) -> World:
     """Trainings with several seeds, whose true rates differ, and verdicts that are missing at random."""
-    easy = rng.normal(0, 0.1, size=n)
+    spread = min(0.17, 1 - rate)
+    easy = rng.uniform(-spread, spread, size=n)
     shift = rng.normal(0, deviation / 100, size=seeds)
     scores = draw(rng, np.clip(rate + shift[:, None] + easy[None, :], 0.0, 1.0))
     known = np.where(rng.random((seeds, n)) < missing, np.nan, scores)
@@ -284,18 +331,18 @@ def labels_world(rng: Rng, n: int, count: int, rate: float, accuracy: float) -> 
 def texts_world(
     rng: Rng, n: int, seeds: int, deviation: float, effect: float, times: int = 1, bench: bool = False
 ) -> World:
-    """Two systems' scores of each text, over trainings that differ, and nats of its tokens.
+    """Two systems' scores of each text, over trainings that differ, nats of its tokens, and whether it repeats itself.
 
     Args:
         times: n prefixes with so many texts each, of which one system continues some better, the other the others.
         bench: what `instruct bench` measures of two objectives, which is nats alone.
     """
     text = np.repeat(rng.normal(0, 0.1, size=n), times)
-    lengths = rng.integers(5, 60, size=n * times)
+    lengths = np.ceil(rng.exponential(30, size=n * times)).astype(int)
     clusters = {"cluster": [str(place // times) for place in range(n * times)]} if times > 1 else {}
     ids = {"id": [f"{place:04}" for place in range(n * times)], **clusters}
     measurements: list[Measurement] = []
-    values: dict[str, dict[str, Any]] = {"perplexity": {}} if bench else {"rouge": {}, "perplexity": {}}
+    values: dict[str, dict[str, Any]] = {part: {} for part in (PARTS[2:] if bench else PARTS)}
     systems: Node = {}
     for kind, shift in (("mle", 0.0), ("emo", effect)):
         for k in range(seeds):
@@ -305,23 +352,35 @@ def texts_world(
                 scores = 0.3 + shift + rng.normal(0, deviation) + text + apart(rng, n, times)
                 measurements.append(_measured(name, "rouge", "rougeL", float(scores.mean()), n))
                 values["rouge"][name] = {**ids, "rougeL": scores.tolist()}
-            nats = lengths * (2.0 - shift + rng.normal(0, deviation) + text + apart(rng, n, times))
+                loops = np.repeat(rng.random(n) < LOOPS, times).astype(float)
+                measurements.append(_measured(name, "diversity", "repetition", float(loops.mean()), n))
+                values["diversity"][name] = {**ids, "repetition": loops.tolist()}
+            nats = lengths * (2.0 - shift + rng.normal(0, deviation) + 4 * (text + apart(rng, n, times)))
             perplexity = math.exp(float(nats.sum() / lengths.sum()))
             measurements.append(_measured(name, "perplexity", "perplexity", perplexity, n))
             values["perplexity"][name] = {**ids, "nats": nats.tolist(), "tokens": lengths.tolist()}
 
     def mean_of(nodes: list[Node]) -> float | None:
-        shift = effect if nodes[-1]["system"] == "emo" else 0.0
-        return 0.3 + shift if nodes[-1]["metric"] == "rougeL" else None
+        return _mean_of_texts(nodes[-1]["metric"], effect if nodes[-1]["system"] == "emo" else 0.0)
 
     def between(nodes: list[Node]) -> float | None:
-        sign = 1 if nodes[-1]["candidate"] == "emo" else -1
-        return sign * effect if nodes[-1]["measure"] == "rougeL" else 0.0 if effect == 0 else None
+        means = [_mean_of_texts(nodes[-1]["measure"], by) for by in (effect, 0.0)]
+        return (means[0] - means[1]) * (1 if nodes[-1]["candidate"] == "emo" else -1)
 
     done = {"status": "done", "inputs": {"rows": {"train": 1, "test": n}, "rates": {}}, "results": {}}
     steps = {"bench": done} if bench else None
     truths = {"mean of texts": mean_of, "texts": between, "objectives": constant(-effect)}
     return World(contents((), {"systems": systems}, None, measurements, values, steps), truths)
+
+
+PARTS = ("rouge", "diversity", "perplexity")
+# The share of the texts that repeat themselves.
+LOOPS = 0.05
+
+
+def _mean_of_texts(metric: str, effect: float) -> float:
+    """The figure of all texts and trainings (perplexity: but for what the trainings' deviation adds, below .2 %)."""
+    return {"rougeL": 0.3 + effect, "repetition": LOOPS, "perplexity": math.exp(2.0 - effect)}[metric]
 
 
 def _measured(system: str, part: str, metric: str, value: float, n: int) -> Measurement:
@@ -367,29 +426,72 @@ def pair(rng: Rng, gain: float, n: int = 300) -> LogWorld:
     return two(draw(rng, chance), draw(rng, chance + gain), 100 * gain)
 
 
-def graded(rng: Rng, gain: float) -> LogWorld:
+def sampled(base: Points, tuned: Points, difference: float, **about: Any) -> Sampled:
+    """Of one training of each system."""
+    return Sampled(base[None], tuned[None], difference, **about)
+
+
+def counted(rng: Rng, gain: float, n: int) -> Sampled:
+    """Right or wrong."""
+    chance = ease(rng, n)
+    return sampled(draw(rng, chance), draw(rng, chance + gain), 100 * gain)
+
+
+def graded(rng: Rng, gain: float, n: int) -> Sampled:
     """Values from 0 to 1, most of them low, such as ROUGE."""
-    base, tuned = (rng.beta(1, 1 / mean - 1, 200) for mean in (0.2, 0.2 + gain))
-    return two(base, tuned, 100 * gain)
+    base, tuned = (rng.beta(1, 1 / mean - 1, n) for mean in (0.2, 0.2 + gain))
+    return sampled(base, tuned, 100 * gain)
 
 
-def ratings(rng: Rng, gain: float) -> LogWorld:
-    """Ratings of 80 rows whose differences are skewed, in their own unit."""
-    base = rng.integers(1, 11, 80).astype(float)
-    return two(base, base + rng.exponential(2, 80) - 2 + 10 * gain, 10 * gain)
+def broken(rng: Rng, gain: float, n: int) -> Sampled:
+    """Values from 0 to 1: one system is a little better on each row, and broken on one in a hundred of them."""
+    base = rng.uniform(0.2, 0.8, n)
+    tuned = np.where(rng.random(n) < 0.01, 0.0, base + 0.01 * 0.5 / 0.99) + gain
+    return sampled(base, tuned, 100 * gain)
 
 
-@functools.cache
-def _mean_chance(gain: float) -> float:
-    """The mean over passages."""
-    return float(np.clip(0.4 + gain + np.random.default_rng(99).normal(0, 0.25, 5_000_000), 0, 1).mean())
+def ratings(rng: Rng, gain: float, n: int) -> Sampled:
+    """Ratings whose differences are skewed, in their own unit."""
+    base = rng.integers(1, 11, n).astype(float)
+    return sampled(base, base + rng.exponential(2, n) - 2 + 10 * gain, 10 * gain, share=False)
 
 
-def passages(rng: Rng, gain: float) -> LogWorld:
-    """Rows of 60 passages, one to nine of each, which are alike easy for each system."""
-    of = np.repeat(np.arange(60), rng.integers(1, 10, 60))
-    base, tuned = (draw(rng, np.clip(0.4 + shift + rng.normal(0, 0.25, 60), 0, 1)[of]) for shift in (0.0, gain))
-    return two(base, tuned, 100 * (_mean_chance(gain) - _mean_chance(0.0)), clusters=of)
+def cluster_sizes(rng: Rng, n: int, sizes: str) -> NDArray[np.intp]:
+    """The cluster of each row, of n clusters: eight rows in each, unequally many, or half of all rows in one."""
+    of_each = {"equal": np.full(n, 8), "unequal": np.ceil(rng.exponential(8, n)), "one large": np.full(n, 4)}[sizes]
+    of_each[0] += (sizes == "one large") * 4 * (n - 2)
+    return np.repeat(np.arange(n), of_each.astype(int))
+
+
+def of_clusters(rng: Rng, of: NDArray[np.intp], mean: float, alike: bool, grades: bool) -> Points:
+    """Values from 0 to 1 of rows in clusters: right or wrong, or grades; correlated by .1, or all the same."""
+
+    def drawn(means: Points) -> Points:
+        return rng.beta(2 * means + 1e-9, 2 * (1 - means) + 1e-9) if grades else draw(rng, means)
+
+    clusters = int(of.max()) + 1
+    if alike:
+        return drawn(np.full(clusters, mean))[of]
+    return drawn(rng.beta(9 * mean, 9 * (1 - mean), clusters)[of])
+
+
+def clustered(
+    rng: Rng, gain: float, n: int, sizes: str, alike: bool, rate: float = 0.5, grades: bool = False, trainings: int = 1
+) -> Sampled:
+    """Rows of n passages, for each of which a system is alike good, and trainings of each, which differ by row."""
+    of, sides = cluster_sizes(rng, n, sizes), []
+    for mean in (rate - gain, rate):
+        side = np.tile(of_clusters(rng, of, mean, alike, grades), (trainings, 1))
+        if trainings > 1:
+            again = [of_clusters(rng, np.arange(len(of)), mean, True, grades) for _ in side]
+            side = np.where(rng.random(side.shape) < 0.5, side, again)
+        sides.append(side)
+    return Sampled(sides[0], sides[1], 100 * gain, of)
+
+
+def uneven(rng: Rng, gain: float, n: int) -> Sampled:
+    """Rows of n passages, unequally many of each."""
+    return clustered(rng, gain, n, "unequal", False)
 
 
 def repeats(rng: Rng, gain: float) -> LogWorld:
@@ -408,15 +510,15 @@ def timeouts(rng: Rng, gain: float) -> LogWorld:
     return two(base, tuned, 100 * gain)
 
 
-def tasks(rng: Rng, gain: float, sizes: tuple[int, ...], better: int, by_size: bool | None = None) -> LogWorld:
-    """Tasks of so many rows, in one of which the gain is; a group of them, by rows or by tasks."""
-    logs, true = [], {f"t{task}": 100 * gain * (task == better) for task in range(len(sizes))}
+def tasks(rng: Rng, gain: float, sizes: tuple[int, ...], better: int | None, by_size: bool | None = None) -> LogWorld:
+    """Tasks of so many rows, in one or in each of which the gain is; a group of them, by rows or by tasks."""
+    logs, true = [], {f"t{task}": 100 * gain * (better in (task, None)) for task in range(len(sizes))}
     groups = {} if by_size is None else {"group": by_size}
     for (task, more), n in zip(true.items(), sizes, strict=True):
         chance = ease(rng, n)
         for system, shift in (("base", 0.0), ("tuned", more / 100)):
             logs.append(log_of(system, draw(rng, chance + shift), task, groups=groups))
-    weight = sizes[better] / sum(sizes) if by_size else 1 / len(sizes)
+    weight = sizes[better or 0] / sum(sizes) if by_size else 1 / len(sizes)
     return LogWorld(logs, lambda nodes: (true | {"group": 100 * gain * weight})[nodes[-1]["task"]])
 
 
@@ -441,10 +543,28 @@ def all_pairs(rng: Rng, gain: float) -> LogWorld:
     return LogWorld(logs, truth, {"all_pairs": True})
 
 
+def planned(rng: Rng, world: Callable[..., Sampled], gain: float = 0.0, n: int = 0) -> Sampled:
+    """As many units as `power` plans for a gain, or the gain that is called detectable with n units."""
+    return replace(world(rng, *promised(world, gain, n)), promised=True)
+
+
+@functools.cache
+def promised(world: Callable[..., Sampled], gain: float, n: int) -> tuple[float, int]:
+    """The gain, and how many units show it in four of five cases: by a pilot, or by the median of comparisons."""
+    rng = np.random.default_rng(1)
+    if gain:
+        pilot = world(rng, gain, 2000)
+        (row,) = plan_units(pilot.logs, pilot.difference).rows
+        return gain, row.clusters or row.units or 0
+    found = [world(rng, 0.0, n).claim().detectable for _ in range(40)]
+    return float(np.median([each for each in found if each])) / 100, n
+
+
 # ------------------------------------------------------------------------------------------------------------- cells
 
-Made = World | LogWorld
+Made = World | LogWorld | Sampled
 Worlds = list[Callable[[Rng], Made]]
+SIZES = ("equal", "unequal", "one large")
 
 
 def grid(make: Callable[..., Made], **values: Sequence[Any]) -> Worlds:
@@ -464,12 +584,14 @@ RUNS: dict[str, Worlds] = {
     "panel": grid(panel_world, n=(50, 200), judges=(3, 5), tied=[0.2]),
     "systems": grid(systems_world, n=(50, 200), rates=((0.5,) * 6, (0.5, 0.6, 0.7)), tied=[0.2]),
     "seeds": grid(seeds_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 3.0), rate=(0.5, 0.6), missing=(0.0, 0.1)),
-    "conversations": grid(clusters_world, n=(20, 80), times=[2], rate=(0.5, 0.6), turns=[True]),
-    "repeated prompts": grid(clusters_world, n=(20, 40), times=(2, 5), rate=[0.5], turns=[False]),
-    "labels": grid(labels_world, n=[805], count=(30, 100), rate=(0.5, 0.8), accuracy=(0.7, 0.95)),
+    "all won": grid(seeds_world, n=(20, 200), seeds=(3, 5), deviation=[0.0], rate=(0.995, 1.0), missing=[0.0]),
+    "conversations": grid(conversations_world, n=(20, 80), times=[2], rate=(0.5, 0.6)),
+    "repeated prompts": grid(clusters_world, n=(10, 20, 50), sizes=SIZES, rate=(0.5, 0.97), alike=[True]),
+    "labels": grid(labels_world, n=[805], count=(10, 20, 40, 100), rate=(0.5, 0.8), accuracy=(0.5, 0.95)),
+    "agreement": grid(labels_world, n=[405], count=(50, 200, 400), rate=[0.5], accuracy=(0.97, 0.99)),
     "texts": [  # figures of one training say nothing of others
-        *grid(texts_world, n=[100], seeds=[1], deviation=[0.0], effect=(0.0, 0.05)),
-        *grid(texts_world, n=[100], seeds=(2, 3, 5), deviation=(0.0, 0.02), effect=(0.0, 0.05)),
+        *grid(texts_world, n=(10, 20, 50, 100, 200), seeds=[1], deviation=[0.0], effect=[0.0]),
+        *grid(texts_world, n=(20, 100), seeds=(2, 3, 5), deviation=(0.0, 0.02), effect=(0.0, 0.05)),
     ],
     "texts after the same prefix": [
         *grid(texts_world, n=(20, 60), seeds=[1], deviation=[0.0], effect=(0.0, 0.05), times=[5]),
@@ -480,19 +602,27 @@ RUNS: dict[str, Worlds] = {
 GAINS = (0.0, 0.1)
 LOGS: dict[str, Worlds] = {
     "right or wrong": grid(pair, n=(300, 40), gain=GAINS),
-    "grades": grid(graded, gain=GAINS),
-    "ratings": grid(ratings, gain=GAINS),
-    "passages": grid(passages, gain=GAINS),
+    "grades": grid(graded, gain=GAINS, n=(50, 200)),
+    "better but broken": grid(broken, n=(50, 100, 200, 400), gain=[0.0]),
+    "ratings": grid(ratings, n=(20, 50), gain=GAINS),
+    "passages": grid(clustered, n=(10, 20, 50), sizes=SIZES, alike=(False, True), rate=(0.5, 0.97), gain=GAINS),
+    "passages of grades": grid(clustered, n=(10, 50), sizes=SIZES, alike=(False, True), gain=GAINS, grades=[True]),
+    "passages and trainings": grid(clustered, n=(20, 50), sizes=SIZES, alike=[True], gain=GAINS, trainings=[5]),
     "repeats": grid(repeats, gain=GAINS),
     "timeouts": grid(timeouts, gain=GAINS),
     "groups": grid(tasks, gain=GAINS, sizes=[(20, 40, 60, 80, 200)], better=[4], by_size=(True, False)),
     "trainings": grid(trainings, gain=GAINS),
-    "tasks": grid(tasks, gain=GAINS, sizes=[(150,) * 8], better=[0]),
+    "twenty tasks": [
+        *grid(tasks, gain=GAINS, sizes=[(100,) * 20], better=[0]),
+        *grid(tasks, gain=[0.03], sizes=[(100,) * 20], better=[None]),
+    ],
     "all pairs": grid(all_pairs, gain=GAINS),
+    "promised by power": grid(planned, world=(counted, graded, ratings, uneven), gain=[0.1]),
+    "promised as detectable": grid(planned, world=(counted, graded, uneven), n=(50, 300)),
 }
 
 
 def label(world: Callable[[Rng], Made]) -> str:
     """The parameters of a world of a grid."""
     assert isinstance(world, functools.partial)
-    return ", ".join(f"{name} {value}" for name, value in world.keywords.items())
+    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in world.keywords.items())
