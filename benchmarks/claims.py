@@ -92,6 +92,7 @@ TARGETS = {
     "claims[objectives]": "objectives",
     "measurements[texts].interval": "mean of texts",
     "main[]": "difference of logs",
+    "main[].standard_error": "difference of rows or of clusters of equal size",
 }
 # What is not simulated here, and why.
 ELSEWHERE = {

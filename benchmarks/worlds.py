@@ -35,6 +35,8 @@ from instruct.scores.scores import Row, Scores
 Rng = np.random.Generator
 Points = NDArray[np.float64]
 Node = dict[str, Any]
+# What standard errors are about: of unequal clusters they are too small, which Kish's degrees of freedom make up for.
+EQUAL_SIZES = "difference of rows or of clusters of equal size"
 # The true value of what a node states, which is the last of these, below the others; None: there is none.
 Truth = Callable[[list[Node]], "float | None"]
 
@@ -61,7 +63,7 @@ class LogWorld:
 
     @property
     def truths(self) -> Mapping[str, Truth]:
-        return {"difference of logs": self.difference}
+        return {"difference of logs": self.difference, EQUAL_SIZES: self.difference}
 
     def report(self) -> Node:
         """The claims of `instruct compare`."""
@@ -85,7 +87,9 @@ class Sampled:
 
     @property
     def truths(self) -> Mapping[str, Truth]:
+        equal = self.clusters is None or not np.ptp(np.bincount(self.clusters))
         true = {"difference of logs": constant(self.difference)}
+        true[EQUAL_SIZES] = constant(self.difference if equal else None)
         return true | {"promised": constant(0.8)} if self.promised else true
 
     def claim(self) -> Claim:
@@ -556,8 +560,10 @@ def promised(world: Callable[..., Sampled], gain: float, n: int) -> tuple[float,
         pilot = world(rng, gain, 2000)
         (row,) = plan_units(pilot.logs, pilot.difference).rows
         return gain, row.clusters or row.units or 0
-    found = [world(rng, 0.0, n).claim().detectable for _ in range(40)]
-    return float(np.median([each for each in found if each])) / 100, n
+    for _ in range(4):  # until the gain is the one that is detectable where it is
+        found = [world(rng, gain, n).claim().detectable for _ in range(100)]
+        gain = float(np.median([each for each in found if each])) / 100
+    return gain, n
 
 
 # ------------------------------------------------------------------------------------------------------------- cells
@@ -604,9 +610,9 @@ LOGS: dict[str, Worlds] = {
     "right or wrong": grid(pair, n=(300, 40), gain=GAINS),
     "grades": grid(graded, gain=GAINS, n=(50, 200)),
     "better but broken": grid(broken, n=(50, 100, 200, 400), gain=[0.0]),
-    "ratings": grid(ratings, n=(20, 50), gain=GAINS),
+    "ratings": grid(ratings, n=(50, 200), gain=GAINS),
     "passages": grid(clustered, n=(10, 20, 50), sizes=SIZES, alike=(False, True), rate=(0.5, 0.97), gain=GAINS),
-    "passages of grades": grid(clustered, n=(10, 50), sizes=SIZES, alike=(False, True), gain=GAINS, grades=[True]),
+    "passages of grades": grid(clustered, n=(20, 50), sizes=SIZES, alike=(False, True), gain=GAINS, grades=[True]),
     "passages and trainings": grid(clustered, n=(20, 50), sizes=SIZES, alike=[True], gain=GAINS, trainings=[5]),
     "repeats": grid(repeats, gain=GAINS),
     "timeouts": grid(timeouts, gain=GAINS),

@@ -21,6 +21,8 @@ _Z, _LEVEL = NormalDist().inv_cdf(0.975), 0.05
 _BISECTIONS = 24
 # Of fewer units the mean of grades, or of values without bounds, says nothing.
 FEW_UNITS = 20
+# A standard error that only rounding makes.
+_NOTHING = 1e-10
 # Of a distribution over which a p-value is averaged.
 _STEPS = 200
 # What is right or wrong, or won, tied or lost; also the differences of two of these, as shares.
@@ -101,7 +103,7 @@ def weakest(estimate: Estimate, others: Iterable[Estimate]) -> Estimate:
 
 def student(value: float, error: float, freedom: float, null: float = 0.0, **about: Any) -> Estimate:
     """A value with this standard error: Student's test. `about`: more of the estimate."""
-    if not error:
+    if error <= _NOTHING * max(1.0, abs(value)):
         return Estimate(value, None, null, **about)
     from scipy.special import stdtr  # takes half a second
 
@@ -147,9 +149,8 @@ def mean_score(
     if bounded and number == units:
         tests = mean_tests(scores[0], weights)
         return Estimate(mean, tests, error=spread, test="sign" if counted else "mean", **about)
-    if counted and number > 1:
-        assert spread is not None
-        tests = _binomial_tests(mean / 100, _effective_rows(scores[0], per_cluster[0] / 100, spread / 100, freedom))
+    if spread is not None and bounded and (counted or spread <= _NOTHING):
+        tests = _binomial_tests(mean / 100, _effective_rows(scores[0], number, spread / 100, freedom))
         return Estimate(mean, tests, error=spread, test="sign in clusters", **about)
     if number < FEW_UNITS and not bounded:
         return Estimate(mean, error=spread, test="Student", **about)
@@ -177,26 +178,25 @@ def kish_freedom(sizes: NDArray[Any]) -> float:
     return max(1.0, float(sizes.sum() ** 2 / (sizes**2).sum()) - 1)
 
 
-def _effective_rows(scores: Array, per_cluster: Array, error: float, freedom: float) -> float:
+def _effective_rows(scores: Array, clusters: int, error: float, freedom: float) -> float:
     """How many independent rows, right or wrong, have a mean that varies as that of rows in clusters.
 
-    Never more than without clusters; fewer, where few clusters show their variance.
+    As many independent rows as vary with the mean's standard error, never more than there are, and as many as clusters
+    if nothing varies; of these, with one more at each end, as many right or wrong ones as vary alike: more, where there
+    are ties. Fewer, where few clusters show their variance.
 
     Source: Korn and Graubard, Survey Methodology 24 (1998).
     """
     from scipy.special import stdtrit  # takes half a second
 
-    mean = min(max(float(per_cluster.mean()), 0.0), 1.0)
-    by_cluster = mean * (1 - mean) / error**2 if error > 1e-12 else _binomial_rows(per_cluster)
-    return min(by_cluster, _binomial_rows(scores)) * (_Z / float(stdtrit(freedom, 0.975))) ** 2
-
-
-def _binomial_rows(scores: Array) -> float:
-    """How many rows that are right or wrong have a mean that varies as that of these: more, where there are ties. Their
-    variance is estimated with one more row at each end."""
-    added = np.append(scores, [0.0, 1.0])
-    mean = min(max(float(added.mean()), 0.0), 1.0)
-    return len(scores) * mean * (1 - mean) / float(added.var())
+    mean, variance, rows = float(scores.mean()), float(scores.var()), float(len(scores))
+    if variance <= _NOTHING**2:
+        rows = float(clusters)
+    elif error > _NOTHING:
+        rows = min(rows, variance / error**2)
+    added = min(max((rows * mean + 1) / (rows + 2), 0.0), 1.0)
+    varies = (rows * (variance + (mean - added) ** 2) + added**2 + (1 - added) ** 2) / (rows + 2)
+    return rows * added * (1 - added) / varies * (_Z / float(stdtrit(freedom, 0.975))) ** 2
 
 
 def _binomial_tests(mean: float, n: float) -> OneSided:
@@ -212,13 +212,16 @@ def _binomial_tests(mean: float, n: float) -> OneSided:
     return tests
 
 
-def mean_tests(scores: Array, weights: Array) -> OneSided:
+def mean_tests(scores: Array, weights: Array, rows: float | None = None) -> OneSided:
     """Gaffke's tests of the weighted mean, in percent, of scores of any distribution from 0 to 1.
 
     The mean exceeds m by evidence at level a if the scores and one more 0, drawn with shares of 1 that are uniformly
     distributed, average m or less with a probability of at most a. Of wins and losses alone these are Clopper and
     Pearson's tests; of wins, ties and losses the test of 50 is the exact sign test, without the ties. With weights
     the distances from m are weighted, that of the 0 by the largest weight.
+
+    Args:
+        rows: as of so many rows with the distribution of these; None: of these.
 
     Source: Gaffke, Mathematical Methods of Statistics 14 (2005); Learned-Miller and Thomas, arXiv 1905.06208. That it
     is valid for more than two values is conjectured; benchmarks/claims.py and docs/statistics.md have its error.
@@ -231,7 +234,8 @@ def mean_tests(scores: Array, weights: Array) -> OneSided:
     else:
         points_of, counts = np.unique(scores.round(4), return_counts=True)
         heights = np.ones(len(points_of))
-    counts, heights = np.append(counts, 1), np.append(heights, heights.max())
+    counts = np.append(counts if rows is None else counts * rows / len(scores), 1)
+    heights = np.append(heights, heights.max())
 
     def tests(percent: float, sign: int) -> float:
         points, least = (points_of, percent / 100) if sign > 0 else (1 - points_of, 1 - percent / 100)
@@ -240,7 +244,7 @@ def mean_tests(scores: Array, weights: Array) -> OneSided:
     return tests
 
 
-def _chance_below(values: Array, counts: NDArray[np.int64]) -> float:
+def _chance_below(values: Array, counts: NDArray[Any]) -> float:
     """P(sum of the values, each times a Gamma variable of shape `counts`, <= 0).
 
     Of one value above 0 and one below it is the distribution function of a Beta variable. Of others, the moment
@@ -353,7 +357,7 @@ def figure_interval(
     if not np.isfinite(of_pairs).all():
         of_pairs = of_clusters
     mean, error = float(of_clusters.mean()), float(of_clusters.std(ddof=1)) / math.sqrt(len(of_clusters))
-    rows = _effective_rows(of_pairs, of_clusters, error, kish_freedom(np.bincount(places)))
+    rows = _effective_rows(of_pairs, len(of_clusters), error, kish_freedom(np.bincount(places)))
     interval = Estimate(100 * mean, _binomial_tests(mean, rows), least=0.0, most=100.0).interval
     return interval and [100 * least + (1 - least) * end for end in interval]
 

@@ -167,13 +167,12 @@ class Claim(Record):
     def detectable(self) -> float | None:
         """The true difference of the systems, in points, that such units show in four of five cases, of a win rate the
         distance from 50; None where it is not defined, no two systems differ that much, or too few units tell."""
-        units, most, half = self.params.get("clusters", self.n), 100 - self.null, None
-        if not self.in_points or self.value is None:
+        units, most, value = self.params.get("clusters", self.n), 100 - self.null, self.value
+        if not self.in_points or value is None or self.interval is None:
             return None
-        if self.test not in ("sign", "McNemar"):  # these are as powerful as the normal test
-            if self.interval is None or units < FEW_UNITS:
-                return None
-            half = max(abs(end - self.value) for end in self.interval)
+        if units < FEW_UNITS and self.test not in ("sign", "McNemar"):
+            return None
+        half = value - self.interval[0] if value > self.null else self.interval[1] - value  # towards no difference
         smallest = smallest_difference(self.standard_error, self.claims, half)
         # Below the least that one tie more or less changes, the units hardly differ.
         return smallest if smallest is not None and most / units <= smallest < most else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis.clusters import numbered
-from instruct.analysis.inference import cluster_values
+from instruct.analysis.inference import Estimate, cluster_values, mean_tests
 from instruct.base.errors import InputError, one_line
 from instruct.logs.read import by_task, evaluations
 from instruct.logs.source import Columns
@@ -175,6 +175,8 @@ def _of_task(
     for (assuming, share), seeds, samples in designs:
         variances = _variances(per_unit, share, within * share, measured, samples)
         units = _units(variances, seeds, difference, claims)
+        if units and scale == 100 and len(gains) == 1 and clusters == n and not whole:
+            units = _units_of_grades(gains[0] / 100, len(systems) == 1, sum(variances), units, difference, claims)
         least = _least_units(difference / scale, claims) if whole and samples == 1 else 0
         yield PlanRow(
             task=task,
@@ -234,6 +236,33 @@ def _units(variances: tuple[float, float, float], seeds: int, difference: float,
     error = difference / sum(quantiles)  # with which it is found
     room = error * error - of_training / seeds
     return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None
+
+
+def _units_of_grades(
+    gains: Array, alone: bool, variance: float, normal: int, difference: float, claims: int
+) -> int:
+    """How many units with grades from 0 to 1 are needed: the test of their mean finds less than the normal one.
+
+    Args:
+        gains: of the pilot, from -1 to 1; of one system `alone` its grades, beside which another's are others of them.
+        variance: of a unit, in points. normal: the units that the normal test needs.
+    """
+    if alone:
+        gains = gains - np.random.default_rng(0).permutation(gains)
+    ratings, level = (1 + gains) / 2, _LEVEL / claims
+    mean, error, z = 100 * float(ratings.mean()), 100 * float(ratings.std()), NormalDist().inv_cdf(1 - level / 2)
+
+    def needed(units: int) -> int:
+        interval = Estimate(mean, mean_tests(ratings, np.ones(1), units), least=0.0, most=100.0).within(1 - level)
+        assert interval is not None
+        half = mean - interval[0] if mean > 50 else interval[1] - mean  # towards no difference
+        quantiles = max(z, half / error * math.sqrt(units)) + NormalDist().inv_cdf(_POWER)
+        return math.ceil(variance * (quantiles / difference) ** 2)
+
+    units = normal
+    while needed(units) > units:
+        units = max(units + 1, math.floor(units * 1.02))
+    return units
 
 
 def _least_units(difference: float, claims: int) -> int:

@@ -17,8 +17,6 @@ from instruct.analysis.inference import (
     FEW_UNITS,
     Estimate,
     cluster_values,
-    crossed,
-    kish_freedom,
     mean_score,
     student,
 )
@@ -141,7 +139,7 @@ def match_over_seeds(by_seed: Mapping[int, Sequence[PairResult]], trainings: int
         seeds = np.array([cluster_values(100 * row[shared], of_units, np.ones(len(of_units))) for row in known])
         rates, deviation = seeds.mean(axis=1), float(seeds.mean(axis=1).std(ddof=1))
         over_seeds = student(float(rates.mean()), deviation / math.sqrt(len(rates)), len(rates) - 1)
-        over_prompts = crossed(seeds.mean(axis=0, keepdims=True), freedom=kish_freedom(np.bincount(of_units)))
+        over_prompts = mean_score(known[:, shared].mean(axis=0, keepdims=True), places[shared])
         about = {"win_rates": rates.tolist(), "standard_deviation": deviation}
         for name, estimate in {"interval_seeds": over_seeds, "interval_prompts": over_prompts}.items():
             about[name] = estimate.interval and np.clip(estimate.interval, 0, 100).tolist()
