@@ -263,7 +263,8 @@ def clusters_world(rng: Rng, n: int, sizes: str, rate: float, alike: bool) -> Wo
     of = cluster_sizes(rng, n, sizes)
     scores = of_clusters(rng, of, rate, alike, grades=False)
     new = answers("new", [f"request {cluster}" for cluster in of], [1] * len(of))
-    return of_verdicts(scores, rate, comparison(scores, sides=(new, None)))
+    unequal = {} if sizes == "equal" else {"pairs with a verdict": constant(None)}  # see EQUAL_SIZES
+    return of_verdicts(scores, rate, comparison(scores, sides=(new, None)), **unequal)
 
 
 def panel_world(rng: Rng, n: int, judges: int, tied: float) -> World:
