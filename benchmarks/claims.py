@@ -6,8 +6,6 @@
 go together (ties <= 2 (1 - rate)), of one judge, and of a judge that names the answer shown first in a share of the
 pairs, asked in both orders. Coverage, false claims and power are exact.
 
-**The whole way:** random experiments, from files of verdicts to report.json, must end in the same claim and interval.
-
 **Simulated:** an experiment draws verdicts, answers, labels, values of texts or logs from a world whose truth is known
 (benchmarks/worlds.py), and walks the report of them: every node that states uncertainty is found by its name and scored
 against the truth that TARGETS names for its path, such as `judges[].comparisons[].length.term.interval`. A path without
@@ -24,16 +22,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import re
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -341,46 +336,6 @@ def _log(chance: float, count: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(count > 0, -np.inf, 0.0) if chance <= 1e-12 else np.asarray(count * math.log(chance))
 
 
-# ---------------------------------------------------------------------------------------------------- the whole way
-
-
-def whole_way(folder: Path, rng: Rng, *, both: bool) -> bool:
-    """Whether random verdicts, by way of their files, have the same claim in report.json.
-
-    Args:
-        both: from a run's store for verdicts in both orders; else from AlpacaEval's annotations.
-    """
-    from instruct.judging.interchange.exchange import import_into_run
-    from instruct.judging.store import Judgment, JudgmentStore
-    from instruct.reporting.report import build_report
-    from instruct.run.directory import RunDirectory
-
-    n, tied = int(rng.integers(3, 60)), rng.uniform(0, 0.5)
-    scores = rng.choice([1.0, 0.0, 0.5], size=n, p=[*(rng.dirichlet([1.5, 1]) * (1 - tied)), tied]).tolist()
-    run = RunDirectory(folder / "run")
-    if both:
-        run.start({"name": "run"})
-        other = {"first": "second", "second": "first"}
-        # In a tie the answer shown first wins in each order.
-        said = {1.0: {place: place for place in other}, 0.0: other, 0.5: dict.fromkeys(other, "first")}
-        with JudgmentStore(run.store) as store:
-            store.add_judgments(
-                Judgment("judge", "new", "base", pair, f"prompt {pair}", "d", place, "", said[score][place])
-                for pair, score in enumerate(scores)
-                for place in other
-            )
-    else:
-        about = {"annotator": "judge", "generator_1": "base", "generator_2": "new", "dataset": "d"}
-        rows = [about | {"instruction": f"prompt {k}", "preference": 1 + score} for k, score in enumerate(scores)]
-        (folder / "annotations.json").write_text(json.dumps(rows), encoding="utf-8")
-        import_into_run(folder / "annotations.json", run.folder)
-    (comparison,) = json.loads(build_report(run.folder).to_json())["judges"][0]["comparisons"]
-    reported = comparison["claim"]
-    claim = counted_claim(*map(scores.count, POINTS.values()))
-    assert claim.interval is not None
-    return bool(claim.finding == reported["finding"] and np.allclose(reported["interval"], claim.interval, atol=2e-6))
-
-
 # ------------------------------------------------------------------------------------------------------ the program
 
 
@@ -418,14 +373,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="experiments of each cell")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
-    started, rng = time.perf_counter(), np.random.default_rng(1)
+    started = time.perf_counter()
     rows: list[Node] = []
     if not arguments.world:
-        for _ in range(2 if arguments.small else 20):
-            for both in (False, True):
-                with tempfile.TemporaryDirectory() as folder:
-                    if not whole_way(Path(folder), rng, both=both):
-                        sys.exit("report.json has another claim than its verdicts")
         rows += [row for n in (SIZES[2:7:2] if arguments.small else SIZES) for row in enumerated(n)]
     worlds = [(name, world) for name, of in (RUNS | LOGS).items() if arguments.world in (None, name) for world in of]
     worlds = worlds[::4] if arguments.small else worlds

@@ -425,12 +425,6 @@ def ease(rng: Rng, n: int) -> Points:
     return 0.1 + 0.7 * rng.beta(0.6, 0.6, n)
 
 
-def pair(rng: Rng, gain: float, n: int = 300) -> LogWorld:
-    """Two systems that are right or wrong; the tuned one is right on `gain` more of the rows."""
-    chance = ease(rng, n)
-    return two(draw(rng, chance), draw(rng, chance + gain), 100 * gain)
-
-
 def sampled(base: Points, tuned: Points, difference: float, **about: Any) -> Sampled:
     """Of one training of each system."""
     return Sampled(base[None], tuned[None], difference, **about)
@@ -608,7 +602,7 @@ RUNS: dict[str, Worlds] = {
 }
 GAINS = (0.0, 0.1)
 LOGS: dict[str, Worlds] = {
-    "right or wrong": grid(pair, n=(300, 40), gain=GAINS),
+    "right or wrong": grid(counted, gain=GAINS, n=(40, 300)),
     "grades": grid(graded, gain=GAINS, n=(50, 200)),
     "better but broken": grid(broken, n=(50, 100, 200, 400), gain=[0.0]),
     "ratings": grid(ratings, n=(50, 200), gain=GAINS),

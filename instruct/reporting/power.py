@@ -238,9 +238,7 @@ def _units(variances: tuple[float, float, float], seeds: int, difference: float,
     return max(2, math.ceil((of_unit + rest / seeds) / room)) if room > 0 else None
 
 
-def _units_of_grades(
-    gains: Array, alone: bool, variance: float, normal: int, difference: float, claims: int
-) -> int:
+def _units_of_grades(gains: Array, alone: bool, variance: float, normal: int, difference: float, claims: int) -> int:
     """How many units with grades from 0 to 1 are needed: the test of their mean finds less than the normal one.
 
     Args:
