@@ -250,7 +250,10 @@ def figures(metric: str, ours: Sequence[Scores], theirs: Sequence[Scores] = ()) 
     if theirs:
         values = values - [each.figures[metric] for each in theirs]
         without = [left - each.without[metric] for left, each in zip(without, theirs, strict=True)]
-    found = jackknife.estimate(values, without, sum(each.variances[metric] for each in (*ours, *theirs)))
+    if all(len(left) for left in without):
+        found = jackknife.estimate(values, without, sum(each.variances[metric] for each in (*ours, *theirs)))
+    else:  # nobody knows how much other texts would change
+        found = Estimate(float(values.mean()))
     named = replace(found, test="jackknife")
     return Sample("metric", lambda missing: named, n=0, share=False, trainings=len(ours))
 

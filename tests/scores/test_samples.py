@@ -111,6 +111,15 @@ def test_figures_of_whole_samples_are_compared_by_the_jackknife():
         assert made.interval[0] < made.value < made.interval[1]
 
 
+def test_figures_of_too_few_texts_are_a_value_alone_however_many_trainings():
+    trained = [
+        Scores("", Path(), "", "", figures={"m": value}, without={"m": np.array([])}, variances={"m": 0.0})
+        for value in (1.0, 1.2, 1.7)
+    ]
+    made = claimed(figures("m", trained))
+    assert (made.value, made.interval, made.p) == (pytest.approx(1.3), None, None)
+
+
 @pytest.mark.parametrize("kind", NULL)
 def test_without_a_unit_there_is_no_value_and_no_finding(kind):
     made = claimed(Sample(kind, lambda missing: Estimate(math.nan), n=0, missing=4, enough=False))
