@@ -154,6 +154,10 @@ def mean_score(
         return Estimate(mean, tests, error=spread, test="sign in clusters", **about)
     if number < FEW_UNITS and not bounded:
         return Estimate(mean, error=spread, test="Student", **about)
+    if spread is not None and number < units:
+        # A large cluster pulls the mean to itself, hiding its variance: Bell and McCaffrey, Survey Methodology 28.
+        shares = np.bincount(places, weights) / units
+        spread = math.sqrt(float(((per_cluster[0] - mean) ** 2 / (1 - shares)).sum())) / number
     return student(mean, spread or 0.0, freedom, **about, test="Student" if number == units else "ratio")
 
 
