@@ -137,28 +137,27 @@ def mean_score(
     weights = np.ones(units) if weights is None else weights / weights.mean()
     per_cluster = scale * np.array([cluster_values(training, places, weights) for training in scores])
     mean, number, freedom = float(per_cluster.mean()), per_cluster.shape[1], kish_freedom(np.bincount(places, weights))
-    if len(scores) > 1:
+    if len(scores) > 1 and number > 1:
         estimate = crossed(per_cluster, null, freedom=freedom)
         if estimate.tests is None and share:  # nothing varies: the rows of the seed that shows least
             rows = [mean_score(training[None], clusters, weights) for training in scores]
             estimate = weakest(replace(rows[0], value=mean), rows)
         return replace(estimate, **about, test="two-way")
-    spread = float(per_cluster.std(ddof=1)) / math.sqrt(number) if number > 1 else None
-    bounded = share and scores.min() >= 0 and scores.max() <= 1
-    counted = bounded and np.isin(scores, _COUNTED).all() and not np.ptp(weights)
-    if bounded and number == units:
-        tests = mean_tests(scores[0], weights)
-        return Estimate(mean, tests, error=spread, test="sign" if counted else "mean", **about)
-    if spread is not None and bounded and (counted or spread <= _NOTHING):
-        tests = _binomial_tests(mean / 100, _effective_rows(scores[0], number, spread / 100, freedom))
-        return Estimate(mean, tests, error=spread, test="sign in clusters", **about)
-    if number < FEW_UNITS and not bounded:
-        return Estimate(mean, error=spread, test="Student", **about)
-    if spread is not None and number < units:
-        # A large cluster pulls the mean to itself, hiding its variance: Bell and McCaffrey, Survey Methodology 28.
-        shares = np.bincount(places, weights) / units
-        spread = math.sqrt(float(((per_cluster[0] - mean) ** 2 / (1 - shares)).sum())) / number
-    return student(mean, spread or 0.0, freedom, **about, test="Student" if number == units else "ratio")
+    if len(scores) > 1 or number < min(units, 2):  # other units might have given anything
+        return Estimate(mean, **about, test="two-way" if len(scores) > 1 else "mean")
+    # A large cluster pulls the mean to itself, hiding its variance: Bell and McCaffrey, Survey Methodology 28 (2002).
+    hidden = 1 - np.bincount(places, weights) / units if number < units else (number - 1) / number
+    spread = math.sqrt(float(((per_cluster[0] - mean) ** 2 / hidden).sum())) / number if number > 1 else None
+    about["error"] = spread
+    kind = " in clusters" if number < units else ""
+    if share and scores.min() >= 0 and scores.max() <= 1:
+        counted = np.isin(scores, _COUNTED).all() and not np.ptp(weights)
+        independent = _independent_rows(scores[0], number, (spread or 0.0) / 100, freedom) if kind else None
+        tests = mean_tests(scores[0], weights, independent)
+        return Estimate(mean, tests, **about, test=f"{'sign' if counted else 'mean'}{kind}")
+    if number < FEW_UNITS:
+        return Estimate(mean, **about, test=f"Student{kind}")
+    return replace(student(mean, spread or 0.0, freedom), **about, test=f"Student{kind}")
 
 
 def cluster_values(scores: Array, clusters: NDArray[np.intp], weights: Array) -> Array:
@@ -182,25 +181,21 @@ def kish_freedom(sizes: NDArray[Any]) -> float:
     return max(1.0, float(sizes.sum() ** 2 / (sizes**2).sum()) - 1)
 
 
-def _effective_rows(scores: Array, clusters: int, error: float, freedom: float) -> float:
-    """How many independent rows, right or wrong, have a mean that varies as that of rows in clusters.
+def _independent_rows(scores: Array, clusters: int, error: float, freedom: float) -> float:
+    """How many independent rows, with the distribution of these, have a mean that varies as that of rows in clusters.
 
-    As many independent rows as vary with the mean's standard error, never more than there are, and as many as clusters
-    if nothing varies; of these, with one more at each end, as many right or wrong ones as vary alike: more, where there
-    are ties. Fewer, where few clusters show their variance.
+    Never more than there are, and as many as clusters if nothing varies. Fewer, where few clusters show their variance.
 
     Source: Korn and Graubard, Survey Methodology 24 (1998).
     """
     from scipy.special import stdtrit  # takes half a second
 
-    mean, variance, rows = float(scores.mean()), float(scores.var()), float(len(scores))
+    variance, rows = float(scores.var()), float(len(scores))
     if variance <= _NOTHING**2:
         rows = float(clusters)
     elif error > _NOTHING:
         rows = min(rows, variance / error**2)
-    added = min(max((rows * mean + 1) / (rows + 2), 0.0), 1.0)
-    varies = (rows * (variance + (mean - added) ** 2) + added**2 + (1 - added) ** 2) / (rows + 2)
-    return rows * added * (1 - added) / varies * (_Z / float(stdtrit(freedom, 0.975))) ** 2
+    return rows * (_Z / float(stdtrit(freedom, 0.975))) ** 2
 
 
 def _binomial_tests(mean: float, n: float) -> OneSided:
@@ -338,7 +333,7 @@ def figure_interval(
     least: float = 0.0,
 ) -> list[float] | None:
     """The 95 % interval of a figure of summed counts that is no mean, such as kappa, by its jackknife pseudo-values:
-    that of as many independent rows, right or wrong, as would vary as little.
+    that of as many independent rows, right or wrong, as would vary as little, with one more row at each end.
 
     None with fewer than two clusters, or if the figure without some of the clusters is not defined.
 
@@ -347,7 +342,7 @@ def figure_interval(
         counts: of each pair, shape (pairs, *k); pairs without any count are left out.
         clusters: the cluster of each pair, from 0, shape (pairs,); only these are independent.
 
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; see `_effective_rows`.
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; see `_independent_rows`.
     """
     used = counts.reshape(len(counts), -1).any(axis=1)
     places = np.unique(clusters[used], return_inverse=True)[1]
@@ -361,8 +356,11 @@ def figure_interval(
     if not np.isfinite(of_pairs).all():
         of_pairs = of_clusters
     mean, error = float(of_clusters.mean()), float(of_clusters.std(ddof=1)) / math.sqrt(len(of_clusters))
-    rows = _effective_rows(of_pairs, len(of_clusters), error, kish_freedom(np.bincount(places)))
-    interval = Estimate(100 * mean, _binomial_tests(mean, rows), least=0.0, most=100.0).interval
+    rows = _independent_rows(of_pairs, len(of_clusters), error, kish_freedom(np.bincount(places)))
+    added = min(max((rows * mean + 1) / (rows + 2), 0.0), 1.0)
+    varies = (rows * (float(of_pairs.var()) + (mean - added) ** 2) + added**2 + (1 - added) ** 2) / (rows + 2)
+    tests = _binomial_tests(mean, rows * added * (1 - added) / varies)
+    interval = Estimate(100 * mean, tests, least=0.0, most=100.0).interval
     return interval and [100 * least + (1 - least) * end for end in interval]
 
 

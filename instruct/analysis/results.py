@@ -170,7 +170,7 @@ class Claim(Record):
         units, most, value = self.params.get("clusters", self.n), 100 - self.null, self.value
         if not self.in_points or value is None or self.interval is None:
             return None
-        if units < FEW_UNITS and self.test not in ("sign", "McNemar"):
+        if units < FEW_UNITS:
             return None
         half = value - self.interval[0] if value > self.null else self.interval[1] - value  # towards no difference
         smallest = smallest_difference(self.standard_error, self.claims, half)

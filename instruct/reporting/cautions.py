@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from instruct.analysis.inference import FEW_UNITS
 from instruct.analysis.style import length_warning
 from instruct.base.errors import counted, one_line
 from instruct.data.overlap import overlap_text
@@ -76,10 +75,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
         decided = f"{counted(counts.decided, 'pair')} with a winner of {claim.n} judged"
         least, needed = LEAST_DECIDED, "decided pairs"
         units = claim.params.get("clusters", claim.n)
-        graded = counts.weighted and units < FEW_UNITS
-        if graded:
-            decided, least, needed = f"{counted(claim.n, 'pair')} judged", FEW_UNITS, "graded pairs"
-        if "clusters" in claim.params and (graded or units < LEAST_DECIDED <= counts.decided):
+        if "clusters" in claim.params and units < LEAST_DECIDED <= counts.decided:
             decided += f", all of them in {counted(units, 'cluster')}"
             needed = "clusters"
         texts.append(f"too few: {decided}; a finding needs at least {least} {needed}")

@@ -9,10 +9,15 @@ Error = float | Sequence[float] | None
 _MOST = 6  # decimals, as many as report.json has
 
 
-def decimals(value: float, error: Error = None) -> int:
-    """The decimals of a value, and of its interval."""
-    size = (error[1] - error[0]) / 4 if isinstance(error, Sequence) else error
-    return _below_point(size, 2) if size else _below_point(value, 3)
+def decimals(value: float, error: Error = None, even: float = 50.0) -> int:
+    """The decimals of a value, and of its interval: up to two more, where an end would read as `even` and is not."""
+    ends = list(error) if isinstance(error, Sequence) else []
+    size = (ends[1] - ends[0]) / 4 if isinstance(error, Sequence) else error
+    digits = _below_point(size, 2) if size else _below_point(value, 3)
+    more = (
+        digits + place for place in range(3) if all(round(end, digits + place) != even or end == even for end in ends)
+    )
+    return min(next(more, digits), _MOST)
 
 
 def _below_point(size: float, significant: int) -> int:
@@ -25,7 +30,7 @@ def number(value: float | None, error: Error = None, sign: bool = False) -> str:
     """A figure; `sign`: it is a difference, whose sign is shown."""
     if value is None:
         return "-"
-    return f"{value:{'+' * sign}z,.{decimals(value, error)}f}"  # z: no -0
+    return f"{value:{'+' * sign}z,.{decimals(value, error, 0.0 if sign else 50.0)}f}"  # z: no -0
 
 
 def span(interval: Sequence[float] | None, error: Error = None, sign: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from instruct.analysis import results
+from instruct.analysis.inference import FEW_UNITS
 from instruct.analysis.results import ELSEWHERE, SINGLE_SEEDS, Claim, Counts
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
@@ -51,8 +52,8 @@ def claim_headline(made: Claim, *further: str | None) -> str:
     if made.finding == "too few" and made.params.get(ELSEWHERE):
         said += f" ({few_trainings(made)})"
     correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
-    skewed = made.has_winner and "unbounded" in made.params and made.test in ("Student", "ratio")
-    caution = "Skewed values can break Student's test" if skewed else None
+    skewed = made.has_winner and "unbounded" in made.params and made.test != "jackknife"
+    caution = "Skewed values can break this test" if skewed else None
     sentences = [": ".join(filter(None, [about, said, stated_figure(made)])), *further, correction, caution]
     return ". ".join(filter(None, sentences))
 
@@ -78,6 +79,9 @@ def stated_figure(made: Claim) -> str:
     sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
     sample += ["the same on each"] if identical(made) else []
+    sample += (
+        ["the difference never varies"] if made.p is None and made.kind == "metric" and made.n >= FEW_UNITS else []
+    )
     details = ", ".join([*interval_words(made), *sample])
     return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
 
@@ -93,7 +97,7 @@ def interval_words(made: Claim) -> list[str]:
         return []
     first, ends = baseline_first(made), made.interval
     seen = sorted(2 * made.null - end for end in ends) if first else ends
-    alone = made.finding == "no difference" and not ends[0] <= made.null <= ends[1]
+    alone = made.finding in ("no difference", "too few") and not ends[0] <= made.null <= ends[1]
     bounded = made.missing and "unbounded" not in made.params
     missing = f" with {made.missing} missing lost or won" if bounded else ""
     corrected = "(not corrected) " * alone
@@ -116,7 +120,8 @@ def excluded_beyond(made: Claim) -> str | None:
     if made.excluded is None:
         return None
     digits = decimals(made.excluded, made.interval or made.excluding)
-    return f"{math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits:,.{digits}f}"
+    beyond = math.ceil(made.excluded * 10**digits - 1e-6) / 10**digits
+    return None if made.in_points and beyond >= 100 - made.null else f"{beyond:,.{digits}f}"
 
 
 def adjusted(made: Claim) -> str:

@@ -79,9 +79,7 @@ def match(pairs: Sequence[PairResult]) -> Sample:
     def at(missing: float) -> Estimate:
         filled, weighed = np.where(known, scores, missing), np.where(known, weights, heaviest)
         kept = np.isfinite(filled)
-        estimate = mean_score(filled[None, kept], places[kept], weighed[kept])
-        # The mean of so few grades has no interval or test that says anything.
-        return replace(estimate, tests=None) if graded and units < FEW_UNITS else estimate
+        return mean_score(filled[None, kept], places[kept], weighed[kept])
 
     graded = not np.isin(scores[known], list(POINTS.values())).all() or len(np.unique(weights[known])) > 1
     units = len(np.unique(places[known]))
@@ -106,7 +104,7 @@ def match(pairs: Sequence[PairResult]) -> Sample:
         at=at,
         n=int(known.sum()),
         missing=counts.unread,
-        enough=not (graded and units < FEW_UNITS) and enough_decided(counts.win, counts.loss, units),
+        enough=enough_decided(counts.win, counts.loss, units),
         counts=counts,
         params={"clusters": units} if any(pair.conversation for pair in pairs) else {},
     )
@@ -132,6 +130,8 @@ def match_over_seeds(by_seed: Mapping[int, Sequence[PairResult]], trainings: int
         return mean_score(filled[:, kept], places[kept])
 
     shared = judged.all(axis=0)
+    above, below = ((side * (known[:, shared].mean(axis=0) - 0.5) > 0).sum() for side in (1, -1))
+    drawn = len(np.unique(places[shared]))
     about: dict[str, Any] = {"win_rates": [], "standard_deviation": None}
     about |= {"interval_seeds": None, "interval_prompts": None}
     if shared.any():
@@ -150,7 +150,7 @@ def match_over_seeds(by_seed: Mapping[int, Sequence[PairResult]], trainings: int
         at=at,
         n=int(shared.sum()),
         missing=int((~judged).sum()),
-        enough=trainings >= LEAST_SEEDS,
+        enough=trainings >= LEAST_SEEDS and enough_decided(above, below, drawn),
         trainings=trainings,
         params={
             "seeds": list(by_seed),
@@ -239,7 +239,8 @@ def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.int
     together = np.concatenate([of + start for of, start in zip(clusters, starts, strict=True)])
     tasks = np.repeat(np.arange(len(clusters)), [len(of) for of in clusters])
     sample = difference(sides, together, tasks=None if by_size else tasks)
-    about = {"tasks": len(of_tasks), "weights": "units" if by_size else "tasks"}
+    gains = mean_gains(*sides(math.nan))
+    about = {"tasks": len(np.unique(tasks[np.isfinite(gains)])), "weights": "units" if by_size else "tasks"}
     return replace(sample, params={**sample.params, **about})
 
 
