@@ -88,7 +88,7 @@ def test_samples_of_each_unit_save_units_down_to_a_floor():
     means = [[np.mean(log.values["acc"][4 * unit : 4 * unit + 4]) for unit in range(2000)] for log in logs]
     effect = 2 / (100 * np.subtract(*means).std(ddof=1))
     normal = zt_ind_solve_power(effect_size=effect, alpha=0.05, power=0.8, ratio=0)
-    assert normal <= rows[4] <= 1.05 * normal  # the test of the mean of grades finds a little less
+    assert normal <= rows[4] <= 1.1 * normal  # the test of the mean of grades finds a little less
 
 
 def test_seeds_that_vary_more_than_the_difference_need_more_seeds():
