@@ -184,7 +184,7 @@ def holds(wide: Sequence[float], narrow: Sequence[float]) -> bool:
 
 @EACH_KIND
 @given(case=DRAWN, together=st.sampled_from([1, 1, 3]))
-@settings(max_examples=15)
+@settings(max_examples=12)
 def test_a_winner_is_found_exactly_if_interval_and_p_exclude_equality(kind, case, together):
     for claim in claims_of([KINDS[kind][0](drawn(kind, *case))] * together):
         assume(claim.adjusted_p is None or abs(claim.adjusted_p - ALPHA) > CHANCE)
@@ -199,7 +199,7 @@ def test_a_winner_is_found_exactly_if_interval_and_p_exclude_equality(kind, case
 
 @EACH_KIND
 @given(case=DRAWN)
-@settings(max_examples=15)
+@settings(max_examples=12)
 def test_what_is_excluded_lies_outside_the_interval_of_its_level(kind, case):
     """That of 90 % of one claim, a wider one of one among many; those that hold at once are wider than one of 95 %."""
     sample = KINDS[kind][0](drawn(kind, *case))
@@ -230,7 +230,7 @@ def test_rows_that_hardly_differ_exclude_a_large_difference(above, below):
 
 @EACH_KIND
 @given(case=DRAWN)
-@settings(max_examples=15)
+@settings(max_examples=12)
 def test_mirrored_systems_have_mirrored_claims(kind, case):
     scored = drawn(kind, *case)
     made, mirror = claimed(kind, scored), claimed(kind, scored.mirrored)
@@ -245,7 +245,7 @@ def test_mirrored_systems_have_mirrored_claims(kind, case):
 
 @pytest.mark.parametrize("kind", MAY_BE_MISSING)
 @given(case=DRAWN, share=st.sampled_from([0.02, 0.1, 0.5]), fillings=st.integers(0, 10_000))
-@settings(max_examples=15)
+@settings(max_examples=12)
 def test_a_claim_holds_whatever_is_missing(kind, case, share, fillings):
     """Its interval holds those of values that the missing ones may have had, and a winner is theirs, too; of clusters
     and trainings, with all of them lost, or won."""
