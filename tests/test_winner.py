@@ -538,10 +538,11 @@ def test_a_bench_names_the_winner(pair, instruct):
         draw = random.Random(seed + 3 * better)
         words = [1 + 4 * better + draw.randrange(3) for _ in ids]
         write_outputs(run, name, ids, [" ".join(WORDS[:count]) for count in words])
-        nats = [8 - 3 * better + draw.random() for _ in ids]
-        write_values(run, "perplexity", name, {"id": ids, "nats": nats, "tokens": [4] * UNITS})
-        perplexity = math.exp(sum(nats) / (4 * UNITS))
-        write_numbers(run, "perplexity", name, numbers({"perplexity": perplexity}, UNITS))
+        texts = [f"text {number}" for number in range(2 * UNITS)]  # fewer than 100 have no interval
+        nats = [8 - 3 * better + draw.random() for _ in texts]
+        write_values(run, "perplexity", name, {"id": texts, "nats": nats, "tokens": [4] * len(texts)})
+        perplexity = math.exp(sum(nats) / (4 * len(texts)))
+        write_numbers(run, "perplexity", name, numbers({"perplexity": perplexity}, len(texts)))
     for seed, scores in enumerate(_trainings(_GOOD), 1):
         judge(run, f"dft-seed{seed}", f"mle-seed{seed}", seen_by(pair[0], scores), "secret prompt {}")
     _, claims, text = report(instruct, run.folder)

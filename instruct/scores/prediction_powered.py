@@ -69,7 +69,7 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array, **names: 
         pairs=n + m,
         weight=round(weight, 6),
         labels_only=round(100 * float(labels.mean()), 6),
-        labels_only_interval=rounded(by_people.at(math.nan).interval),
+        labels_only_interval=rounded(by_people.at(math.nan).interval) or [0.0, 100.0],
         judge_only=round(100 * float(np.concatenate([judged, unlabeled]).mean()), 6),
         effective_labels=effective,
         precision=PRECISION,

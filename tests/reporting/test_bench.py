@@ -117,7 +117,7 @@ def test_what_a_training_lacks_or_failed_in_is_not_compared(tmp_path):
     claims = {(claim.candidate, claim.measure): claim for claim in of_family(report.claims, bench.OBJECTIVES)}
     assert claims.keys() == {("emo", bench.GREEDY), ("emo", bench.ENTROPY)}
     failed = claims["emo", bench.GREEDY]
-    assert (failed.value, failed.finding) == (None, "no difference")
+    assert (failed.value, failed.finding) == (None, "too few")
 
 
 def test_words_are_counted_where_texts_are_measured(tmp_path):

@@ -56,7 +56,7 @@ def test_a_missing_rate_fails(instruct, judge_run, metric):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "interval"), [({"verdict": "first", "preference": 1.2}, None), (WIN, [2.5, 100])]
+    ("verdict", "interval"), [({"verdict": "first", "preference": 1.2}, [2.0, 99.5]), (WIN, [2.5, 100])]
 )  # of a counted pair Clopper and Pearson's
 def test_the_lower_bound_of_one_pair_is_low(instruct, judge_run, verdict, interval):
     run = judge_run([verdict])

@@ -117,7 +117,7 @@ FIRST, SECOND = {"verdict": "first"}, {"verdict": "second"}
             [*[{"verdict": "second", "preference": 1.75, "position": "second"}] * 6,
              {"verdict": "first", "preference": 1.2, "position": "second"}, {"verdict": "failed"}],
             {"weighted": True, "value": 67.142857, "discrete_win_rate": 85.714286, "bounds": [58.75, 71.25]},
-            ["too few pairs to compare emo with mle: weighted win rate 67.1 % (n = 7)",
+            ["no difference shown between emo and mle: weighted win rate 67 % (95 % CI 30–86",
              "no length-controlled rate: no instruction-difficulty file was given"],
         ),
         (
