@@ -47,12 +47,6 @@ def test_the_chance_of_a_weighted_mean_equals_drawn_weights():
     assert heavy.p == pytest.approx(found.p, abs=1e-3)  # what weighs nothing changes nothing
 
 
-@pytest.mark.parametrize("scores", [[1.0] * 3, [0.98] * 6, [1.0] * 35, [0.5] * 40, [0.0] * 805])
-def test_scores_that_are_all_the_same_have_an_interval_with_a_width(scores):
-    low, high = mean_score(np.array([scores])).interval
-    assert high - low > 0.3
-
-
 def test_values_without_bounds_have_students_interval_and_fewer_than_twenty_none():
     values = np.random.default_rng(0).normal(1, 3, size=40)
     found = mean_score(values[None], share=False, null=0.0)
@@ -84,19 +78,15 @@ def test_rows_in_clusters_have_korn_and_graubards_limits():
     assert found.interval == pytest.approx(korn_and_graubard(right, sizes), abs=0.15)
 
 
-def test_rows_that_repeat_each_other_count_as_one():
-    rows = (np.random.default_rng(3).random(60) < 0.6).astype(float)
-    alone, five = mean_score(rows[None]), mean_score(np.repeat(rows, 5)[None], np.repeat(np.arange(60), 5))
+@pytest.mark.parametrize("test", ["sign", "mean"])
+def test_rows_that_repeat_each_other_count_as_one(test):
+    values = np.random.default_rng(4).uniform(0.2, 0.9, size=60)
+    values = (values < 0.6).astype(float) if test == "sign" else values
+    alone, five = mean_score(values[None]), mean_score(np.repeat(values, 5)[None], np.repeat(np.arange(60), 5))
+    assert (alone.test, five.test, five.value) == (test, f"{test} in clusters", pytest.approx(alone.value))
     assert np.diff(five.interval) == pytest.approx(np.diff(alone.interval), rel=0.1)
     all_won = mean_score(np.ones((1, 100)), np.repeat(np.arange(10), 10))  # ten clusters, which may be all alike
     assert all_won.interval[0] < 70
-
-
-def test_graded_rows_that_repeat_each_other_have_the_test_of_the_mean_of_their_clusters():
-    values = np.random.default_rng(4).uniform(0.2, 0.9, size=40)
-    alone, five = mean_score(values[None]), mean_score(np.repeat(values, 5)[None], np.repeat(np.arange(40), 5))
-    assert (five.test, five.value) == ("mean in clusters", pytest.approx(alone.value))
-    assert np.diff(five.interval) == pytest.approx(np.diff(alone.interval), rel=0.06)
 
 
 def test_one_pair_of_rows_with_the_same_prompt_changes_little():
@@ -141,17 +131,6 @@ def test_the_interval_over_seeds_and_prompts_is_that_of_drawn_pivots():
     found, half = crossed(scores, 0.5), np.quantile(np.abs(drawn), 0.95)
     assert found.interval == pytest.approx((scores.mean() - half, scores.mean() + half), rel=0.01)
     assert found.p == pytest.approx(np.mean(np.abs(drawn) >= abs(scores.mean() - 0.5)), abs=0.005)
-
-
-@pytest.mark.parametrize("seeds", [2, 3])
-def test_two_or_three_trainings_do_not_claim_too_much(seeds):
-    """With Satterthwaite's degrees of freedom, 9 to 12 % and 7 % of equal systems differed where trainings vary."""
-    rng, wrong, runs = np.random.default_rng(seeds), 0, 200
-    for _ in range(runs):
-        found = crossed(effects(rng, seeds, 20, 0.05, 0.1), 0.5)
-        wrong += found.p <= 0.05
-        assert (found.p <= 0.05) == (not found.interval[0] <= 0.5 <= found.interval[1])
-    assert wrong / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
 
 
 def test_all_won_over_several_seeds_has_the_bound_of_one_seeds_rows():

@@ -151,26 +151,6 @@ def test_the_interval_over_seeds_alone_is_students():
     assert made.params["standard_deviation"] == pytest.approx(np.std(rates, ddof=1))
 
 
-def test_each_interval_over_seeds_covers_what_it_says():
-    """Seeds and prompts are drawn again each time, or only the seeds."""
-    rng = np.random.default_rng(0)
-    repetitions, both, seeds_only = 150, 0, 0
-    easy = rng.uniform(-0.3, 0.3, 60)
-
-    def judged(prompts: Array) -> Claim:
-        chances = 0.5 + prompts + rng.normal(0, 0.05, (4, 1))
-        scores = (rng.random((4, 60)) < chances).astype(float)
-        return claimed(match_over_seeds(dict(enumerate(map(as_pairs, scores))), 4))
-
-    for _ in range(repetitions):
-        low, high = judged(rng.uniform(-0.3, 0.3, 60)).interval
-        both += low <= 50 <= high
-        low, high = judged(easy).params["interval_seeds"]
-        seeds_only += low <= 100 * (0.5 + easy.mean()) <= high
-    assert both / repetitions >= 0.92
-    assert 0.9 <= seeds_only / repetitions <= 0.99
-
-
 def test_all_trainings_count_where_one_system_has_more_of_them():
     generator = np.random.default_rng(4)
     inside, simulations = 0, 200
@@ -199,22 +179,3 @@ def test_the_mean_over_tasks_weighs_each_task_the_same():
     clusters = [np.arange(2), np.arange(6)]
     assert claimed(mean_over_tasks(sides, clusters, by_size=False)).value == pytest.approx(100 * (1 / 2 - 1 / 6) / 2)
     assert claimed(mean_over_tasks(sides, clusters, by_size=True)).value == pytest.approx(0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [(30, 30), (20, 200), (10, 10, 10, 10, 10)])
-@pytest.mark.parametrize("flip", [0.05, 0.3])
-@pytest.mark.parametrize("lean", [0.5, 0.7])
-def test_the_interval_of_tasks_covers_and_its_test_is_not_too_eager(rows, flip, lean):
-    """Each row changes with probability `flip`, for the better with probability `lean`."""
-    rng = np.random.default_rng(1)
-    truth, covered, found, runs = 100 * flip * (2 * lean - 1), 0, 0, 300
-    for _ in range(runs):
-        gains = [rng.choice([1.0, -1.0, 0.0], size=(1, n), p=[flip * lean, flip * (1 - lean), 1 - flip]) for n in rows]
-        sides = [lambda missing, each=each: (np.maximum(each, 0), np.maximum(-each, 0)) for each in gains]
-        estimate = mean_over_tasks(sides, [np.arange(n) for n in rows], by_size=False).at(math.nan)
-        covered += estimate.interval[0] <= truth <= estimate.interval[1]
-        found += estimate.p <= 0.05
-    assert covered / runs >= 0.925
-    if lean == 0.5:
-        assert found / runs <= 0.07
