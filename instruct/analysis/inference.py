@@ -127,6 +127,8 @@ def mean_score(
         scores: shape (trainings, units). clusters: the cluster of each unit, from 0; None: each is one of its own.
         weights: how often each unit counts, shape (units,); None: all alike.
         share: whether scores are from 0 to 1; the mean is then in percent. null: of the mean.
+
+    Source: of what clusters vary by, Bell and McCaffrey, Survey Methodology 28 (2002).
     """
     units = scores.shape[1]
     about: dict[str, Any] = {"null": null, **({"least": 0.0, "most": 100.0} if share else {})}
@@ -137,17 +139,20 @@ def mean_score(
     weights = np.ones(units) if weights is None else weights / weights.mean()
     per_cluster = scale * np.array([cluster_values(training, places, weights) for training in scores])
     mean, number, freedom = float(per_cluster.mean()), per_cluster.shape[1], kish_freedom(np.bincount(places, weights))
+    if 1 < number < units:
+        # A large cluster pulls the mean to itself, which hides its variance (Bell and McCaffrey).
+        hidden = (1 - np.bincount(places, weights) / units) * number / (number - 1)
+        own = per_cluster.mean(axis=1, keepdims=True)
+        per_cluster = own + (per_cluster - own) / np.sqrt(hidden)
     if len(scores) > 1 and number > 1:
-        estimate = crossed(per_cluster, null, freedom=freedom)
+        estimate = crossed(per_cluster, null, value=mean, freedom=freedom)
         if estimate.tests is None and share:  # nothing varies: the rows of the seed that shows least
             rows = [mean_score(training[None], clusters, weights) for training in scores]
             estimate = weakest(replace(rows[0], value=mean), rows)
         return replace(estimate, **about, test="two-way")
     if len(scores) > 1 or number < min(units, 2):  # other units might have given anything
         return Estimate(mean, **about, test="two-way" if len(scores) > 1 else "mean")
-    # A large cluster pulls the mean to itself, hiding its variance: Bell and McCaffrey, Survey Methodology 28 (2002).
-    hidden = 1 - np.bincount(places, weights) / units if number < units else (number - 1) / number
-    spread = math.sqrt(float(((per_cluster[0] - mean) ** 2 / hidden).sum())) / number if number > 1 else None
+    spread = float(per_cluster.std(ddof=1)) / math.sqrt(number) if number > 1 else None
     about["error"] = spread
     kind = " in clusters" if number < units else ""
     if share and scores.min() >= 0 and scores.max() <= 1:
