@@ -113,7 +113,7 @@ def test_mt_benchs_turns_are_judged_as_conversations(run_on):
     assert {name: made["pairs_judged"] for name, made in judges.items()} == {"mt_bench": 20, "mt_bench_single": 20}
     claim = judges["mt_bench"]["claim"]
     assert (claim["n"], claim["params"]["clusters"]) == (20, 10)
-    assert claim["test"] == "mean"
+    assert claim["test"] == "sign in clusters"
     assert "in 10 clusters" in printed
     assert {part["dataset"] for part in judges["mt_bench"]["parts"]} == {"math", "writing"}
     ratings = [one.ratings for one in judgments_of(run, "mt_bench_single")[0] if one.ratings]

@@ -126,33 +126,16 @@ def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
     assert stats.binom.pmf(range(n + 1), n, share) @ (np.array(made) <= 0.05) <= 0.05
 
 
-CONVERSATIONS = 80
-
-
-def conversations(rng: np.random.Generator, level: float = 0.0) -> list[PairResult]:
-    """Two turns of each conversation, which an ability that they share decides; a turn in ten is not read."""
-    shared = rng.normal(level, 6.0, size=CONVERSATIONS)
-    pairs = []
-    for number in range(CONVERSATIONS):
-        for turn in (1, 2):
-            chance = 1 / (1 + math.exp(-shared[number]))
-            drawn = float(rng.choice([0.0, 0.5, 1.0], p=[0.9 - 0.9 * chance, 0.1, 0.9 * chance]))
-            score = None if rng.random() < 0.1 else drawn
-            outcome = "unparsed" if score is None else outcome_of_score(score)
-            pairs.append(PairResult(f"{number}, turn {turn}", "d", outcome, score, conversation=str(number)))
-    return pairs
-
-
-def independent(pairs: list[PairResult]) -> list[PairResult]:
-    return [replace(pair, conversation="") for pair in pairs]
-
-
 def test_the_win_rate_is_that_of_the_turns():
-    pairs = conversations(np.random.default_rng(1), level=0.3)
-    whole, alone = claimed(pairs), claimed(independent(pairs))
+    outcomes = ["win"] * 30 + ["tie"] * 5 + ["loss"] * 20
+    turns = [
+        PairResult(f"{chat}, turn {turn}", "d", outcome, POINTS[outcome], conversation=str(chat))
+        for chat, outcome in enumerate(outcomes)
+        for turn in range(1 + chat % 3)
+    ]
+    whole, alone = claimed(turns), claimed([replace(pair, conversation="") for pair in turns])
     assert (whole.value, whole.counts, whole.n) == (alone.value, alone.counts, alone.n)
-    assert whole.params["clusters"] < alone.n
-    assert whole.standard_error > alone.standard_error
+    assert (whole.params["clusters"], whole.standard_error > alone.standard_error) == (55, True)
 
 
 @pytest.mark.parametrize("labels", [(0.55, 0.4, 0.03, 0.01, 0.01), (0.2, 0.45, 0.05, 0.2, 0.1)])
