@@ -89,7 +89,7 @@ RIGHT = results(4, exact_match__none=0.25)
 def test_without_results_nobody_is_better_in_a_metric_that_may_be_a_loss(tmp_path):
     for system, loss in (("base", 0.9), ("tuned", 0.5)):
         (tmp_path / system).mkdir()
-        write(tmp_path / system, [sample(number, brier=loss - number % 7 / 10 * (loss > 0.6)) for number in range(30)])
+        write(tmp_path / system, [sample(number, brier=loss - number % 7 / 10 * (loss > 0.6)) for number in range(300)])
     compared = compare_logs([tmp_path / "base", tmp_path / "tuned"])
     assert compared.headlines()[0].startswith("sums: base is higher than tuned: brier +")
 
