@@ -393,9 +393,9 @@ FAULTS = [
     ),
     Fault(
         "clusters are ignored",
-        "instruct/analysis/clusters.py",
-        "places.setdefault(cluster_of(row, clusters), len(places))",
-        "places.setdefault(row, len(places))",
+        "instruct/scores/scores.py",
+        "numbered(row if self.clusters[row] is None else self.clusters[row] for row in rows)",
+        "numbered(rows)",
         "tests/reporting/test_compare_logs.py::test_right_or_wrong_is_mcnemars_test_also_of_clusters[5]",
     ),
     Fault(
