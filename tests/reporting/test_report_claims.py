@@ -81,7 +81,8 @@ def test_what_does_not_hold_is_counted():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["one judge", *worlds.LOGS])
 def test_a_small_simulation_misses_nothing(name):
-    made = worlds.RUNS[name][8:9] if name in worlds.RUNS else worlds.LOGS[name]
+    cells_of = worlds.RUNS[name][8:9] if name in worlds.RUNS else worlds.LOGS[name]
+    made = cells_of[:1] if name == "twenty tasks" else cells_of[:: len(cells_of) // 8 | 1]  # eight or so of many
     found = []
     for world in made:
         cells = simulation.run_cell(world, 60, 3)
