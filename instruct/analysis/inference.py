@@ -82,7 +82,7 @@ class Estimate:
             return bound
         if tests(self.value, sign) <= tail:
             return self.value
-        return float(brentq(lambda at: tests(at, sign) - tail, bound, self.value, xtol=1e-9))
+        return float(brentq(lambda at: tests(at, sign) - tail, bound, self.value, xtol=1e-12))
 
     def on_scale(self, by: float, plus: float = 0.0) -> Estimate:
         """The estimate of `by` (above 0) times the value and `plus`."""

@@ -61,8 +61,10 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
     if simultaneous > 1:
         params["simultaneous"] = estimate.within(0.95 ** (1 / simultaneous))
     value, interval, error = estimate.value, estimate.interval, estimate.error
+    if sample.kind != "metric":
+        interval, error = rounded(interval), rounded(error)
     if sample.kind == "rate":
-        value, interval, error = rounded(value), rounded(interval), rounded(error)
+        value = rounded(value)
     claim = Claim(
         kind=sample.kind,
         test=estimate.test,
