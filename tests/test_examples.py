@@ -65,7 +65,7 @@ def test_the_judging_notebook_runs_offline_in_a_minute(tmp_path, monkeypatch, sm
     assert time.process_time() - began < 60
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
-    assert "smollm2_score: too few pairs to compare helpful with unhelpful" in printed
+    assert "smollm2_score: helpful beats unhelpful: weighted win rate" in printed
     assert "agreement of the judge with people: pandalm: κ" in printed
     assert "warning:" in printed
     (frame,) = [o.data["text/html"] for o in outputs if "finding" in o.get("data", {}).get("text/plain", "")]
