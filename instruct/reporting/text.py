@@ -79,9 +79,9 @@ def stated_figure(made: Claim) -> str:
     sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
     sample += ["the same on each"] if identical(made) else []
-    sample += (
-        ["the difference never varies"] if made.p is None and made.kind == "metric" and made.n >= FEW_UNITS else []
-    )
+    units = made.params.get("clusters", made.n)
+    constant = made.p is None and made.test.startswith("Student") and units >= FEW_UNITS
+    sample += ["the difference never varies"] if constant else []
     details = ", ".join([*interval_words(made), *sample])
     return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
 
@@ -107,12 +107,10 @@ def interval_words(made: Claim) -> list[str]:
 def excluded(made: Claim) -> str:
     """What is excluded where no difference is shown, to stand at the end; else empty. Rounded up."""
     beyond = excluded_beyond(made)
+    if beyond is None:
+        return ""
     corrected = f", corrected for {counted(made.claims, 'claim')}" if made.claims > 1 else ""
-    return (
-        f"; differences beyond ±{beyond}{' points' * made.in_points} are excluded (90 % CI{corrected})"
-        if beyond
-        else ""
-    )
+    return f"; differences beyond ±{beyond}{' points' * made.in_points} are excluded (90 % CI{corrected})"
 
 
 def excluded_beyond(made: Claim) -> str | None:

@@ -82,6 +82,17 @@ def test_values_without_bounds_have_students_test():
     assert claim.interval == pytest.approx([student.low, student.high], rel=1e-9)
 
 
+def test_a_difference_that_never_varies_is_named_and_too_few_clusters_are_not_taken_for_one():
+    constant = compare_logs([make_log("base", np.full(25, 7.0)), make_log("tuned", np.full(25, 9.0))])
+    assert "(n = 25, the difference never varies)" in constant.headlines()[0]
+    draws = [RNG.normal(5, 1, 60) for _ in range(2)]
+    few = compare_logs(
+        [make_log(name, of, clusters=np.arange(60) // 6) for name, of in zip("ab", draws, strict=True)]
+    ).headlines()[0]
+    assert "too few units" in few
+    assert "varies" not in few
+
+
 def test_the_main_metrics_of_tasks_are_one_family():
     logs = [
         make_log(system, {"acc": right(150, share), "other": right(150, share)}, task)
