@@ -14,10 +14,10 @@ def decimals(value: float, error: Error = None, even: float = 50.0) -> int:
     ends = list(error) if isinstance(error, Sequence) else []
     size = (ends[1] - ends[0]) / 4 if isinstance(error, Sequence) else error
     digits = _below_point(size, 2) if size else _below_point(value, 3)
-    more = (
-        digits + place for place in range(3) if all(round(end, digits + place) != even or end == even for end in ends)
-    )
-    return min(next(more, digits), _MOST)
+    for more in range(digits, digits + 3):
+        if not any(round(end, more) == even != end for end in ends):
+            return min(more, _MOST)
+    return digits
 
 
 def _below_point(size: float, significant: int) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from instruct.analysis.outcomes import weighted_scores
+from instruct.analysis.outcomes import PairResult, weighted_scores
 from instruct.base.errors import InputError, one_line
 from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
@@ -72,25 +72,24 @@ def _of_side(contents: RunContents, judged: Judged, side: int) -> Scores:
     theirs = answers.by_pair if answers else {}
     texts = ours.by_pair if ours else {}
     prompt = ", ".join(str(settings[name]) for name in ("judge model", "judge card", "policy", "orders"))
-    pairs = [pair.mirrored for pair in judged.pairs] if side else judged.pairs
-    for pair, score in zip(pairs, weighted_scores(pairs).tolist(), strict=True):
-        unit = pair.instruction
-        row, opponent_row = texts.get(unit, {}), theirs.get(unit)
-        log.add(
-            Row(
-                unit,
-                {WIN_RATE: None if pair.score is None else score},
-                "no verdict" if pair.score is None else None,
-                cluster=pair.conversation or None,
-                doc=unit,
-                target=str(opponent_row["output"]) if opponent_row else None,
-                prompt=prompt,
-                question=str(row.get("instruction", unit)),
-                response=str(row.get("output", "")),
-            ),
-            f"{contents.run.store}, {one_line(unit, 60)}",
+    for row in verdict_rows([pair.mirrored for pair in judged.pairs] if side else judged.pairs):
+        answer, opponents = texts.get(row.unit, {}), theirs.get(row.unit)
+        asked = row._replace(
+            doc=row.unit,
+            target=str(opponents["output"]) if opponents else None,
+            prompt=prompt,
+            question=str(answer.get("instruction", row.unit)),
+            response=str(answer.get("output", "")),
         )
+        log.add(asked, f"{contents.run.store}, {one_line(row.unit, 60)}")
     return log
+
+
+def verdict_rows(pairs: Sequence[PairResult]) -> Iterator[Row]:
+    """The verdicts on pairs, weighed so that their mean is the win rate; turns of one conversation are a cluster."""
+    for pair, score in zip(pairs, weighted_scores(pairs).tolist(), strict=True):
+        value, reason = (None, "no verdict") if pair.score is None else (score, None)
+        yield Row(pair.instruction, {WIN_RATE: value}, reason, cluster=pair.conversation or None)
 
 
 def _tasks(contents: RunContents) -> Iterator[Scores]:

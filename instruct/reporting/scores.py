@@ -7,12 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from instruct.analysis.outcomes import weighted_scores
 from instruct.logs.read import by_task
 from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import GREEDY, MLE, SAMPLED, bench_scores, trainings_of
 from instruct.reporting.read import RunContents, seeds_of
-from instruct.reporting.run_logs import WIN_RATE, log_of
+from instruct.reporting.run_logs import WIN_RATE, log_of, verdict_rows
 from instruct.scores.scores import Row, Scores
 from instruct.training.options import control_name, without_seed
 
@@ -76,10 +75,7 @@ def _verdicts(contents: RunContents) -> Iterator[dict[str, Any]]:
         if seed is None or seed != seeds.get(baseline):
             continue
         beside = judged.key.judge, seed, without_seed(baseline, seed)
-        scored = [
-            Row(pair.instruction, {WIN_RATE: None if pair.score is None else score}, cluster=pair.conversation or None)
-            for pair, score in zip(judged.pairs, weighted_scores(judged.pairs).tolist(), strict=True)
-        ]
+        scored = [*verdict_rows(judged.pairs)]
         ties = itself.setdefault(beside, {})
         ties.update({row.unit: row._replace(values={WIN_RATE: 0.5}) for row in scored})
         yield from rows(candidate, *beside, scored)
