@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 _Z, _LEVEL = NormalDist().inv_cdf(0.975), 0.05
 # 2 ** -24 of a range is below a thousandth of a percentage point.
 _BISECTIONS = 24
-# Of fewer units the mean of grades, or of values without bounds, says nothing.
+# Of fewer units the mean of values without bounds says nothing.
 FEW_UNITS = 20
 # A standard error that only rounding makes.
 _NOTHING = 1e-10

@@ -96,8 +96,9 @@ class Claim(Record):
     baseline's in points or in the unit of the metric, over `n` prompts, texts or rows and so many `trainings` of each.
     `interval` and the two-sided `p` are those of `test`; `adjusted_p` is corrected by Holm's method for the `claims` of
     the same `family` that have a p, and None where a report does not correct. `better`: which values are; empty where a
-    measure has no better side, or nobody knows it. `enough`: whether there are LEAST_DECIDED decided pairs, of graded
-    ones FEW_UNITS, or LEAST_SEEDS trainings; None: no finding rests on this claim. The `finding` follows `adjusted_p`.
+    measure has no better side, or nobody knows it. `enough`: whether there is a p, and LEAST_DECIDED decided units,
+    FEW_UNITS of a measure without bounds, and LEAST_SEEDS of several trainings; None: no finding rests on this claim.
+    The `finding` follows `adjusted_p`.
     `through`: the third system that both were compared with. `params`: what one test alone has, see docs/statistics.md.
 
     `counts`: of a claim on a judge's verdicts. `excluding`: where no difference is shown, the interval outside which

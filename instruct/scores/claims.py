@@ -20,7 +20,7 @@ def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Find
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
         gain: by how much the candidate is better.
-        enough: whether there are LEAST_DECIDED decided pairs, FEW_UNITS graded ones, or LEAST_SEEDS seeds.
+        enough: whether there is enough for a finding, see `Claim`.
     """
     if not enough:
         return "too few"
