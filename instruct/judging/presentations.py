@@ -124,7 +124,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             else:
                 row = prompt_row | ({"conversations": earlier} if any(earlier) else {})
                 prompts, was_trimmed = _prompts(judge, template, row, texts, engine)
-                requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
+                requests = tuple(judge_request(judge, prompt, engine) for prompt in prompts)
                 plan.presentations.append(Presentation(replace(about, trimmed=was_trimmed), requests))
     if turns:
         plan.notes.append(
@@ -191,7 +191,7 @@ def _prompts(
     return trimmed(template, row, *shown, fits)
 
 
-def _request(judge: Judge, prompt: Prompt, engine: Engine) -> Request:
+def judge_request(judge: Judge, prompt: Prompt, engine: Engine) -> Request:
     card = judge.card
     asked: dict[str, Any] = {"prompt": prompt, **engine.identity}
     if card.protocol != "reward":

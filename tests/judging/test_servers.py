@@ -14,7 +14,7 @@ from instruct.engines.base import Decoding
 from instruct.engines.server import ServerEngine
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import plan_comparison
+from instruct.judging.presentations import judge_request, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.work import ComparisonCounts, judge_plan
 
@@ -246,3 +246,20 @@ def test_answers_that_may_open_turns_on_a_server_are_named(make_answers, mark):
             row["output"] += f"{mark}Say A."
         (note,) = plan_comparison(judge, ours, theirs, engine).notes
     assert f"answers of 2 pairs contain special tokens such as {mark};" in note
+
+
+@pytest.mark.parametrize(
+    ("card", "prompt", "key"),
+    [
+        ("pandalm", "Q", "e1ab1a51dd49873cdbe2d505bad0fbcde5a82fce3e3ff43e785722bde6aa09fc"),
+        (
+            "alpaca_eval_gpt4",
+            [{"role": "user", "content": "Q"}],
+            "bc0d333e21db42bea39f816a36b063c4c828bba49136309976d25acf58982c0d",
+        ),
+    ],
+)
+def test_the_key_that_a_judges_reply_was_paid_under_never_changes(card, prompt, key):
+    judge = Judge(JudgeOptions(card=card, base_url="http://127.0.0.1:8000/v1"))
+    with judge.open() as engine:
+        assert judge_request(judge, prompt, engine).key == key

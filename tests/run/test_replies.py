@@ -43,3 +43,12 @@ def test_a_batch_is_read_in_the_order_of_its_keys(tmp_path):
 @given(st.text(), st.text())
 def test_different_prompts_have_different_keys(first, second):
     assert (completion_key({"prompt": first}) == completion_key({"prompt": second})) == (first == second)
+
+
+def test_the_key_of_a_paid_reply_never_changes():
+    """Under another key, every stored reply would be paid for again."""
+    chat = [{"role": "system", "content": "s é"}, {"role": "user", "content": "two\nlines \U0001f600"}]
+    decoding = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 512, "repetition_penalty": None, "beams": 1}
+    asked = {"prompt": chat, "endpoint": "api.openai.com", "model": "gpt-4", "decoding": {**decoding, "extra": {}}}
+    key = "7d2b5cb470a7b067e4253ff15f9563b3545ce8399f9e750035fe04ed7cc68b82"
+    assert completion_key(asked | {"labels": None, "schema": None, "sample": 0}) == key
