@@ -375,7 +375,7 @@ def run_and_kill(tmp_path) -> Callable[..., None]:
 @pytest.fixture
 def short_waits(monkeypatch):
     """A server's faults are waited out in milliseconds."""
-    monkeypatch.setattr("instruct.engines.server.FIRST_WAIT", 0.002)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.002)
 
 
 @contextlib.contextmanager

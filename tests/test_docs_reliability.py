@@ -6,7 +6,9 @@ import ast
 import re
 from pathlib import Path
 
-from instruct.engines import server
+import openai._constants as client
+
+from instruct.engines import server, transport
 
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = (ROOT / "tests" / "faults" / "README.md").read_text(encoding="utf-8")
@@ -53,14 +55,14 @@ def test_the_numbers_are_those_of_the_code():
     page = " ".join(TEXT.split())
     for words in (
         f"At most {server.CONCURRENCY} requests",
-        f"up to {server.ATTEMPTS} times, after {server.FIRST_WAIT} s",
-        f"{server.LONGEST_WAIT:.0f} s at most",
-        f"none in {server.TIMEOUT:.0f} s, `--timeout`) it is sent up to {server.PAID_ATTEMPTS} times",
+        f"up to {server.ATTEMPTS} times, after {client.INITIAL_RETRY_DELAY} s",
+        f"{client.MAX_RETRY_DELAY:.0f} s at most",
+        f"more than {client.MAX_RETRY_AFTER_DELAY // 60} minutes is not waited for",
+        f"no reply in {server.TIMEOUT:.0f} s, `--timeout`) it is sent up to {server.PAID_ATTEMPTS} times",
         f"{server.FAILURES_IN_A_ROW} requests in a row",
         f"waited for ({server.LAST_REPLIES:.0f} s)",
         f"{server.TIMEOUT:.0f} s in all (`--timeout`)",
-        f"{server._PER_TOKEN // 2**10} KiB for each token of a reply",
-        f"{server.LARGEST_REPLY // 2**20} MiB at most",
+        f"{transport.LARGEST_REPLY // 2**20} MiB of a reply",
         f"exit code 2 after {server.PAID_ATTEMPTS} attempts",
         f"after {server.ATTEMPTS} attempts",
     ):

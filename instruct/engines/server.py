@@ -1,21 +1,15 @@
-"""A model behind an OpenAI-compatible server.
-
-Redirects to another origin are refused, and no body is read past a limit.
-"""
+"""A model behind an OpenAI-compatible server: the openai client waits and retries, and each attempt is read here."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
-import json
 import os
-import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
-
-import tenacity
 
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line, refused_by_library
 from instruct.base.interrupts import GRACE, hold_interrupts, release_interrupts
@@ -33,11 +27,13 @@ from instruct.engines.base import (
     server_address,
 )
 from instruct.engines.server_replies import (
+    NO_CONNECTION,
     ErrorStatus,
     Fault,
     NoLogprobs,
     NoScore,
     Refused,
+    api_key,
     changed_body,
     new_change,
     read_refusal,
@@ -51,31 +47,19 @@ from instruct.engines.server_replies import (
 CONCURRENCY = 64
 # Seconds for one attempt, from its first byte sent to the last received.
 TIMEOUT = 300.0
-# Attempts per request at most; and those that the server may have charged for.
-ATTEMPTS = 8
+# Attempts per request at most, within a minute; and those that the server may have charged for.
+ATTEMPTS = 12
 PAID_ATTEMPTS = 3
-# Seconds before the second attempt, doubled before each further one; and the longest wait, even if the server asks
-# for more.
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 60.0
 # Failed requests in a row after which the work stops.
 FAILURES_IN_A_ROW = 20
 # Seconds to wait for replies in flight once no more requests are sent: they may have been charged for.
 LAST_REPLIES = 30.0
 # The same after Ctrl-C, within the time that an interrupted command has.
 INTERRUPTED_REPLIES = GRACE - 1.5
-# Bytes of a reply, for each of its tokens, which may have 20 log-probabilities, and the most; a longer one is not read.
-_PER_TOKEN = 10 * 2**10
-LARGEST_REPLY = 32 * 2**20
-# Bytes that are read of an error's body.
-_LARGEST_ERROR = 64 * 2**10
 # Seconds for a connection.
 _CONNECT_TIMEOUT = 5.0
 _TIMED_OUT = "timed out"
 _OPENAI = "https://api.openai.com/v1"
-# Not the global generator: a retry must not change what is drawn elsewhere.
-_jitter = random.Random()
-
 
 Counts = tuple[int | None, int | None]  # tokens of a prompt and of its reply, as a server states them
 
@@ -91,7 +75,8 @@ class ServerEngine(BatchesInTurn):
     takes; that is said, and each completion has it as `changes`.
 
     Temporary faults (429, 5xx, no connection, no complete reply within `timeout` seconds, a malformed reply) are
-    retried, with growing waits; a refusal of one prompt (too long, content filter) is a Failure with the reason.
+    retried by the openai client, after waits that grow, or that the server asks for; a refusal of one prompt (too long,
+    content filter) is a Failure with the reason.
 
     Raises:
         InputError: no request can succeed: no key, no access, an unknown model, no server at the address, missing
@@ -131,9 +116,11 @@ class ServerEngine(BatchesInTurn):
         # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
         self._changes: dict[str, str | None] = {}  # of requests, to what the server takes
-        self._clients: list[Any] = []
+        self._client: Any = None
+        self._addresses: list[tuple[str, Any]] = []  # each with the HTTP client that asks it
         self._turns: Iterator[int] = iter(())
-        self._ended: asyncio.Event = asyncio.Event()
+        self._waiting: set[Any] = set()  # tasks that are between two attempts
+        self._ended = False
         self._fatal: InstructError | None = None
         self._answered = False  # whether the server has ever responded
         self._logprobs_seen = False
@@ -153,7 +140,7 @@ class ServerEngine(BatchesInTurn):
         Raises:
             InputError: no key for OpenAI's own endpoint, or an invalid one.
         """
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        key = api_key()
         if not key and self._endpoint == "api.openai.com":
             needs = self._options.needs or "OPENAI_API_KEY, or `base_url` of a server"
             raise InputError(f"{self._options.subject}: needs {needs}")
@@ -168,7 +155,7 @@ class ServerEngine(BatchesInTurn):
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. Connections are open only until the last portion is taken or the iterator is closed."""
         self.check()
-        self._ended, self._fatal, self._failed_in_a_row, self._worked = asyncio.Event(), None, 0, False
+        self._ended, self._fatal, self._failed_in_a_row, self._worked = False, None, 0, False
         waiting = iter(requests)
         running: dict[asyncio.Task[Reply | None], Request] = {}
         with asyncio.Runner() as runner:
@@ -186,7 +173,7 @@ class ServerEngine(BatchesInTurn):
                         release_interrupts()
                         done = runner.run(_done(running))
                     except KeyboardInterrupt:
-                        self._ended.set()
+                        self._send_no_more()
                         yield _portion(runner.run(_done(running, within=INTERRUPTED_REPLIES)), running)
                         raise
                     hold_interrupts()  # while the caller stores them: then what is in flight can still be waited for
@@ -207,98 +194,104 @@ class ServerEngine(BatchesInTurn):
         import httpx2
         import openai
 
+        from instruct.engines.transport import Transport
+
         limits = httpx2.Timeout(None, connect=min(self._timeout, _CONNECT_TIMEOUT))
+        addresses = [self._base_url.rstrip("/"), *self._replicas]
         with refused_by_library(
             f"{self._options.subject}: {self._endpoint} cannot be connected to",
             "check SSL_CERT_FILE and the proxies in the environment (http_proxy, https_proxy, all_proxy)",
         ):
-            self._clients = [
-                openai.AsyncOpenAI(
-                    api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-                    base_url=address,
-                    max_retries=0,
-                    timeout=limits,
-                    http_client=openai.DefaultAioHttpClient(
-                        timeout=limits, event_hooks={"response": [_look_at]}, trust_env=not is_loopback(address)
-                    ),
-                )
-                for address in (self._base_url, *self._replicas)
+            self._addresses = [
+                (address, openai.DefaultAioHttpClient(timeout=limits, trust_env=not is_loopback(address)))
+                for address in addresses
             ]
-        self._turns = itertools.cycle(range(len(self._clients)))
+            self._client = openai.AsyncOpenAI(
+                api_key=api_key() or "none",
+                base_url=addresses[0],
+                max_retries=ATTEMPTS,
+                http_client=openai.DefaultAsyncHttpxClient(transport=Transport(self._attempt)),
+            )
+        self._turns = itertools.cycle(range(len(addresses)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
         """Cancel what is in flight, and close the connections."""
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for client in self._clients:
-            await client.close()
+        for _, client in self._addresses:
+            await client.aclose()
 
     async def _ask(self, request: Request) -> Reply | None:
         """The reply, after as many attempts as it takes; None if the whole work ends instead."""
-        paid: list[Fault] = []  # attempts that the server may have charged for
-        clients = itertools.islice(itertools.cycle(self._clients), next(self._turns), None)
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Fault),
-            stop=lambda state: (
-                state.attempt_number >= (ATTEMPTS if self._answered else PAID_ATTEMPTS) or len(paid) >= PAID_ATTEMPTS
-            ),
-            wait=lambda state: _wait(state.attempt_number, state.outcome.exception()),  # type: ignore[union-attr,arg-type]
-            sleep=self._sleep,
-            reraise=True,
-        )
+        import openai
+
+        asked = _Asked(request, itertools.islice(itertools.cycle(self._addresses), next(self._turns), None))
+        _asked.set(asked)
+        paid = asked.paid
         try:
-            completion: Completion = await retrying(self._attempt, request, clients, paid)
+            while asked.completion is None:  # again in a form that the server takes; what it refused is not charged
+                asked.path, body = request_body(self._options, request, self._max_tokens_name)
+                asked.body, asked.changes = changed_body(body, self._changes)
+                await self._client.post(asked.path, cast_to=object, body=asked.body)
         except InstructError as error:
             self._end(error)
             return None
-        except _Ended:
+        except (_Ended, asyncio.CancelledError):
             # Nobody knows what its reply would have been; only what it cost is kept.
             return Failure(paid[-1].reason, request.usd * len(paid), tried=False) if paid else None
         except Refused as refusal:
             if refusal.ill:
                 self._count_failure(refusal.reason)
             return Failure(refusal.reason, request.usd * len(paid), permanent=True)
-        except Fault as fault:
+        except (Fault, openai.APIStatusError):  # the client does not wait for as long as a server may ask
+            reason = asked.faults[-1].reason
             if not self._answered:
                 self._end(
                     InputError(
-                        f"{self._options.subject}: {self._endpoint} does not answer ({fault.reason}); "
+                        f"{self._options.subject}: {self._endpoint} does not answer ({reason}); "
                         "start the server, or check `base_url`"
                     )
                 )
                 return None
-            self._count_failure(fault.reason)
-            return Failure(fault.reason, request.usd * len(paid))
+            self._count_failure(reason)
+            return Failure(reason, request.usd * len(paid))
         self._failed_in_a_row, self._worked = 0, True
+        completion = asked.completion
         if not paid:
             return completion
         # The tokens of all attempts that may be charged, by upper bound if not counted.
         most = self._most_prompt_tokens(request.prompt), self._most_reply_tokens
         prompt_tokens = completion_tokens = 0
         for usage in [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]:
-            asked, answered = most if None in usage else usage
-            prompt_tokens += asked or 0
+            used, answered = most if None in usage else usage
+            prompt_tokens += used or 0
             completion_tokens += answered or 0
         return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
-    async def _attempt(self, request: Request, clients: Iterator[Any], paid: list[Fault]) -> Completion:
-        """One attempt; a fault that may have been charged for is added to `paid`."""
-        if paid and request.may_try is not None and not request.may_try(len(paid) + 1):
+    async def _attempt(self, sent: Any) -> Fault | None:
+        """One attempt; returns the fault after which the client is to make another."""
+        asked = _asked.get()
+        request, paid, task = asked.request, asked.paid, asyncio.current_task()
+        self._waiting.discard(task)
+        if self._ended or (paid and request.may_try is not None and not request.may_try(len(paid) + 1)):
             raise _Ended
-        client = next(clients)
         try:
-            while (completion := await self._reply(request, client)) is None:
-                pass  # asked again in a form that the server takes; what it refused is not charged
-            return completion
+            asked.completion = await self._reply(asked, sent)
+            return None
         except Fault as fault:
+            asked.faults.append(fault.with_traceback(None))  # whose frames hold the reply
             if fault.answered:
                 fault.usage = self._believed(request, fault.usage)
-                paid.append(fault.with_traceback(None))  # whose frames hold the reply
+                paid.append(fault)
             if fault.wait is None and not fault.reason.startswith("malformed"):
                 limit = f" within {self._timeout:g} s (`timeout`)" if fault.reason == _TIMED_OUT else ""
                 self._say_once(fault.reason, f"{fault.reason}{limit}; the request is sent again")
-            raise
+            most = ATTEMPTS if self._answered else PAID_ATTEMPTS
+            if len(asked.faults) >= most or len(paid) >= PAID_ATTEMPTS:
+                raise
+            self._waiting.add(task)
+            return fault
 
     def _say_once(self, reason: str, words: str) -> None:
         """Tell the user at once what a server does; the first time that it is for this reason."""
@@ -306,27 +299,27 @@ class ServerEngine(BatchesInTurn):
             self._said.add(reason)
             warn(f"{self._options.subject}: {self._endpoint}: {words}")
 
-    async def _reply(self, request: Request, client: Any) -> Completion | None:
+    async def _reply(self, asked: _Asked, sent: Any) -> Completion | None:
         """What the server answers; None if it refuses a part of the request that it can be asked without."""
-        import httpx2
-        import openai
+        from instruct.engines.transport import Redirected, fetch
 
-        path, body = request_body(self._options, request, self._max_tokens_name)
-        body, changes = changed_body(body, self._changes)
+        request, changes = asked.request, asked.changes or None
+        address, client = next(asked.addresses)
         try:
             async with asyncio.timeout(self._timeout):
-                stream = openai.AsyncStream[Any]  # the response, whose body is not read
-                response = await client.post(path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=stream)
-                self._answered = True
-                data = await _whole(response, request.max_tokens or self._most_reply_tokens)
+                data = await fetch(client, f"{address}{asked.path}", sent)
+            self._answered = True
             if request.scored is not None:
                 return read_score(data, request)
             completion = read_reply(self._options, data, request.prompt)
             counts = self._believed(request, (completion.prompt_tokens, completion.completion_tokens), completion.text)
             completion = dataclasses.replace(
-                completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes or None
+                completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes
             )
-        except (Refused, Fault):
+        except Fault as fault:
+            self._answered = self._answered or fault.reason != NO_CONNECTION
+            raise
+        except Refused:
             raise
         except NoScore:
             raise InputError(
@@ -339,26 +332,22 @@ class ServerEngine(BatchesInTurn):
                     f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
                     f"needed; use a server that returns them, or {self._options.without_logprobs}"
                 ) from None
-            return dataclasses.replace(lacking.completion, changes=changes or None)
+            return dataclasses.replace(lacking.completion, changes=changes)
         except ErrorStatus as error:
             self._answered = True
-            if self._changed(error, body):
+            if self._changed(error, asked.body):
                 return None
-            refusal = read_refusal(self._options, self._endpoint, error, body)
+            refusal = read_refusal(self._options, self._endpoint, error, asked.body)
             if isinstance(refusal, Refused) and refusal.remedy:
                 self._say_once(refusal.reason, f"{error.quoted()}; {refusal.remedy}")
             raise refusal from None
-        except _Redirected as redirected:
+        except Redirected as redirected:
             raise InputError(
-                f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected.host, 80)}; nothing was "
+                f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected, 80)}; nothing was "
                 "sent there: give the address that is meant as `base_url`"
             ) from None
         except TimeoutError:
             raise Fault(_TIMED_OUT, answered=True) from None
-        except openai.APIConnectionError:
-            raise Fault("no connection") from None
-        except httpx2.HTTPError:
-            raise Fault("the connection broke off", answered=True) from None
         except Exception as error:  # whatever a library raises on a reply fails that request alone
             raise Fault(f"malformed reply ({type(error).__name__})", answered=True) from None
         self._logprobs_seen = True
@@ -409,17 +398,13 @@ class ServerEngine(BatchesInTurn):
         # The exception it came from holds the server's own words.
         error.__context__ = None
         self._fatal = self._fatal or error.with_traceback(None)
-        self._ended.set()
+        self._send_no_more()
 
-    async def _sleep(self, seconds: float) -> None:
-        """Wait for the next attempt.
-
-        Raises:
-            _Ended: the whole work ended meanwhile.
-        """
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), seconds)
-            raise _Ended
+    def _send_no_more(self) -> None:
+        self._ended = True
+        for task in self._waiting:
+            task.cancel()
+        self._waiting.clear()
 
     def close(self) -> None:
         """Nothing is open between calls of `complete`."""
@@ -427,6 +412,23 @@ class ServerEngine(BatchesInTurn):
 
 class _Ended(Exception):
     """The whole work, or the money for it, ended before a request had its reply."""
+
+
+@dataclass
+class _Asked:
+    """A request under way: what is sent where, what went wrong so far, and its completion."""
+
+    request: Request
+    addresses: Iterator[tuple[str, Any]]
+    path: str = ""
+    body: dict[str, Any] = field(default_factory=dict)
+    changes: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    paid: list[Fault] = field(default_factory=list)  # those that the server may have charged for
+    completion: Completion | None = None
+
+
+_asked: ContextVar[_Asked] = ContextVar("asked")  # by the task that runs
 
 
 def _portion(
@@ -443,13 +445,6 @@ async def _done(tasks: Iterable[asyncio.Task[Any]], within: float | None = None)
     return (await asyncio.wait(tasks, timeout=within, return_when=when))[0]
 
 
-def _wait(attempt: int, fault: Fault) -> float:
-    """Seconds until the next attempt: what the server asks for, else twice as long each time; spread, and capped."""
-    if fault.wait is not None:
-        return min(fault.wait * _jitter.uniform(1.0, 1.1), LONGEST_WAIT)
-    return min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * _jitter.uniform(0.5, 1.0)
-
-
 def _endpoint(base_url: str) -> str:
     """The address as it is printed and stored.
 
@@ -460,59 +455,3 @@ def _endpoint(base_url: str) -> str:
         return server_address(base_url)
     except ValueError as error:
         raise InputError(f"`base_url`: {error}") from None
-
-
-@dataclasses.dataclass(eq=False)
-class _Redirected(Exception):
-    """A redirect to another origin, which would be sent the prompts and the key, or without an end, or that would send
-    no prompt. `host`: of that origin."""
-
-    host: str
-
-
-async def _look_at(response: Any) -> None:
-    """What the client calls with each response, before it follows a redirect or reads the body of an error."""
-    if response.has_redirect_location:
-        there, length = response.url.join(response.headers["location"]), response.headers.get("content-length", "")
-        same = (there.scheme, there.host, there.port) == (response.url.scheme, response.url.host, response.url.port)
-        # The client reads the body of a redirect to its end, and makes a GET of the POST after another status.
-        short = length.isdigit() and int(length) <= _LARGEST_ERROR
-        if not (same and short and response.status_code in (307, 308)):
-            raise _Redirected(there.host)
-    elif response.is_error:
-        body, _ = await _start_of(response, _LARGEST_ERROR)
-        try:
-            problem = json.loads(body)
-        except (ValueError, RecursionError):
-            problem = {}
-        problem = problem.get("error", problem) if isinstance(problem, dict) else {}
-        raise ErrorStatus(response.status_code, response.headers, problem)
-
-
-async def _whole(response: Any, tokens: int) -> bytes:
-    """The body of a reply of so many tokens at most, to its end.
-
-    Raises:
-        Fault: it is longer than such a reply can be.
-    """
-    most = min(LARGEST_REPLY, 2**20 + _PER_TOKEN * tokens)
-    data, ended = b"", False
-    try:
-        length = response.headers.get("content-length", "")
-        if not (length.isdigit() and int(length) > most):
-            data, ended = await _start_of(response, most)
-    finally:
-        await response.aclose()
-    if not ended:
-        raise Fault("malformed reply: no end", answered=True)
-    return data
-
-
-async def _start_of(response: Any, most: int) -> tuple[bytes, bool]:
-    """The first `most` bytes of a body, and whether it ended by then."""
-    data = bytearray()
-    async for part in response.aiter_bytes():
-        data += part[: most + 1 - len(data)]
-        if len(data) > most:
-            return bytes(data[:most]), False
-    return bytes(data), True

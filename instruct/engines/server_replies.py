@@ -6,10 +6,8 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
@@ -35,6 +33,7 @@ _NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", 
 _NEEDED |= {"function_call", "echo", "min_tokens"}
 # Characters of a server's own words that are printed, and what may be a key in them.
 _WORDS = 200
+NO_CONNECTION = "no connection"
 _SHORTEST_KEY = 6  # shorter ones, such as "none" for a server of one's own, are words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}|\bBearer\s+\S+")
 
@@ -50,12 +49,12 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Fault(Exception):
-    """No usable reply this time. `answered`: it may have been charged for; `wait`: seconds in Retry-After."""
+    """No usable reply this time. `answered`: it may have been charged for; `wait`: its Retry-After."""
 
     reason: str
     answered: bool = False
     usage: tuple[int | None, int | None] = (None, None)
-    wait: float | None = None
+    wait: str | None = None
 
 
 @dataclass(eq=False)
@@ -105,6 +104,17 @@ class ErrorStatus(Exception):
     def _text(self, name: str) -> str:
         value = self.problem.get(name) if isinstance(self.problem, dict) else None
         return one_line(value, 60) if isinstance(value, str) else ""
+
+
+def problem_in(body: bytes | bytearray) -> Any:
+    """What the body of an error says is wrong: the object that says it, or text."""
+    try:
+        problem = json.loads(body)
+    except (ValueError, RecursionError):
+        return _cleaned(body.decode(errors="replace"))
+    if isinstance(problem, list) and problem:  # Google's
+        problem = problem[0]
+    return _cleaned((problem.get("error") or problem) if isinstance(problem, dict) else problem)
 
 
 def well_formed(text: str) -> str:
@@ -295,7 +305,7 @@ def _parsed(data: bytes) -> Any:
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
     # A lone surrogate can only be an escape, and so may be the key that some servers repeat.
-    return _cleaned(reply) if b"\\" in data or (_key() and _key().encode() in data) else reply
+    return _cleaned(reply) if b"\\" in data or (api_key() and api_key().encode() in data) else reply
 
 
 def _text(choice: dict[str, Any], may_call: bool) -> Any:
@@ -355,7 +365,7 @@ def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent
             f"{asked} reports that the key's quota is used up (HTTP {status}); raise it and rerun the command"
         )
     if status in (408, 409, 425, 429) or status >= 500:
-        return Fault(f"HTTP {status}", wait=_retry_after(error.headers.get("retry-after")))
+        return Fault(f"HTTP {status}", wait=error.headers.get("retry-after"))
     if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(words):
         limit = next((f" and {sent[name]} tokens to answer" for name in _LIMITS if name in sent), "")
         return Refused(f"too long: the prompt{limit} exceed what the server takes", False, options.shorter)
@@ -369,20 +379,6 @@ def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent
         return InputError(f"{asked}: {error.quoted()}; {options.other_decoding}, or ask another model")
     about = f" ({', '.join(filter(None, [code, parameter]))})" if code or parameter else ""
     return Refused(f"HTTP {status}{about}", remedy="the same request would be refused again")
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds from now in a Retry-After header (seconds or an HTTP date); None if it is missing or invalid."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError, OSError):
-            return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 def _is_number(value: object) -> bool:
@@ -404,10 +400,11 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-def _key() -> str:
+def api_key() -> str:
+    """The key that servers are asked with, "" without one."""
     return os.environ.get("OPENAI_API_KEY", "").strip()
 
 
 def without_key(text: str) -> str:
     """What a server says, without the API key, which some repeat."""
-    return text.replace(_key(), "(the key)") if len(_key()) >= _SHORTEST_KEY else text
+    return text.replace(api_key(), "(the key)") if len(api_key()) >= _SHORTEST_KEY else text
