@@ -102,6 +102,11 @@ def _bytes(prompt: str | list[Message], also: Any) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}  # each with its other name
 SAMPLING = ("temperature", "top_p", "max_tokens")
 
 
@@ -134,7 +139,12 @@ class Decoding(BaseModel):
 
     def most_tokens(self, context_length: int) -> int:
         """The most tokens that a server may write in reply."""
-        return context_length if self.extra.get("max_tokens", 0) is None else self.max_tokens
+        limits = [self.extra[name] for name in LIMITS if self.extra.get(name) is not None]
+        if self.extra.get("max_tokens", 0) is not None:
+            limits.append(self.max_tokens)
+        most = max((limit if _is_count(limit) else context_length for limit in limits), default=context_length)
+        copies = [self.extra.get(name, 1) for name in ("n", "best_of")]
+        return most * max([1, *filter(_is_count, copies)])
 
 
 @dataclass(frozen=True)

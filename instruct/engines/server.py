@@ -59,6 +59,7 @@ INTERRUPTED_REPLIES = GRACE - 1.5
 # Seconds for a connection.
 _CONNECT_TIMEOUT = 5.0
 _TIMED_OUT = "timed out"
+_CUT = "with a prompt that it seems to cut"
 _OPENAI = "https://api.openai.com/v1"
 
 Counts = tuple[int | None, int | None]  # tokens of a prompt and of its reply, as a server states them
@@ -312,6 +313,9 @@ class ServerEngine(BatchesInTurn):
             if request.scored is not None:
                 return read_score(data, request)
             completion = read_reply(self._options, data, request.prompt)
+            if 0 < (completion.prompt_tokens or 0) < least_tokens(request.prompt):
+                self._say_once(_CUT, f"counts {completion.prompt_tokens} tokens in a prompt of more; asked {_CUT}")
+                changes = ", ".join(filter(None, [changes, _CUT]))
             counts = self._believed(request, (completion.prompt_tokens, completion.completion_tokens), completion.text)
             completion = dataclasses.replace(
                 completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes
@@ -337,6 +341,8 @@ class ServerEngine(BatchesInTurn):
             self._answered = True
             if self._changed(error, asked.body):
                 return None
+            if error.status == 403 and self._worked:  # a provider's filter
+                raise Refused(error.quoted()) from None
             refusal = read_refusal(self._options, self._endpoint, error, asked.body)
             if isinstance(refusal, Refused) and refusal.remedy:
                 self._say_once(refusal.reason, f"{error.quoted()}; {refusal.remedy}")

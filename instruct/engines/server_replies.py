@@ -12,7 +12,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.replies import Completion, ScoredCompletion, parted_after
-from instruct.engines.base import EngineOptions, Prompt, Request
+from instruct.engines.base import LIMITS, EngineOptions, Prompt, Request
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
@@ -27,12 +27,15 @@ _UNSUPPORTED = re.compile(
 _SYSTEM = re.compile(r"\b(system|developer)\W+(role|message|prompt|instruction)s?|role\b.*\bsystem\b", re.IGNORECASE)
 _ALTERNATE = re.compile(r"roles must alternate", re.IGNORECASE)  # of chat templates that know user and assistant alone
 SYSTEM_TURN = "system turn"
-_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # Without these there is no request, or no verdict.
 _NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", "tools", "functions", "tool_choice"})
 _NEEDED |= {"function_call", "echo", "min_tokens"}
 # Characters of a server's own words that are printed, and what may be a key in them.
 _WORDS = 200
+# How a reply ends that the provider did not break off.
+_COMPLETE = frozenset(
+    {"stop", "length", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"}
+)
 NO_CONNECTION = "no connection"
 _SHORTEST_KEY = 6  # shorter ones, such as "none" for a server of one's own, are words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}|\bBearer\s+\S+")
@@ -76,6 +79,9 @@ class ErrorStatus(Exception):
     headers: Mapping[str, str]
     problem: Any
 
+    def __post_init__(self) -> None:
+        self.problem = _cleaned(self.problem)
+
     @property
     def code(self) -> str:
         """OpenAI's code for the error, "" without one."""
@@ -93,7 +99,7 @@ class ErrorStatus(Exception):
         if isinstance(problem, dict) and isinstance(message := problem.get("message"), str):
             problem = message
         said = problem if isinstance(problem, str) else json.dumps(problem) if problem else ""
-        return _KEY.sub("(a key)", without_key(said))
+        return _KEY.sub("(a key)", said)
 
     def quoted(self) -> str:
         """Status, code and parameter, and the server's own words, cut."""
@@ -111,10 +117,10 @@ def problem_in(body: bytes | bytearray) -> Any:
     try:
         problem = json.loads(body)
     except (ValueError, RecursionError):
-        return _cleaned(body.decode(errors="replace"))
+        return body.decode(errors="replace")
     if isinstance(problem, list) and problem:  # Google's
         problem = problem[0]
-    return _cleaned((problem.get("error") or problem) if isinstance(problem, dict) else problem)
+    return (problem.get("error") or problem) if isinstance(problem, dict) else problem
 
 
 def well_formed(text: str) -> str:
@@ -212,9 +218,9 @@ def changed_body(body: dict[str, Any], changes: Mapping[str, str | None]) -> tup
 
 def new_change(part: str, changes: Mapping[str, str | None]) -> dict[str, str | None] | None:
     """What to do about a refused part; None: nothing can be done."""
-    if part not in _LIMITS:
+    if part not in LIMITS:
         return {part: None}
-    return None if _LIMITS[part] in changes else {part: _LIMITS[part]}  # a reply without a limit has no price
+    return None if LIMITS[part] in changes else {part: LIMITS[part]}  # a reply without a limit has no price
 
 
 def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Completion:
@@ -224,8 +230,12 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         Fault: it is malformed or empty; another attempt may do better.
         Refused: the server does not answer this prompt.
         NoLogprobs: log-probabilities are needed and missing.
+        ErrorStatus: it is an error with the wrong status.
     """
     reply = _parsed(data)
+    if isinstance(reply, dict) and not reply.get("choices") and (problem := reply.get("error")):
+        code = problem.get("code") if isinstance(problem, dict) else None
+        raise ErrorStatus(code if isinstance(code, int) and 400 <= code < 600 else 502, {}, problem)
     usage: tuple[int | None, int | None] = (None, None)
     try:
         counts = reply.get("usage") or {}
@@ -236,13 +246,15 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         reasoning, calls = message.get("reasoning_content") or message.get("reasoning"), message.get("tool_calls")
         if isinstance(parts := message.get("content"), list):
             texts = (part["text"] for part in parts if isinstance(part, dict) and part.get("type", "text") == "text")
-            message["content"] = "".join(map(str, texts))
+            message["content"] = without_key("".join(map(str, texts)))  # which may be in two of them
         text = _text(choice, not {"tools", "functions"}.isdisjoint(options.decoding.extra))
         thought = _count((counts.get("completion_tokens_details") or {}).get("reasoning_tokens"))
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True, usage=usage) from None
     if finish == "content_filter":
         raise Refused("content filter", ill=False)
+    if finish is not None and str(finish).lower() not in _COMPLETE:
+        raise Fault(f"broken off: {one_line(finish, 40)}", answered=True, usage=usage)
     reasoning = reasoning if isinstance(reasoning, str) else None
     if text is None and finish == "length":
         text, reasoning = "", reasoning or ""  # it thought until the limit, and would again
@@ -305,7 +317,7 @@ def _parsed(data: bytes) -> Any:
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
     # A lone surrogate can only be an escape, and so may be the key that some servers repeat.
-    return _cleaned(reply) if b"\\" in data or (api_key() and api_key().encode() in data) else reply
+    return _cleaned(reply) if b"\\" in data or api_key().lower().encode() in data.lower() else reply
 
 
 def _text(choice: dict[str, Any], may_call: bool) -> Any:
@@ -364,17 +376,17 @@ def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent
         return StoppedError(
             f"{asked} reports that the key's quota is used up (HTTP {status}); raise it and rerun the command"
         )
-    if status in (408, 409, 425, 429) or status >= 500:
+    if status in (408, 409, 425, 429, 498) or status >= 500 or code == "json_validate_failed":  # Groq's
         return Fault(f"HTTP {status}", wait=error.headers.get("retry-after"))
     if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(words):
-        limit = next((f" and {sent[name]} tokens to answer" for name in _LIMITS if name in sent), "")
+        limit = next((f" and {sent[name]} tokens to answer" for name in LIMITS if name in sent), "")
         return Refused(f"too long: the prompt{limit} exceed what the server takes", False, options.shorter)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
     messages = sent.get("messages") or [{}]
     if messages[0].get("role") == "system" and (parameter == "messages[0].role" or _SYSTEM.search(words)):
         return InputError(f"{asked}: {error.quoted()}; ask without a system prompt, or ask another model")
-    named = parameter or next((name for name in _LIMITS if name in sent and name in words), "")
+    named = parameter or next((name for name in LIMITS if name in sent and name in words), "")
     if named in sent.keys() - {"messages", "prompt"}:
         return InputError(f"{asked}: {error.quoted()}; {options.other_decoding}, or ask another model")
     about = f" ({', '.join(filter(None, [code, parameter]))})" if code or parameter else ""
@@ -407,4 +419,6 @@ def api_key() -> str:
 
 def without_key(text: str) -> str:
     """What a server says, without the API key, which some repeat."""
-    return text.replace(api_key(), "(the key)") if len(api_key()) >= _SHORTEST_KEY else text
+    if len(api_key()) < _SHORTEST_KEY:
+        return text
+    return re.sub(re.escape(api_key()), "(the key)", text, flags=re.IGNORECASE)  # a host is in lower case

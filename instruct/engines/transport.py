@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import httpx2
 
-from instruct.engines.server_replies import NO_CONNECTION, ErrorStatus, Fault, problem_in
+from instruct.engines.server_replies import NO_CONNECTION, ErrorStatus, Fault, problem_in, without_key
 
 # Bytes that are read of a reply, and of an error.
 LARGEST_REPLY = 64 * 2**20
@@ -81,4 +81,4 @@ async def _followed(client: httpx2.AsyncClient, response: httpx2.Response) -> ht
         if not response.has_redirect_location:
             return response
         await response.aclose()
-    raise Redirected(there.host)
+    raise Redirected(without_key(there.host))

@@ -92,8 +92,9 @@ class Judge:
 
     @property
     def costs_money(self) -> bool:
-        """Whether asking may cost money: the endpoint has a price, or is not the user's own machine or network."""
-        return self.price is not None or not is_free(self.endpoint)
+        """Whether asking may cost money: the endpoint has a price or a budget, or is not the user's own."""
+        has_budget = self.endpoint is not None and self.options.budget_usd is not None
+        return has_budget or self.price is not None or not is_free(self.endpoint)
 
     def most_usd(self, prompt: Prompt) -> float:
         """The most that one attempt at a prompt can cost, in US dollars."""

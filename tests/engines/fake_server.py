@@ -10,7 +10,10 @@ takes, in seconds. Names:
 
     400 401 403 404 422 429 500 502 503 504 529   the status (any other number too)
     "429 retry-after 2"     the status with that header, seconds or any text; "429 date 2": an HTTP date 2 s ahead
-    too_long  filter  quota a 400 or 429 with OpenAI's code for it; filtered: a reply that the filter cut off
+    '400 says [1]'          the status with that body
+    "429 inside"            that error with the status 200
+    "finish error"          a whole reply with that finish_reason
+    too_long  filter  quota  json_mode  a 400 or 429 with a code for it; filtered: a reply that the filter cut off
     "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
     huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
     gzip  deflate           1 GB, packed into 1 MB
@@ -47,6 +50,7 @@ RANKS = {"1": (1, 2), "2": (2, 1), "Tie": (1, 1)}
 CODES = {
     "too_long": (400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."),
     "filter": (400, "content_filter", "The response was filtered."),
+    "json_mode": (400, "json_validate_failed", "Failed to generate JSON."),
     "quota": (429, "insufficient_quota", "You exceeded your current quota."),
 }
 # What servers say of a part of a request that they do not take: message, param, code. As reported of OpenAI's reasoning
@@ -87,6 +91,7 @@ BODIES = {
     "nested": "[" * 200_000,
     "html": "<html>Bad gateway</html>",
     "list": "[1, 2]",
+    "429 inside": '{"error": {"message": "Slow down.", "code": 429}}',
 }
 
 
@@ -170,7 +175,11 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "echo": f'The first answer says "So, the final decision is Response 1", it does not decide.\n{second}',
         "unicode": text + " \ud800 \x00 \u202eright to left \U0001f600",
     }.get(fault, text)
-    finish = {"filtered": "content_filter", **dict.fromkeys(CUT, "length")}.get(fault, "stop")
+    finish = (
+        fault[7:]
+        if fault.startswith("finish ")
+        else {"filtered": "content_filter", **dict.fromkeys(CUT, "length")}.get(fault, "stop")
+    )
     choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
     if chat:
         choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
@@ -288,6 +297,8 @@ class Judge:
             kind, _, value = fault[4:].partition(" ")
             if kind.startswith(("http", "/")):
                 extra = f"Location: {kind}/chat/completions\r\n"
+            elif kind == "says":
+                data = value
             elif kind == "huge":
                 data = data.ljust(50_000_000)
             elif kind:

@@ -43,6 +43,9 @@ FAILS = {
     "400": ("HTTP 400", 1),
     "422": ("HTTP 422", 1),
     "429": ("HTTP 429", ATTEMPTS),
+    "429 inside": ("HTTP 429", ATTEMPTS),
+    "498": ("HTTP 498", ATTEMPTS),
+    "json_mode": ("HTTP 400", ATTEMPTS),
     "500": ("HTTP 500", ATTEMPTS),
     "502": ("HTTP 502", ATTEMPTS),
     "503": ("HTTP 503", ATTEMPTS),
@@ -62,6 +65,8 @@ FAILS = {
     "empty": ("malformed reply: no choice", PAID_ATTEMPTS),
     "null": ("malformed reply: no text", PAID_ATTEMPTS),
 }
+BROKEN_OFF = ("error", "insufficient_system_resource", "model_context_window_exceeded", "network_error")
+FAILS |= {f"finish {reason}": (f"broken off: {reason}"[:52], PAID_ATTEMPTS) for reason in BROKEN_OFF}
 PASSES = [fault for fault, (_, times) in FAILS.items() if times > 1]
 ENDLESS = ("hang", "trickle")
 
@@ -159,7 +164,7 @@ def test_every_error_status_has_one_of_four_outcomes():
         kinds[status] = type(found).__name__
     assert {status for status, kind in kinds.items() if kind == "InputError"} == {401, 403, 404}
     assert {status for status, kind in kinds.items() if kind == "StoppedError"} == {402}
-    assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, *range(500, 600)}
+    assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, 498, *range(500, 600)}
     for body in (None, [], "text", {"code": ["a"]}, {"message": None, "code": 7}):
         assert read_refusal(options, "e", ErrorStatus(400, {}, body), {"model": "m"}).reason == "HTTP 400"
 
@@ -176,6 +181,63 @@ def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_se
     assert KEY not in line
     assert caught.value.__cause__ is None
     assert len(requests()) <= CONCURRENCY
+
+
+def test_a_flagged_prompt_is_that_prompts_failure_once_others_have_been_answered(fake_server):
+    url, requests = fake_server({"flagged": "403"})
+    replies = ask(judge_at(url, concurrency=1), ["good", "flagged", "also good"])
+    assert isinstance(replies[2], Completion)
+    assert (replies[1].permanent, replies[1].reason[:15]) == (True, 'HTTP 403: "no: ')
+    assert len(requests()) == 3
+
+
+def test_a_prompt_that_a_server_cuts_is_warned_about_and_said_with_its_reply(fake_server, caplog):
+    url, _ = fake_server({"cut": 'usage {"prompt_tokens": 2051, "completion_tokens": 5}'})
+    cut, whole = ask(judge_at(url), ["cut " + "word " * 20_000, "whole"]).values()
+    assert (cut.changes, whole.changes) == ("with a prompt that it seems to cut", None)
+    assert "counts 2051 tokens in a prompt of more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('[{"error": {"code": 400, "message": "Bad thing."}}]', "Bad thing."),
+        ('{"detail": [{"msg": "Bad thing."}]}', "Bad thing."),
+        ("<b>Bad thing.</b>", "Bad thing."),
+        ('"Bad thing."', "Bad thing."),
+        (f'{{"error": {{"message": "m", "code": "{KEY}", "param": "{KEY}"}}}}', "HTTP 400 ((the key), (the key))"),
+    ],
+)
+def test_an_error_of_any_shape_is_shown_without_the_key(fake_server, caplog, body, said):
+    url, _ = fake_server({"Q": f"400 says {body}"})
+    (reply,) = ask(judge_at(url), ["Q"]).values()
+    assert said in caplog.text
+    assert KEY not in caplog.text + reply.reason
+
+
+def test_a_key_in_a_redirect_or_in_two_parts_of_a_reply_is_not_shown(fake_server):
+    url, _ = fake_server({"Q": f"307 http://{KEY}.example/v1"})
+    with pytest.raises(InputError, match="redirects to") as caught:
+        ask(judge_at(url), ["Q"])
+    assert KEY not in str(caught.value)
+    parts = [{"type": "text", "text": text} for text in (KEY[:5], KEY[5:])]
+    data = json.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}).encode()
+    assert read_reply(engine_options(load_judge_card("pandalm")), data).text == "(the key)"
+
+
+@pytest.mark.parametrize(
+    ("extra", "most"),
+    [
+        ({}, 512),
+        ({"n": 4}, 2048),
+        ({"max_tokens": 9000}, 9000),
+        ({"max_completion_tokens": 9000, "n": 2}, 18000),
+        ({"max_tokens": None, "max_completion_tokens": 100}, 100),
+        ({"max_tokens": -1}, 4096),
+    ],
+)
+def test_the_most_that_a_reply_can_have_follows_what_is_sent(extra, most):
+    assert Decoding(extra=extra).most_tokens(4096) == most
 
 
 @pytest.mark.parametrize("card", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
@@ -500,9 +562,10 @@ def test_the_stored_choice_has_the_layout_of_alpaca_eval(server):
 def test_the_cost_of_unusable_replies_is_recorded(server):
     url, _ = server
     engine = judge_at(url)
-    once, failed, unsent = ask(engine, ["<null twice>", "<null> in vain", "<400>"], usd=0.25).values()
+    prompts = ["<null twice>", "<null> in vain", "<400>", "<reset> in vain"]
+    once, failed, unsent, broken = ask(engine, prompts, usd=0.25).values()
     assert once.prompt_tokens == 3 * 4  # of three replies: the store records what was charged
-    assert failed.usd == pytest.approx(PAID_ATTEMPTS * 0.25)
+    assert failed.usd == broken.usd == pytest.approx(PAID_ATTEMPTS * 0.25)
     assert unsent.usd == 0.0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
+from instruct.engines.server import ATTEMPTS
 from instruct.run.directory import RunDirectory
 
 
@@ -56,7 +57,7 @@ def test_a_rerun_asks_failed_requests_again_at_most_twice(judge, run, fake_serve
 
 @pytest.mark.slow
 def test_a_rerun_gets_the_verdicts_that_a_broken_server_did_not_give(judge, run, fake_server):
-    url, requests = fake_server({"Question 3?": ["500"] * 8})  # all the attempts of the first call
+    url, requests = fake_server({"Question 3?": ["500"] * ATTEMPTS})  # all the attempts of the first call
     assert judge(url)[0] == 0
     assert failed(run) == 1
     before = len(requests())
@@ -95,7 +96,7 @@ def test_a_comparison_that_is_refused_does_not_keep_the_judge_from_the_next(inst
 
 
 def test_a_finished_comparison_stays_so_if_its_judge_cannot_be_asked_again(judge, run, fake_server):
-    url, _ = fake_server({"Question 3?": [*["500"] * 8, "401"]})
+    url, _ = fake_server({"Question 3?": [*["500"] * ATTEMPTS, "401"]})
     assert judge(url)[0] == 0
     steps = run.manifest()["steps"]
     code, _, error = judge(url)

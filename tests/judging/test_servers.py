@@ -263,3 +263,10 @@ def test_the_key_that_a_judges_reply_was_paid_under_never_changes(card, prompt, 
     judge = Judge(JudgeOptions(card=card, base_url="http://127.0.0.1:8000/v1"))
     with judge.open() as engine:
         assert judge_request(judge, prompt, engine).key == key
+
+
+@pytest.mark.parametrize("budget", [None, 5.0])
+def test_a_budget_is_checked_against_a_price_also_at_an_address_at_home(budget):
+    """It may be a gateway to a provider."""
+    judge = Judge(JudgeOptions(card="pandalm", base_url="http://127.0.0.1:8000/v1", budget_usd=budget))
+    assert judge.costs_money == (budget is not None)

@@ -202,9 +202,9 @@ FAULTS = [
     Fault(
         "a key is printed",
         "instruct/engines/server_replies.py",
-        'return _KEY.sub("(a key)", without_key(said))',
-        "return said",
-        "tests/engines/test_server.py::test_every_error_status_has_one_of_four_outcomes",
+        'return re.sub(re.escape(api_key()), "(the key)", text, flags=re.IGNORECASE)',
+        "return text",
+        "tests/engines/test_server.py::test_an_error_of_any_shape_is_shown_without_the_key",
     ),
     Fault(
         "a page's texts are markup",
