@@ -194,7 +194,8 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         choice["text"] = THOUGHTS.get(fault, {}).get("content", text)
     if body.get("logprobs") and fault != "no_logprobs":
         choice["logprobs"] = logprobs(prompt, chat, fault == "nan")
-    prompt_tokens, completion_tokens = len(prompt) // 4 + 1, len(text or "") // 4 + 1
+    asked = sum(len(message["content"]) for message in body["messages"]) if chat else len(prompt)
+    prompt_tokens, completion_tokens = asked // 4 + 1, len(text or "") // 4 + 1
     usage = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
