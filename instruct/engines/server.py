@@ -257,6 +257,9 @@ class ServerEngine(BatchesInTurn):
                 return None
             self._count_failure(reason)
             return Failure(reason, request.usd * len(paid))
+        except Exception as error:  # of what was to be sent
+            self._end(InputError(f"{self._options.subject}: cannot be sent as JSON ({type(error).__name__})"))
+            return None
         self._failed_in_a_row, self._worked = 0, True
         completion = asked.completion
         if not paid:

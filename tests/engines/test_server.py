@@ -618,3 +618,11 @@ def test_a_server_is_asked_to_echo_the_text_that_it_scores():
         else:
             with pytest.raises(NoScore):
                 read_score(data, request)
+
+
+def test_what_cannot_be_sent_as_json_is_refused_in_one_line(fake_server):
+    url, requests = fake_server()
+    options = EngineOptions("model m", "m", Decoding(extra={"x": {1}}), context_length=0)
+    with pytest.raises(InputError, match=r"model m: cannot be sent as JSON \(TypeError\)"):
+        ask(ServerEngine(options, url), ["Q"])
+    assert not requests()
