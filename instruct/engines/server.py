@@ -266,12 +266,9 @@ class ServerEngine(BatchesInTurn):
             return completion
         # The tokens of all attempts that may be charged, by upper bound if not counted.
         most = self._most_prompt_tokens(request.prompt), self._most_reply_tokens
-        prompt_tokens = completion_tokens = 0
-        for usage in [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]:
-            used, answered = most if None in usage else usage
-            prompt_tokens += used or 0
-            completion_tokens += answered or 0
-        return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+        usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
+        used, answered = zip(*(most if None in usage else usage for usage in usages), strict=True)
+        return dataclasses.replace(completion, prompt_tokens=sum(used), completion_tokens=sum(answered))
 
     async def _attempt(self, sent: Any) -> Fault | None:
         """One attempt; returns the fault after which the client is to make another."""

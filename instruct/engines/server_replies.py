@@ -313,11 +313,9 @@ def _parsed(data: bytes) -> Any:
         Fault: there is none.
     """
     try:
-        reply = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
+        return _cleaned(json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None))
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
-    # A lone surrogate can only be an escape, and so may be the key that some servers repeat.
-    return _cleaned(reply) if b"\\" in data or api_key().lower().encode() in data.lower() else reply
 
 
 def _text(choice: dict[str, Any], may_call: bool) -> Any:

@@ -41,15 +41,12 @@ KEY = "sk-secret-key"
 # Permanent faults: the recorded reason, and how often the request is sent.
 FAILS = {
     "400": ("HTTP 400", 1),
-    "422": ("HTTP 422", 1),
     "429": ("HTTP 429", ATTEMPTS),
     "429 inside": ("HTTP 429", ATTEMPTS),
     "498": ("HTTP 498", ATTEMPTS),
     "json_mode": ("HTTP 400", ATTEMPTS),
     "500": ("HTTP 500", ATTEMPTS),
-    "502": ("HTTP 502", ATTEMPTS),
     "503": ("HTTP 503", ATTEMPTS),
-    "504": ("HTTP 504", ATTEMPTS),
     "too_long": ("too long: the prompt and 512 tokens to answer exceed what the server takes", 1),
     "filter": ("content filter", 1),
     "filtered": ("content filter", 1),
