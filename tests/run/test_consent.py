@@ -134,7 +134,15 @@ def test_files_that_a_run_compares_are_refused(place, fake_server, instruct):
     assert not requests()
 
 
+def price_of_home() -> None:
+    """A budget needs a price."""
+    table = Path("judges/prices.yaml")
+    table.parent.mkdir(exist_ok=True)
+    table.write_text("prices: [{model: '*', endpoint: 127.0.0.1, input: 0, output: 0}]")
+
+
 def test_flags_allow_what_a_run_asks_for(place, fake_server, instruct):
+    price_of_home()
     url, requests = fake_server()
     config = yaml.safe_load((RUN / "config.yaml").read_text())
     config["judges"] = [{"card": "in_words", "base_url": "http://192.0.2.1:9/v1", "budget_usd": 1000.0}]
@@ -147,6 +155,7 @@ def test_flags_allow_what_a_run_asks_for(place, fake_server, instruct):
 
 
 def test_a_run_of_ones_own_goes_on_without_typing_again(place, fake_server, instruct):
+    price_of_home()
     url, requests = fake_server()
     config = {
         "name": "own",
