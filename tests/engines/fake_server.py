@@ -9,24 +9,23 @@ names, one for each time that the prompt is asked, after which all is well ("ok"
 takes, in seconds. Names:
 
     400 401 403 404 422 429 500 502 503 504 529   the status (any other number too)
-    "429 retry-after 2"     the status with that header, seconds or any text; "429 date 2": an HTTP date 2 s ahead
+    "429 retry-after 2"     the status with that header
     '400 says [1]'          the status with that body
     "429 inside"            that error with the status 200
     "finish error"          a whole reply with that finish_reason
     too_long  filter  quota  json_mode  a 400 or 429 with a code for it; filtered: a reply that the filter cut off
     "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
     huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
-    gzip  deflate           1 GB, packed into 1 MB
-    reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
-    malformed  nested  html  list  empty  null  refusal   no reply that can be used
+    gzip                    1 GB, packed into 1 MB
+    reset  half  hang  flood            the connection: reset; closed in mid-reply; silent; endless
+    malformed  nested  html  empty  null  refusal         no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning cut_reasoning             thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
     'usage {"prompt_tokens": 0}'                          a reply that states this usage
     "served NAME"                                         a reply of a model with this name
     leak                                                  a reply that repeats the key, also escaped
-    other                                                 another verdict than that of the prompt
-    parts  thinking_parts                                 the content as a list of parts, one of them thinking
+    thinking_parts                                        the content as a list of parts, one of them thinking
     "refuses temperature max_tokens"                      a 400 for each of these parts of a request, see REFUSALS
     "context 800"                                         a 400 for prompts of more characters
 """
@@ -41,7 +40,6 @@ import sys
 import time
 import zlib
 from collections import Counter
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +88,6 @@ BODIES = {
     "malformed": '{"choices": [{',
     "nested": "[" * 200_000,
     "html": "<html>Bad gateway</html>",
-    "list": "[1, 2]",
     "429 inside": '{"error": {"message": "Slow down.", "code": 429}}',
 }
 
@@ -160,7 +157,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     chat = "messages" in body
     prompt = prompt_of(body)
     system = body["messages"][0]["content"] if chat and len(body["messages"]) == 2 else ""  # may say how to decide
-    decided = {"1": "2", "2": "1", "Tie": "2"}[verdict(prompt)] if fault == "other" else verdict(prompt)
+    decided = verdict(prompt)
     text: str | None = reply_text("\n".join(filter(None, [system, prompt])), decided)
     assert text is not None
     first, second = (reply_text(prompt, decided) for decided in ("1", "2"))
@@ -184,10 +181,10 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     if chat:
         choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
         choice["message"] |= THOUGHTS.get(fault, {})
-        if fault in ("parts", "thinking_parts"):
+        if fault == "thinking_parts":
             parts = [{"type": "text", "text": part} for part in (text[:3], text[3:])]
             thought = {"type": "thinking", "thinking": [{"type": "text", "text": "1 or 2?"}]}
-            choice["message"]["content"] = [*([thought] if fault == "thinking_parts" else []), *parts]
+            choice["message"]["content"] = [thought, *parts]
         if body.get("tools"):
             choice["message"] |= {"content": None, "tool_calls": [tool_call(body)]}
     else:
@@ -276,14 +273,14 @@ class Judge:
             return False
         if fault == "hang":
             await asyncio.sleep(3600)
-        if fault in ("trickle", "flood", "307 flood"):
+        if fault in ("flood", "307 flood"):
             status = "307 X\r\nLocation: /v1/again" if fault == "307 flood" else "200 OK"
             head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
             writer.write(head.encode())
             while not writer.is_closing():
-                writer.write(b" " if fault == "trickle" else b" " * 1_000_000)
+                writer.write(b" " * 1_000_000)
                 await writer.drain()
-                await asyncio.sleep(0.02 if fault == "trickle" else 0)
+                await asyncio.sleep(0)
             return False
         status, data, extra = 200, "", ""
         if refusal := refused(body, fault):
@@ -303,8 +300,7 @@ class Judge:
             elif kind == "huge":
                 data = data.ljust(50_000_000)
             elif kind:
-                when = formatdate(time.time() + float(value), usegmt=True) if kind == "date" else value
-                extra = f"Retry-After: {when}\r\n"
+                extra = f"Retry-After: {value}\r\n"
         else:
             data = json.dumps(reply(body, fault))
             if fault == "leak":
@@ -315,10 +311,10 @@ class Judge:
                 )
             data = data.ljust(50_000_000) if fault == "huge" else data
         payload = data.encode()
-        if fault in ("gzip", "deflate"):
-            pack = zlib.compressobj(wbits=31 if fault == "gzip" else 15)
+        if fault == "gzip":
+            pack = zlib.compressobj(wbits=31)
             payload = b"".join(pack.compress(b" " * 2**20) for _ in range(2**10)) + pack.flush()
-            extra = f"Content-Encoding: {fault}\r\n"
+            extra = "Content-Encoding: gzip\r\n"
         if fault == "half":
             payload = payload[: len(payload) // 2]
         length = len(payload) if "Encoding" in extra else len(data.encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 import math
 import os
 import signal
@@ -23,14 +22,10 @@ from instruct.engines import transport
 from instruct.engines.base import Decoding, EngineOptions, Request, proxy_of
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import (
-    ErrorStatus,
-    Fault,
     NoScore,
-    read_refusal,
     read_reply,
     read_score,
     request_body,
-    well_formed,
 )
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
@@ -46,26 +41,21 @@ FAILS = {
     "498": ("HTTP 498", ATTEMPTS),
     "json_mode": ("HTTP 400", ATTEMPTS),
     "500": ("HTTP 500", ATTEMPTS),
-    "503": ("HTTP 503", ATTEMPTS),
     "too_long": ("too long: the prompt and 512 tokens to answer exceed what the server takes", 1),
     "filter": ("content filter", 1),
     "filtered": ("content filter", 1),
     "reset": ("no connection", PAID_ATTEMPTS),
     "half": ("the connection broke off", PAID_ATTEMPTS),
     "hang": ("timed out", PAID_ATTEMPTS),
-    "trickle": ("timed out", PAID_ATTEMPTS),
     "flood": ("malformed reply: no end", PAID_ATTEMPTS),
-    "malformed": ("malformed reply: no JSON", PAID_ATTEMPTS),
     "nested": ("malformed reply: no JSON", PAID_ATTEMPTS),
     "html": ("malformed reply: no JSON", PAID_ATTEMPTS),
-    "list": ("malformed reply: no choice", PAID_ATTEMPTS),
     "empty": ("malformed reply: no choice", PAID_ATTEMPTS),
     "null": ("malformed reply: no text", PAID_ATTEMPTS),
 }
 BROKEN_OFF = ("error", "insufficient_system_resource", "model_context_window_exceeded", "network_error")
 FAILS |= {f"finish {reason}": (f"broken off: {reason}"[:52], PAID_ATTEMPTS) for reason in BROKEN_OFF}
 PASSES = [fault for fault, (_, times) in FAILS.items() if times > 1]
-ENDLESS = ("hang", "trickle")
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +72,7 @@ def server(shared_fake_server):
     faults |= {f"<{fault} once>": [fault] for fault in PASSES}
     faults |= {f"<{fault}>": fault for fault in ("unicode", "nan", "no_logprobs", "long_thought")}
     faults |= {"<null twice>": ["null", "null"], "<many>": ["500", "reset", "429", "html", "503"]}
-    faults |= {"<seconds>": ["429 retry-after 0.6"], "<date>": ["503 date 2"], "<soon>": ["429 retry-after soon"]}
-    faults |= {"<an hour>": ["429 retry-after 3600"]}
+    faults |= {"<a while>": ["429 retry-after 0.6"], "<an hour>": ["429 retry-after 3600"]}
     return shared_fake_server(faults)
 
 
@@ -108,7 +97,7 @@ def sent(requests, text: str) -> list[dict]:
 def test_a_permanent_fault_is_a_failure_with_its_reason(server, fault):
     url, requests = server
     reason, times = FAILS[fault]
-    engine = judge_at(url, timeout=1.5 if fault in ENDLESS else 60)
+    engine = judge_at(url, timeout=1.5 if fault == "hang" else 60)
     prompts = ["well", f"<{fault}> for ever", "also well"]
     replies = ask(engine, prompts)
     assert isinstance(replies[1], Failure)
@@ -131,39 +120,14 @@ def test_a_temporary_fault_is_retried_and_nothing_is_lost(server):
     }
 
 
-@pytest.mark.parametrize(
-    ("prompt", "least", "most"), [("<seconds>", 0.6, 1.5), ("<date>", 0.9, 3.5), ("<soon>", 0, 0.6)]
-)
-def test_retry_after_is_honored(server, prompt, least, most):
-    """Seconds, or an HTTP date, which has whole seconds; anything else is ignored."""
+def test_as_long_as_a_server_asks_for_is_waited_but_for_more_than_two_minutes(server):
     url, requests = server
-    engine = judge_at(url)
-    assert isinstance(ask(engine, [prompt])[0], Completion)
-    first, second = (each["time"] for each in sent(requests, prompt))
-    assert least <= second - first
-    assert second - first <= most + 1.0  # allows for a busy machine
-
-
-def test_a_server_that_asks_for_more_than_two_minutes_is_not_waited_for(server):
-    url, requests = server
-    assert ask(judge_at(url), ["<an hour>"])[0] == Failure("HTTP 429")
+    waited, failed = ask(judge_at(url), ["<a while>", "<an hour>"]).values()
+    assert isinstance(waited, Completion)
+    first, second = (each["time"] for each in sent(requests, "<a while>"))
+    assert second - first >= 0.6
+    assert failed == Failure("HTTP 429")
     assert len(sent(requests, "<an hour>")) == 1
-
-
-def test_every_error_status_has_one_of_four_outcomes():
-    options = engine_options(load_judge_card("alpaca_eval_gpt4"))
-    kinds = {}
-    for status in range(400, 600):
-        error = ErrorStatus(status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
-        found = read_refusal(options, "e", error, {"model": "m"})
-        assert KEY not in error.quoted()
-        assert KEY not in str(found)
-        kinds[status] = type(found).__name__
-    assert {status for status, kind in kinds.items() if kind == "InputError"} == {401, 403, 404}
-    assert {status for status, kind in kinds.items() if kind == "StoppedError"} == {402}
-    assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, 498, *range(500, 600)}
-    for body in (None, [], "text", {"code": ["a"]}, {"message": None, "code": 7}):
-        assert read_refusal(options, "e", ErrorStatus(400, {}, body), {"model": "m"}).reason == "HTTP 400"
 
 
 @pytest.mark.parametrize("status", ["401", "403", "404"])
@@ -176,7 +140,6 @@ def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_se
     assert f"judge pandalm: {url} refuses model WeOpenML/PandaLM-7B-v1 (HTTP {status})" in line
     assert ("`model`" if status == "404" else "OPENAI_API_KEY") in line
     assert KEY not in line
-    assert caught.value.__cause__ is None
     assert len(requests()) <= CONCURRENCY
 
 
@@ -237,38 +200,21 @@ def test_the_most_that_a_reply_can_have_follows_what_is_sent(extra, most):
     assert Decoding(extra=extra).most_tokens(4096) == most
 
 
-@pytest.mark.parametrize("card", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
-def test_a_retired_model_is_refused_with_an_alternative(fake_server, card):
+def test_a_retired_model_is_refused_with_an_alternative(fake_server):
     url, _ = fake_server({"": "404"})
-    engine = judge_at(url, card)
+    engine = judge_at(url, "alpaca_eval_gpt4")
     with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): another `model` is asked"):
         ask(engine, [[{"role": "user", "content": "Q"}]])
 
 
-def test_an_exhausted_quota_stops_the_work(fake_server):
-    url, requests = fake_server({"": "quota"})
+@pytest.mark.parametrize("fault", ["quota", "402"])
+def test_an_exhausted_quota_stops_the_work(fake_server, fault):
+    url, requests = fake_server({"": fault})
     engine = judge_at(url)
     with pytest.raises(StoppedError, match="quota is used up") as caught:
         ask(engine, ["Q"] * 200)
     assert caught.value.exit_code == 3
     assert len(requests()) <= CONCURRENCY
-
-
-def test_many_failures_in_a_row_stop_the_work_and_keep_the_replies(fake_server):
-    url, requests = fake_server({"bad": "400"})
-    engine = judge_at(url, concurrency=4)
-    prompts = ["good"] * 6 + ["bad"] * 100
-    found = []
-
-    def keep_all():
-        for portion in engine.complete(Request(str(place), prompt) for place, prompt in enumerate(prompts)):
-            found.extend(portion)
-
-    with pytest.raises(StoppedError, match=rf"{FAILURES_IN_A_ROW} requests in a row failed .*HTTP 400"):
-        keep_all()
-    assert sum(isinstance(reply, Completion) for _, reply in found) == 6
-    assert FAILURES_IN_A_ROW <= len(found) - 6 <= FAILURES_IN_A_ROW + 4
-    assert len(requests()) == len(found)
 
 
 def test_failures_between_replies_do_not_stop_the_work(fake_server):
@@ -289,15 +235,6 @@ def test_a_dead_server_is_told_of_at_once(caplog, monkeypatch):
     assert caplog.records[0].created - began < (time.time() - began) / 2
 
 
-def test_the_timeout_of_a_reply_can_be_set(fake_server, caplog):
-    url, requests = fake_server({"Q": ["hang"]})
-    replies = ask(judge_at(url, timeout=0.2), ["Q"])
-    assert (isinstance(replies[0], Completion), len(requests())) == (True, 2)
-    assert f"{url}: timed out within 0.2 s (`timeout`); the request is sent again" in caplog.text
-    with pytest.raises(InputError, match=r"`timeout` 0: give a positive number of seconds"):
-        judge_at(url, timeout=0)
-
-
 def test_a_redirect_to_another_origin_is_refused_and_sent_nothing(fake_server):
     other, there = fake_server()
     url, requests = fake_server({"Q": f"307 {other}"})
@@ -314,7 +251,7 @@ def test_a_redirect_to_the_same_origin_is_followed(fake_server):
     assert len(requests()) == 2
 
 
-@pytest.mark.parametrize(("fault", "times"), [("303 /v1", 1), ("302 /v1", 1), ("307 flood", 2)])
+@pytest.mark.parametrize(("fault", "times"), [("303 /v1", 1), ("307 flood", 2)])
 def test_a_redirect_without_the_prompt_or_without_an_end_is_refused(fake_server, fault, times):
     url, requests = fake_server({"Q": fault})
     with pytest.raises(InputError, match=r"redirects to 127\.0\.0\.1; nothing was sent there"):
@@ -323,11 +260,11 @@ def test_a_redirect_without_the_prompt_or_without_an_end_is_refused(fake_server,
 
 
 HUGE = 2**63
-ODD = (0, -1, 2**63 - 1, HUGE, 1e300, 2.5, "9", None, [], {}, True)
+ODD = (0, -1, HUGE, 2.5, "9", None)
 USAGES = [
     *[{"prompt_tokens": count, "completion_tokens": 5} for count in (1, 29, *ODD)],
     *[{"prompt_tokens": 60, "completion_tokens": count} for count in (513, *ODD)],
-    *[{}, [], "x", 3, {"prompt_tokens": {"a": HUGE}}],
+    *[{}, [], "x"],
 ]
 
 
@@ -340,19 +277,10 @@ def test_a_usage_that_a_request_cannot_have_is_not_believed_where_it_costs_money
     replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
     *odd, plain = (replies[request.key] for request in requests)
     answered = [reply for reply in odd if isinstance(reply, Completion)]
-    assert len(answered) > 20
+    assert len(answered) > 10
     assert all(None in (reply.prompt_tokens, reply.completion_tokens) for reply in answered)
     assert all(odd[place].usd == PAID_ATTEMPTS * 0.1 for place in range(len(odd)) if isinstance(odd[place], Failure))
     assert plain.prompt_tokens == len(prompts[-1]) // 4 + 1
-
-
-def test_a_key_that_a_server_repeats_is_in_no_reply(fake_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-secret")
-    url, _ = fake_server({"Q": "leak"})
-    (reply,) = ask(judge_at(url), ["Q"]).values()
-    assert reply.model == "(the key)"
-    assert reply.text.count("(the key)") == 2
-    assert "sk-secret" not in json.dumps(reply.record())
 
 
 def test_a_proxy_is_not_asked_for_a_server_on_this_machine_and_named_for_others(fake_server, monkeypatch, caplog):
@@ -370,7 +298,7 @@ def test_a_proxy_is_not_asked_for_a_server_on_this_machine_and_named_for_others(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("SSL_CERT_FILE", "/nothing.pem"), ("SSL_CERT_FILE", "/"), ("http_proxy", ":::"), ("all_proxy", "socks9://x")],
+    [("SSL_CERT_FILE", "/nothing.pem"), ("all_proxy", "socks9://x")],
 )
 def test_an_environment_in_which_no_server_can_be_asked_is_one_line(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
@@ -378,7 +306,7 @@ def test_an_environment_in_which_no_server_can_be_asked_is_one_line(monkeypatch,
         ask(judge_at("http://judge.invalid/v1", timeout=1), ["Q"])
 
 
-@pytest.mark.parametrize("fault", ["huge", "500 huge", "flood", "gzip", "deflate"])
+@pytest.mark.parametrize("fault", ["huge", "500 huge", "gzip"])
 def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
     monkeypatch.setattr(server_module, "PAID_ATTEMPTS", 2)
     monkeypatch.setattr(server_module, "ATTEMPTS", 2)
@@ -403,7 +331,6 @@ def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
     ("address", "line"),
     [
         ("127.0.0.1:8000", r"must be an http\(s\) URL"),
-        ("http://me:secret@[::1/v1", r"must be an http\(s\) URL"),
         ("http://me:secret@127.0.0.1/v1", "leave user, password"),
         ("https://h/v1?key=secret", "and query out"),
     ],
@@ -431,29 +358,14 @@ def test_requests_in_flight_are_bounded_and_taken_lazily(fake_server):
     assert 1 < max(each["at_once"] for each in requests()) <= 5
 
 
-def test_closing_early_cancels_requests_and_leaks_nothing(fake_server, caplog):
-    url, requests = fake_server({"slow": "hang"})
-    engine = judge_at(url)
-    started = time.monotonic()
-    replies = engine.complete(Request(str(index), "quick" if index == 0 else "slow") for index in range(100))
-    assert [request.key for request, _ in next(replies)] == ["0"]
-    replies.close()
-    assert isinstance(ask(engine, ["again"])[0], Completion)  # the same engine still works
-    assert time.monotonic() - started < 20
-    assert threading.active_count() < 20
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(sent(requests, "slow")) <= CONCURRENCY
-
-
-@pytest.mark.parametrize("left_early", [False, True])
-def test_an_engine_that_is_not_closed_leaves_no_connection(fake_server, caplog, left_early):
+def test_an_engine_that_is_left_early_leaves_no_connection_and_asks_again(fake_server, caplog):
     """aiohttp logs a client session that is collected unclosed as an error."""
     url, _ = fake_server({"slow": "hang"})
     engine = judge_at(url)
-    replies = engine.complete([Request("0", "quick"), Request("1", "slow" if left_early else "quick")])
+    replies = engine.complete([Request("0", "quick"), Request("1", "slow")])
     next(replies)
-    if not left_early:
-        list(replies)
+    replies.close()
+    assert isinstance(ask(engine, ["again"])[0], Completion)
     with pytest.raises(InputError):
         ask(judge_at("http://127.0.0.1:9/v1"), ["Q"])
     del engine, replies
@@ -500,28 +412,19 @@ def test_a_refusal_is_not_retried(server):
     assert len(sent(requests, "<refusal>")) == 1
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ["a" * 1_000_000, "\U0001f600 \u202e\u05d0\u05d1 \x00", "a \ud83d lone, a \ud83d\ude00 pair", '"}]\n{"'],
-    ids=["1 MB", "emoji, right to left, NUL", "surrogates", "JSON"],
-)
+ANSWER = "a \ud83d lone, a \ud83d\ude00 pair \u202e\u05d0\u05d1 \x00 " + '"}]\n{"' + "a" * 1_000_000
+
+
 @pytest.mark.parametrize("form", ["text", "chat"])
-def test_any_text_is_sent_unchanged(fake_server, answer, form):
+def test_any_text_is_sent_unchanged(fake_server, form):
     """Except for a lone surrogate, which UTF-8 cannot encode: it is sent as U+FFFD."""
     url, requests = fake_server()
     engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
-    (reply,) = ask(engine, [answer if form == "text" else [{"role": "user", "content": answer}]]).values()
+    (reply,) = ask(engine, [ANSWER if form == "text" else [{"role": "user", "content": ANSWER}]]).values()
     assert isinstance(reply, Completion)
     body = requests()[0]["body"]
     shown = body["prompt"] if form == "text" else body["messages"][0]["content"]
-    assert shown == well_formed(answer)
-    assert shown == answer.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
-
-
-def test_a_reply_that_is_not_utf_8_is_malformed():
-    """Python's json accepts encoded surrogates in bytes; the store could not keep them."""
-    with pytest.raises(Fault, match="malformed reply: no JSON"):
-        read_reply(engine_options(load_judge_card("pandalm")), b'{"choices": [{"text": "\xed\xa0\xbd"}]}')
+    assert shown == ANSWER.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
 
 
 def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
@@ -535,14 +438,9 @@ def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
     assert nan.label_logprobs == none.label_logprobs == {}
 
     without, requests = fake_server({"": "no_logprobs"})
-    for card, prompt in [
-        (LABELS, "Q"),
-        ("weighted_alpaca_eval_gpt4_turbo", [{"role": "user", "content": "Q"}]),
-    ]:
-        engine = judge_at(without, card)
-        with pytest.raises(InputError, match=rf"judge {Path(card).name}: {without} gives no log-probabilities"):
-            ask(engine, [prompt] * 100)
-    assert len(requests()) <= 2 * CONCURRENCY
+    with pytest.raises(InputError, match=rf"judge smollm2_labels: {without} gives no log-probabilities"):
+        ask(judge_at(without, LABELS), ["Q"] * 100)
+    assert len(requests()) <= CONCURRENCY
 
 
 def test_the_stored_choice_has_the_layout_of_alpaca_eval(server):
@@ -566,20 +464,6 @@ def test_the_cost_of_unusable_replies_is_recorded(server):
     assert unsent.usd == 0.0
 
 
-def test_the_key_is_never_shown(fake_server, caplog, capfd):
-    caplog.set_level(logging.DEBUG)
-    url, _ = fake_server({"bad": "500", "Q": "401"})
-    engine = judge_at(url)
-    replies = ask(engine, ["bad", "good"])
-    with pytest.raises(InputError) as caught:
-        ask(engine, ["Q"])
-    shown = [repr(engine), repr(vars(engine)), repr(replies), str(caught.value), repr(caught.value.__context__)]
-    shown += [record.getMessage() for record in caplog.records]
-    shown += list(capfd.readouterr())
-    assert caplog.records
-    assert not [text for text in shown if KEY in text]
-
-
 def test_a_key_that_is_invalid_in_a_header_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nX: y")
     with pytest.raises(InputError, match="OPENAI_API_KEY: contains a line break") as caught:
@@ -596,9 +480,6 @@ def test_the_identity_names_the_endpoint_in_use(monkeypatch):
     }
     monkeypatch.delenv("OPENAI_BASE_URL")
     assert ServerEngine(engine_options(card), None).identity["endpoint"] == "api.openai.com"
-    monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(InputError, match="judge pandalm: needs"):
-        ServerEngine(engine_options(card), None).check()
 
 
 def test_a_server_is_asked_to_echo_the_text_that_it_scores():

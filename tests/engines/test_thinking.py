@@ -9,8 +9,7 @@ from small_tokenizers import small_tokenizer
 
 from instruct.base.replies import Parted, marks_of, parted, parted_after
 from instruct.data.templates import DEFAULT, template_text
-from instruct.engines.base import Decoding, EngineOptions, Request
-from instruct.engines.server import ServerEngine
+from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.server_replies import read_reply
 from instruct.engines.transformers import TransformersEngine
 
@@ -66,23 +65,6 @@ def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model, kept):
     assert reply.reasoning_tokens == (thought if kept else None)
     cut = engine._completion([7], ids[:8])
     assert cut.cut_in_thinking == kept
-
-
-@pytest.mark.parametrize("form", ["reasoning_content", "reasoning"])
-def test_a_server_returns_thinking_apart(fake_server, monkeypatch, form):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    url, _ = fake_server({"2 + 2?": form, "cut?": "cut_reasoning"})
-    engine = ServerEngine(EngineOptions("model", "m", Decoding(), 0, parts_thinking=True), url)
-    prompts = {"a": ASKED, "b": [{"role": "user", "content": "cut?"}]}
-    replies = {
-        request.key: reply
-        for portion in engine.complete(Request(key, prompt) for key, prompt in prompts.items())
-        for request, reply in portion
-    }
-    assert (replies["a"].text.strip(), replies["a"].reasoning) == ANSWERED
-    assert not replies["a"].cut_in_thinking
-    assert replies["b"].cut_in_thinking
-    assert replies["b"].reasoning == "2 + 2 is surely"
 
 
 def test_a_servers_reply_to_a_prompt_that_was_rendered_here_is_parted_by_its_template():
