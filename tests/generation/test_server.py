@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 import stored
 
-from instruct.base.errors import InputError, InstructError, StoppedError
+from instruct.base.errors import StoppedError
 from instruct.base.models import ModelOptions
-from instruct.data.cards import Cut
 from instruct.data.evaluation import load_answers
 from instruct.data.formats import alpaca_prompt
-from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.data.prompts import EvalPrompt
-from instruct.engines.server import ATTEMPTS
 from instruct.generation.answers import generate_answers
-from instruct.generation.continuations import continue_texts
-from instruct.generation.options import ContinuationOptions, GenerationConfig
+from instruct.generation.options import GenerationConfig
 from instruct.reporting.provenance import _engine
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
@@ -68,32 +63,6 @@ def test_the_template_decides_the_request_and_adapters_are_model_names(fake_serv
     assert len({each["body"]["seed"] for each in sampled_requests}) == len(PROMPTS)
 
 
-def test_a_refused_prompt_is_counted_and_the_others_are_answered(fake_server, tmp_path, caplog):
-    url, requests = fake_server({"Question 3?": "400", "Question 1?": ["500", "429"]})
-
-    stats = answered(url, tmp_path)
-    assert (stats.n, stats.failed, stats.again) == (5, {"HTTP 400": 1}, 0)
-    assert len(requests()) == 5 + 2  # a fault that passes is retried, a refusal is not
-    assert "base: no answer to 1 of 5 requests (1 HTTP 400); a rerun does not ask them again" in caplog.text
-    rows = load_answers(tmp_path / "base.json")
-    assert [row["output"] == "" for row in rows] == [row.get("failed") == "HTTP 400" for row in rows]
-    assert [row.get("failed") for row in rows] == [None, None, None, "HTTP 400", None]
-    written = (tmp_path / "base.json").read_bytes()
-    assert (answered(url, tmp_path), len(requests())) == (stats, 7)
-    assert (tmp_path / "base.json").read_bytes() == written
-
-
-def test_a_prompt_that_failed_for_now_is_asked_again_by_a_rerun_alone(fake_server, tmp_path):
-    url, requests = fake_server({"Question 3?": ["500"] * ATTEMPTS})
-
-    stats = answered(url, tmp_path)
-    assert (stats.failed, stats.again) == ({"HTTP 500": 1}, 1)
-    before = len(requests())
-    assert answered(url, tmp_path).failed == {}
-    assert len(requests()) - before == 1
-    assert all(row["output"] for row in load_answers(tmp_path / "base.json"))
-
-
 def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path):
     prompts = [EvalPrompt(f"Question {i}?", "tiny") for i in range(60)]
     url, requests = fake_server({f"Question {i}?": ["400"] for i in range(20, 50)})
@@ -117,19 +86,6 @@ def test_a_server_that_refuses_all_prompts_ends_the_call_and_is_asked_again(fake
     assert (stats.failed, len(requests())) == ({}, 10)
 
 
-def test_a_call_that_was_stopped_resumes_with_the_first_missing_batch(fake_server, tmp_path):
-    url, requests = fake_server()
-    reference = tmp_path / "reference"
-    answered(url, reference)
-    shutil.copy(stored.path_of(reference, "base"), stored.path_of(tmp_path, "base"))
-    stored.forget(tmp_path, "base", 1)
-    before = len(requests())
-    for _ in range(2):
-        answered(url, tmp_path)
-        assert len(requests()) - before == 3
-        assert (tmp_path / "base.json").read_bytes() == (reference / "base.json").read_bytes()
-
-
 def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_server, tmp_path):
     url, _ = fake_server({"Question 1?": "no_usage"})
     stats = answered(url, tmp_path)
@@ -140,27 +96,6 @@ def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_serve
     assert answered(url, tmp_path) == stats
 
 
-def test_continuations_that_fail_keep_the_others(fake_server, tmp_path):
-    url, requests = fake_server({"third": "400"})
-    texts = ("the first", "the second", "the third", "the fourth")
-    prefixes = PrefixSet("tiny", [Prefix(text, text, None, text) for text in texts], {"read": 4}, Cut())
-    how = ContinuationOptions(
-        files=["a.txt"], generation={"engine": "server", "base_url": url, "max_new_tokens": 5, "batch_size": 2}
-    )
-    for _ in range(2):
-        with pytest.raises(InstructError, match="base did not continue all prefixes; what was continued is kept"):
-            continue_texts(MODEL, {"base": (None, 1.0)}, prefixes, how, tmp_path)
-        assert len(requests()) == 4
-        assert len(stored.replies(tmp_path, "base")) == 3
-        assert not (tmp_path / "base.json").exists()
-
-
-def test_a_model_missing_on_the_server_is_refused_in_one_line(fake_server, tiny_adapters, tmp_path):
-    url, _ = fake_server({"": "404"})
-    with pytest.raises(InputError, match=rf"^model someone/served-model: {url} refuses model emo \(HTTP 404\)"):
-        generate_answers(MODEL, {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config_at(url), tmp_path)
-
-
 @pytest.mark.parametrize("given", [{"engine": "server"}, {"base_url": "http://127.0.0.1:8000/v1"}])
 def test_engine_and_address_require_each_other(given):
     with pytest.raises(ValueError, match="engine: server requires base_url"):
@@ -168,10 +103,12 @@ def test_engine_and_address_require_each_other(given):
 
 
 def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_server, tmp_path):
-    url, requests = fake_server({"Question 1?": "reasoning_content", "Question 2?": "cut_reasoning"})
+    url, requests = fake_server(
+        {"Question 1?": "reasoning_content", "Question 2?": "cut_reasoning", "Question 3?": "reasoning"}
+    )
     stats = answered(url, tmp_path)
     rows = json.loads((tmp_path / "base.json").read_text())
-    assert (rows[1]["output"], rows[1]["reasoning"]) == ("It is 4.", "2 + 2")
+    assert [(row["output"].strip(), row["reasoning"]) for row in (rows[1], rows[3])] == [("It is 4.", "2 + 2")] * 2
     assert (rows[2]["output"], rows[2]["failed"]) == ("", "cut off while thinking")
     assert "reasoning" not in rows[0]
     assert stats.failed == {"cut off while thinking": 1}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +11,6 @@ import yaml
 
 from instruct.data.evaluation import load_answers
 from instruct.engines.server import ATTEMPTS
-
-COMMAND = [sys.executable, "-m", "instruct", "generate"]
 
 
 @pytest.fixture
@@ -33,33 +27,6 @@ def written(content: dict[str, Any], url: str, batch_size: int = 4) -> str:
     content |= {"answers": {"files": ["prompts.json"], "generation": generation}}
     Path("mine.yaml").write_text(yaml.safe_dump(content))
     return "mine.yaml"
-
-
-@pytest.mark.slow
-def test_a_second_process_is_refused_in_one_line_and_nothing_is_asked_twice(experiment, fake_server) -> None:
-    url, requests = fake_server(delay=0.2)
-    config = written(experiment, url)
-    first = subprocess.Popen([*COMMAND, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 60
-        while not requests():
-            assert time.monotonic() < deadline
-            assert first.poll() is None, first.communicate()[1]
-            time.sleep(0.02)
-        second = subprocess.run([*COMMAND, "runs/mine"], capture_output=True, text=True, timeout=60)
-        assert first.poll() is None  # it was still asking
-    finally:
-        _, err = first.communicate(timeout=120)
-    assert second.returncode == 2
-    (line,) = second.stderr.strip().splitlines()
-    assert f"process {first.pid} on {os.uname().nodename}" in line
-    assert "is writing the outputs of base; wait until it ends, or stop it, and run the command again" in line
-    assert (first.returncode, len(requests())) == (0, 40), err
-    assert [row["instruction"] for row in load_answers("runs/mine/outputs/base.json")] == [
-        f"Question {i}?" for i in range(40)
-    ]
-    again = subprocess.run([*COMMAND, "runs/mine"], capture_output=True, text=True, timeout=60)
-    assert (again.returncode, len(requests())) == (0, 40)
 
 
 def test_what_failed_for_now_is_asked_again_by_a_rerun(experiment, fake_server, instruct, short_waits) -> None:
