@@ -38,14 +38,10 @@ def test_a_server_that_is_down_is_made_up_for_by_the_others(fake_server, pair, t
     assert len(requests()) == 20
 
 
-def test_several_servers_are_the_user_s_own(instruct):
-    for second, said in (
-        ("https://api.openai.com/v1", "several `base_url` are servers of your own"),
-        ("http://user:secret@127.0.0.1:1/v1", "leave user, password and query out"),
-    ):
-        judge = Judge(JudgeOptions(card="pandalm", base_url="http://127.0.0.1:9/v1", replicas=[second]))
-        with pytest.raises(InputError, match=said), judge.open():
-            pass
+def test_several_servers_are_the_user_s_own():
+    replicas = ["https://api.openai.com/v1"]
+    judge = Judge(JudgeOptions(card="pandalm", base_url="http://127.0.0.1:9/v1", replicas=replicas))
+    with pytest.raises(InputError, match="several `base_url` are servers of your own"), judge.open():
+        pass
     with pytest.raises(ValueError, match="replicas: are further servers next to base_url"):
         JudgeOptions(card="pandalm", replicas=["http://127.0.0.1:9/v1"])
-    assert "replicas" not in JudgeOptions(card="pandalm").made_with()

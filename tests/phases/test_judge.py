@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.config import make_config
@@ -60,19 +59,6 @@ def test_a_judge_that_is_refused_leaves_the_others_and_a_partial_report(content,
         run_experiment(make_config(content(closed, well), [], "test"))
     assert len(answered()) == 64
     assert "autoj" in (RunDirectory("runs/two-judges").report / "report.md").read_text()
-
-
-@pytest.mark.slow
-def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fake_server, instruct, tmp_path):
-    url, requests = fake_server({f"Question {n}?": ["400"] for n in range(64)})
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))
-    assert instruct("run", "config.yaml")[0] == 3
-    code, _, error = instruct("run", "config.yaml")
-    assert (code, len(requests())) == (3, 64)
-    assert "none of its requests was answered (HTTP 400); once that is settled, --retry-failed asks them again" in error
-    assert instruct("run", "config.yaml", "--retry-failed")[0] == 0
-    assert len(requests()) == 128
-    assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].claim.n == 64
 
 
 def test_a_dry_run_states_the_tokens_and_dollars_of_a_paid_judge(content, fake_server, tmp_path, printed):
