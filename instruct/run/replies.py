@@ -107,11 +107,9 @@ class ReplyStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_dir():
-            raise InputError(f"{path}: is a folder, not a {self.kind}; {self.instead}")
         for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
             if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
-                raise InputError(f"{file}: is a link or a pipe, not a file; put the file itself there")
+                raise InputError(f"{file}: is a link, a folder or a pipe; put the file itself there")
         self._reserved: dict[str, int | None] = {}  # the rows in spending of what this process has reserved
         self._db = sqlite3.connect(":memory:")
         try:

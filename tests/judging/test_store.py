@@ -147,7 +147,7 @@ def test_a_store_that_leads_elsewhere_is_refused(tmp_path, ending):
     other = tmp_path / "other"
     other.write_text("theirs")
     (tmp_path / f"s.sqlite{ending}").symlink_to(other)
-    with pytest.raises(InputError, match="is a link or a pipe, not a file; put the file itself there"):
+    with pytest.raises(InputError, match="is a link, a folder or a pipe; put the file itself there"):
         JudgmentStore(tmp_path / "s.sqlite")
     assert other.read_text() == "theirs"
 
