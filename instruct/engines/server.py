@@ -98,10 +98,6 @@ class ServerEngine(BatchesInTurn):
             raise InputError(
                 f"{options.subject}: a reward model is asked on this machine; leave `base_url` and `engine` out"
             )
-        if concurrency < 1:
-            raise InputError(f"`concurrency` {concurrency}: give 1 or more requests at a time")
-        if not timeout > 0:
-            raise InputError(f"`timeout` {timeout:g}: give a positive number of seconds")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         self._options = options
         self._base_url = base_url or _OPENAI
