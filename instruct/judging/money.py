@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import ipaddress
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ class Price:
 
     def paid(self, prompt_tokens: int | None, completion_tokens: int | None, most: float) -> float:
         """What a reply cost by the server's count of tokens, in US dollars; `most` if the count is unusable."""
-        if prompt_tokens is None or completion_tokens is None or prompt_tokens < 0 or completion_tokens < 0:
+        if prompt_tokens is None or completion_tokens is None:
             return most
         return self.usd(prompt_tokens, completion_tokens)
 
@@ -141,17 +140,15 @@ def gate(
         asked: the model and its endpoint, in words.
 
     Raises:
-        InputError: neither a budget nor `yes`; a budget without a known price; an invalid budget.
+        InputError: neither a budget nor `yes`; a budget without a known price.
     """
-    if budget_usd is not None and not 0 < budget_usd < math.inf:
-        raise InputError(f"`budget_usd` {budget_usd:g}: must be a positive number of dollars")
     if not estimate.requests:
         return
     unknown = None if price else f"the price of {asked} is unknown; add it to ./{TABLE}"
     if unknown and budget_usd is not None:
         raise InputError(f"`budget_usd`: {unknown}, or use `yes` alone")
     say(estimate.words())
-    if unknown and not (yes or budget_usd is not None):
+    if unknown and not yes:
         raise InputError(f"{unknown} and set `budget_usd`, or use `yes`")
     if not yes and budget_usd is None:
         raise InputError("this judge costs money; set `budget_usd`, a limit for the whole run in dollars, or use `yes`")

@@ -41,7 +41,7 @@ class JudgeOptions(Options):
     """What to compare by, in words, for rows without `criteria` of their own (default: the judge's prompt alone)."""
     trim: bool = False
     """Cut answers that do not fit the judge's context, both to the same length."""
-    budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The spending limit for the whole run, in US dollars; a judge that costs money requires it."""
     comparisons: list[tuple[str, str]] | None = None
     """Pairs of candidate and baseline (default: the experiment's)."""

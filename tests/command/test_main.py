@@ -371,7 +371,7 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
 )
 def test_flags_of_a_judge_require_a_judge(instruct, tmp_path, verb):
     make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
-    for flag, value in {"concurrency": 64, "dtype": "float32", "tensor-parallel-size": 1, "budget-usd": 0}.items():
+    for flag, value in {"concurrency": 64, "dtype": "float32", "tensor-parallel-size": 1, "budget-usd": 1}.items():
         assert f"--{flag} requires --judge or --judge-model; without it" in refused(instruct(*verb, f"--{flag}", value))
     for flag in ("trim", *(["yes", "retry-failed"] if verb[0] == "validate" else [])):
         assert f"--{flag} requires --judge or --judge-model; without it" in refused(instruct(*verb, f"--{flag}"))
