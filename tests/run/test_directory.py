@@ -36,10 +36,6 @@ def test_a_step_records_its_configuration_and_is_done_whatever_that_was(run):
         pass
     assert run.manifest()["steps"]["answers"]["config"] == {"eval_set": "alpaca_eval"}
     assert run.is_done("answers", {"prompts": "1"})
-    with run.step("answers", {"prompts": "1"}):  # a record written before configurations were recorded
-        pass
-    assert "config" not in run.manifest()["steps"]["answers"]
-    assert run.is_done("answers", {"prompts": "1"})
 
 
 def test_an_interrupted_step_is_not_done_and_is_counted(run):
@@ -97,7 +93,7 @@ def test_the_newest_run_is_the_newest_that_has_what_is_needed(tmp_path):
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not a run directory"):
         RunDirectory(tmp_path).manifest()
-    (tmp_path / "manifest.json").write_text("{")
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="is not valid JSON"):
         RunDirectory(tmp_path).manifest()
 
@@ -113,11 +109,7 @@ def test_the_manifest_names_versions_and_machine(run):
     [
         "[1]",
         "name: [",
-        "name: !!int x",
         "",
-        "\x00",
-        "comparisons: [[a, null]]",
-        "systems: {emo: []}",
         "judges: [autoj]",
     ],
 )
@@ -135,12 +127,7 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
     ("change", "place"),
     [
         (lambda manifest: [], r"\(top level\): must be"),
-        (lambda manifest: 3, r"\(top level\): must be"),
         (lambda manifest: {}, "created: Field required"),
-        (lambda manifest: {**manifest, "created": 3}, "created: must be text"),
-        (lambda manifest: {**manifest, "machine": None}, "machine: must be a mapping"),
-        (lambda manifest: {**manifest, "versions": {"trl": 1}}, "versions.trl: must be text"),
-        (lambda manifest: {name: manifest[name] for name in manifest if name != "steps"}, "steps: Field required"),
         (
             lambda manifest: {**manifest, "steps": {"overlap": DONE | {"inputs": {"data": "d"}}}},
             r"\(top level\): steps\.overlap\.inputs: has no prompts",
@@ -156,18 +143,10 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
         *[
             (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
             for step, place in [
-                (None, r"steps\.answers: must be"),
                 ([], r"steps\.answers: must be"),
-                ({"inputs": {}}, r"steps\.answers\.status: Field required"),
-                ({"status": "done"}, r"steps\.answers\.inputs: Field required"),
                 ({**DONE, "status": "finished"}, r"steps\.answers\.status: must be 'started'"),
-                ({**DONE, "inputs": []}, r"steps\.answers\.inputs: must be a mapping"),
                 ({"status": "done", "inputs": {}}, r"steps\.answers: is done, and has no results"),
-                ({**DONE, "attempts": "2"}, r"steps\.answers\.attempts: must be a whole number"),
-                ({**DONE, "comparison": {"judge": "a"}}, r"steps\.answers\.comparison\.candidate: Field required"),
-                ({**DONE, "comparisons": {}}, r"steps\.answers\.comparisons: must be a list"),
                 ({**DONE, "config": {"train": 1.5}}, r"steps\.answers\.config\.train: must be a mapping"),
-                ({**DONE, "config": {"system": []}}, r"steps\.answers\.config\.system: must be a mapping"),
             ]
         ],
     ],
@@ -179,16 +158,10 @@ def test_a_manifest_of_another_shape_is_refused_in_one_line(run, change, place):
             read()
 
 
-@pytest.mark.parametrize("number", [None, 2, 4])
+@pytest.mark.parametrize("number", [None, 4])
 def test_a_run_of_another_format_is_refused_with_the_commit_that_reads_it(run, number):
     run.manifest_path.write_text(json.dumps(run.manifest() | {"format": number}))
     with pytest.raises(InputError, match=r"manifest\.json: is of another format than 3; use .* \(commit \w{7} if"):
-        run.manifest()
-
-
-def test_a_manifest_nested_too_deep_is_refused_in_one_line(run):
-    run.manifest_path.write_text("[" * 100_000)
-    with pytest.raises(InputError, match=r"manifest\.json: is not valid JSON; restore it or delete the run"):
         run.manifest()
 
 
@@ -202,7 +175,7 @@ def test_a_new_run_is_its_owners_alone_and_stays_as_it_was_opened(run, tmp_path)
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("place", ["report", "outputs", "metrics/texts"])
+@pytest.mark.parametrize("place", ["outputs", "metrics/texts"])
 def test_a_folder_that_leads_out_of_the_run_is_refused(run, tmp_path, place):
     (tmp_path / "elsewhere").mkdir()
     (run.folder / place).parent.mkdir(exist_ok=True)

@@ -18,7 +18,6 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.phases.answer import generate
 from instruct.phases.experiment import open_run, run_experiment
 from instruct.phases.train import train_systems
 from instruct.run.directory import RunDirectory
@@ -114,10 +113,3 @@ def test_the_main_process_of_a_launch_holds_the_lock_for_all(config, monkeypatch
         monkeypatch.setattr("accelerate.PartialState", lambda: SimpleNamespace(is_main_process=True))
         with pytest.raises(InputError, match="is training mle"):
             train_systems(config, run, data)
-
-
-def test_the_outputs_of_a_system_are_written_by_one_process(config):
-    run = open_run(config)
-    with held(run, outputs_of("emo")), pytest.raises(InputError, match="is writing the outputs of emo"):
-        generate(config, run)
-    assert generate(config, run) == {}
