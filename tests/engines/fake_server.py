@@ -15,8 +15,8 @@ takes, in seconds. Names:
     "finish error"          a whole reply with that finish_reason
     too_long  filter  quota  json_mode  a 400 or 429 with a code for it; filtered: a reply that the filter cut off
     "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
-    huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
-    gzip                    1 GB, packed into 1 MB
+    "500 huge"              the status with 8 MB
+    gzip                    64 MB, packed
     reset  half  hang  flood            the connection: reset; closed in mid-reply; silent; endless
     malformed  nested  html  empty  null  refusal         no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
@@ -298,7 +298,7 @@ class Judge:
             elif kind == "says":
                 data = value
             elif kind == "huge":
-                data = data.ljust(50_000_000)
+                data = data.ljust(8_000_000)
             elif kind:
                 extra = f"Retry-After: {value}\r\n"
         else:
@@ -309,11 +309,10 @@ class Judge:
                 data = data.replace("Reason: so", f"Reason: {key} {escaped}").replace(
                     json.dumps(body["model"]), f'"{key}"'
                 )
-            data = data.ljust(50_000_000) if fault == "huge" else data
         payload = data.encode()
         if fault == "gzip":
             pack = zlib.compressobj(wbits=31)
-            payload = b"".join(pack.compress(b" " * 2**20) for _ in range(2**10)) + pack.flush()
+            payload = pack.compress(b" " * 2**26) + pack.flush()
             extra = "Content-Encoding: gzip\r\n"
         if fault == "half":
             payload = payload[: len(payload) // 2]
