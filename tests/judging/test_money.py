@@ -14,8 +14,6 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.money import (
     Budget,
     Price,
-    estimate_of,
-    gate,
     is_free,
     price_of,
 )
@@ -173,35 +171,6 @@ def test_the_estimate_is_close_to_a_tokenizer_and_to_gpt4_bills(published, token
     assert reckoned == pytest.approx(sum(bills), rel=0.25)
     assert len(prompts) == 789
     assert all(most_tokens(prompt) + 100 >= bill for prompt, bill in zip(prompts, bills, strict=True))
-
-
-ASKED = estimate_of([5] * 100, max_tokens=10, price=CENT)
-
-
-@pytest.mark.parametrize(
-    ("price", "budget", "yes", "line"),
-    [
-        (CENT, None, False, "this judge costs money; set `budget_usd`"),
-        (None, None, False, "unknown; add it to ./judges/prices.yaml and set `budget_usd`, or use `yes`"),
-        (None, 5.0, True, "unknown; add it to ./judges/prices.yaml, or use `yes` alone"),
-        (CENT, 5.0, False, None),
-        (CENT, None, True, None),
-        (None, None, True, None),
-    ],
-)
-def test_a_paid_judge_needs_a_budget_or_yes(printed, price, budget, yes, line):
-    if line is None:
-        gate(ASKED, price, budget, yes)
-    else:
-        with pytest.raises(InputError) as caught:
-            gate(ASKED, price, budget, yes)
-        assert line in str(caught.value)
-    assert ("estimate: 100 requests" in printed.readouterr().out) == (line is None or budget is None)
-
-
-def test_no_budget_is_needed_when_nothing_is_left_to_ask(printed):
-    gate(estimate_of([], max_tokens=10, price=CENT), CENT, None, False)
-    assert printed.readouterr().out == ""
 
 
 @given(

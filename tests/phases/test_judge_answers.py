@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruct import Report, compare_answers
-from instruct.base.errors import InputError, StoppedError
+from instruct.base.errors import InputError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -105,18 +104,6 @@ def test_a_report_of_another_version_is_refused(tmp_path):
         InputError, match=r"other.json: is not a report of this version \(run: Field required\); write it"
     ):
         Report.read("other.json")
-
-
-@pytest.mark.slow
-def test_a_budget_that_is_used_up_leaves_the_report(fake_server, monkeypatch):
-    url, _ = fake_server()
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    Path("judges").mkdir()
-    prices = [{"model": "*", "endpoint": "127.0.0.1", "input": 1000, "output": 1000}]
-    Path("judges/prices.yaml").write_text(json.dumps({"prices": prices}))
-    with pytest.raises(StoppedError, match=r"the budget of 0.01 USD is used up"):
-        compare_answers(rows("a"), rows("b"), "pandalm", "runs/x", base_url=url, budget_usd=0.01)
-    assert Report.read("runs/x").not_judged
 
 
 def test_the_page_names_every_argument():
