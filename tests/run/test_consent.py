@@ -141,19 +141,6 @@ def price_of_home() -> None:
     table.write_text("prices: [{model: '*', endpoint: 127.0.0.1, input: 0, output: 0}]")
 
 
-def test_flags_allow_what_a_run_asks_for(place, fake_server, instruct):
-    price_of_home()
-    url, requests = fake_server()
-    config = yaml.safe_load((RUN / "config.yaml").read_text())
-    config["judges"] = [{"card": "in_words", "base_url": "http://192.0.2.1:9/v1", "budget_usd": 1000.0}]
-    (RUN / "config.yaml").write_text(yaml.safe_dump(config))
-    code, _, err = instruct("judge", RUN)
-    assert (code, "judges.base_url http://192.0.2.1:9/v1" in err, "judges.budget_usd" in err) == (2, True, True)
-    code, _, err = instruct("judge", RUN, "--judge", f"in_words={url}", "--budget-usd", "1")
-    assert code == 0, err
-    assert requests()
-
-
 def test_a_run_of_ones_own_goes_on_without_typing_again(place, fake_server, instruct):
     price_of_home()
     url, requests = fake_server()
@@ -188,20 +175,3 @@ def test_a_run_of_ones_own_goes_on_without_typing_again(place, fake_server, inst
     code, _, err = instruct("generate", "runs/moved", *flags)
     assert code == 0, err
     assert len(requests()) == asked
-
-
-def test_where_nothing_can_be_noted_a_run_still_starts(place, fake_server, instruct, monkeypatch):
-    url, _ = fake_server()
-    Path("file").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(place / "file"))
-    generation = {"engine": "server", "base_url": url}
-    config = {
-        "name": "own",
-        "model": {"name": "served", "dtype": "float32"},
-        "systems": {"base": {"objective": "none"}},
-    }
-    Path("own.yaml").write_text(
-        yaml.safe_dump(config | {"answers": {"files": ["mine.json"], "generation": generation}})
-    )
-    assert instruct("generate", "own.yaml")[0] == 0
-    assert instruct("generate", "runs/own")[0] == 2

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InstructError
 from instruct.config import make_config
 from instruct.phases.experiment import open_run, run_experiment
 from instruct.phases.train import train_systems
@@ -71,6 +71,27 @@ def test_a_second_process_is_refused_with_the_first_ones_name(tmp_path, scope, d
         process.wait()
     with only_process(run, scope):  # the lock of a killed process is released
         pass
+
+
+def test_a_deleted_lock_file_does_not_let_a_second_process_judge(tmp_path):
+    run = RunDirectory(tmp_path)
+    with held(run, VERDICTS):
+        (tmp_path / ".verdicts.lock").unlink()
+        with pytest.raises(InputError, match="another process is judging this run"), only_process(run, VERDICTS):
+            pass
+
+
+def test_a_lock_that_cannot_be_opened_or_leads_elsewhere_is_one_line(tmp_path):
+    run, lock, other = RunDirectory(tmp_path), tmp_path / ".verdicts.lock", tmp_path / "other"
+    lock.mkdir()  # like a read-only directory, also for root
+    with pytest.raises(InstructError, match=r"\.verdicts\.lock: cannot be opened"), only_process(run, VERDICTS):
+        pass
+    lock.rmdir()
+    other.write_text("theirs")
+    lock.symlink_to(other)
+    with pytest.raises(InstructError, match="is a link; put the file itself there"), only_process(run, VERDICTS):
+        pass
+    assert other.read_text() == "theirs"
 
 
 @pytest.fixture
