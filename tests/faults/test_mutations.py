@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -79,21 +78,16 @@ def check_told(code: int, stderr: str) -> None:
     assert len(files) == bool(code), stderr
 
 
-@pytest.mark.parametrize(
-    ("mutations", "reruns"),
-    [pytest.param(2, 3), pytest.param(200, 1, marks=pytest.mark.full)],
-    ids=["some", "all"],
-)
-def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monkeypatch, mutations, reruns):
-    """Each file is damaged so many times; `run` goes on with each so many-th, 20 times at most."""
+def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monkeypatch):
+    """Each file is damaged twice; `run` goes on with each third."""
     folder, whole = state("all"), undisturbed.before["all"]
     monkeypatch.chdir(folder)
     figures, made = figures_of(whole), answers_and_verdicts(whole)
-    kinds, told, wrong = cycle(MUTATIONS), Counter[str](), []
+    kinds, wrong = cycle(MUTATIONS), []
     for place, file in enumerate(files_of(RUN)):
-        for number in range(mutations):
+        for number in range(2):
             calls = [["report", RUN]]
-            if number < 20 and (place + number) % reruns == 0:
+            if (place + number) % 3 == 0:
                 calls.append(["run", "mine.yaml"])
             shutil.rmtree(RUN)
             shutil.copytree(whole / RUN, RUN)
@@ -111,9 +105,7 @@ def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monk
                         assert reported == figures
                     if call[0] == "run" and code == 0:
                         assert answers_and_verdicts(folder) == made or "is not what was generated" in stderr
-                    told["refused" if code else "the same"] += 1
                 except Exception as error:
                     wrong.append(f"{call[0]} after {mutate.__name__} {file}, mutation {number}: {error!r:.500}")
         next(kinds)  # another kind for the first of the next file
-    print(f"{told.total() + len(wrong)} calls on {len(files_of(whole / RUN))} damaged files: {dict(told)}")
     assert not wrong, "\n".join(wrong)

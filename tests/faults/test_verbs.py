@@ -13,21 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from verbs import PARSERS, call_of_verb, run_disturbed, write_more
+from verbs import PARSERS, call_of_verb, run_without_rights, write_more
 from works import RUN, Started, changes, complaints, on_disk, resize
 
 from instruct.base.interrupts import INTERRUPTED
 
-
-def full(value: Any) -> Any:
-    """A case of `make test-full` alone."""
-    return pytest.param(value, marks=pytest.mark.full)
-
-
 # `check` computes for long, without files.
-EVERY = [full(verb) if verb == "check" else verb for verb in PARSERS]
+EVERY = [pytest.param(verb, marks=pytest.mark.full) if verb == "check" else verb for verb in PARSERS]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.parametrize("verb", EVERY)]
-LOST = "nobody reads stdout any more; the work goes on"
 
 
 class Calm(NamedTuple):
@@ -74,8 +67,8 @@ def calm(undisturbed: Any) -> Iterator[Callable[[str], Calm]]:
 
 
 def told(code: int, printed: str) -> None:
-    """No traceback, and a line if it is no success; the diagnosis has lines of its own."""
-    lines = [line for line in complaints(printed) if LOST not in line]
+    """No traceback, and a line if it is no success."""
+    lines = complaints(printed)
     assert "Traceback" not in printed, printed[-3000:]
     assert code in (0, 1, 2, 3), (code, printed[-3000:])
     assert len(lines) == (code != 0), printed[-3000:]
@@ -89,16 +82,6 @@ def done(calm: Calm, folder: Path, code: int, printed: str) -> None:
         assert calm.made <= files_in(folder)
 
 
-@pytest.mark.parametrize("how", ["closed stdout", "closed pipe", "ASCII"])
-def test_what_nobody_can_read_changes_nothing(calm, tmp_path, undisturbed, verb, how):
-    without, folder, asked = calm(verb), tmp_path / "work", len(undisturbed.requests())
-    shutil.copytree(without.folder, folder)
-    code, printed = Started(without.call, folder, target=run_disturbed, how=how).end()
-    done(without, folder, code, printed)
-    assert code == without.code, printed
-    assert len(undisturbed.requests()) - asked == without.asked
-
-
 def test_what_must_not_be_written_stays(calm, tmp_path, verb):
     """Neither the run nor the working directory."""
     without, folder = calm(verb), tmp_path / "work"
@@ -106,18 +89,17 @@ def test_what_must_not_be_written_stays(calm, tmp_path, verb):
     for path in (folder, *folder.rglob("*")):
         path.chmod(path.stat().st_mode & ~0o222)
     before = changes(folder)
-    code, printed = Started(without.call, folder, place=tmp_path, target=run_disturbed, how="read-only").end()
+    code, printed = Started(without.call, folder, place=tmp_path, target=run_without_rights).end()
     told(code, printed)
     assert not without.made or code, printed
     assert changes(folder) == before
 
 
-@pytest.mark.parametrize("file", ["manifest.json", full("outputs/emo.json"), full("judgments.sqlite")])
-def test_what_a_link_leads_to_is_not_written(calm, tmp_path, verb, file):
+def test_what_a_link_leads_to_is_not_written(calm, tmp_path, verb):
     without, folder, outside = calm(verb), tmp_path / "work", tmp_path / "outside"
     shutil.copytree(without.folder, folder)
-    (folder / RUN / file).rename(outside)
-    (folder / RUN / file).symlink_to(outside)
+    (folder / RUN / "manifest.json").rename(outside)
+    (folder / RUN / "manifest.json").symlink_to(outside)
     content = outside.read_bytes()
     code, printed = Started(without.call, folder).end()
     done(without, folder, code, printed)
@@ -135,12 +117,11 @@ def test_a_full_disk_is_told(calm, disk, tmp_path, verb):
     assert Started(without.call, folder, place=tmp_path).end()[0] == without.code
 
 
-@pytest.mark.parametrize("part", [full(0.2), 0.8])
-def test_an_interrupted_verb_ends_and_goes_on(calm, tmp_path, undisturbed, verb, part):
+def test_an_interrupted_verb_ends_and_goes_on(calm, tmp_path, undisturbed, verb):
     without, folder, asked = calm(verb), tmp_path / "work", len(undisturbed.requests())
     shutil.copytree(without.folder, folder)
     process = Started(without.call, folder)
-    time.sleep(part * without.seconds)
+    time.sleep(0.8 * without.seconds)
     process.send(signal.SIGINT)
     code, printed = process.end(20)
     assert "Traceback" not in printed, printed
@@ -173,8 +154,7 @@ def test_a_dry_run_leaves_nothing(calm, tmp_path, verb):
 CODE = "from pathlib import Path\nPath({mark!r}).write_text('it ran')\nraise SystemExit('it ran')\n"
 
 
-@pytest.mark.parametrize("bare", [full(False), True])
-def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb, bare):
+def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb):
     """A run says what it was trained with; whether that code is run is for the call to say."""
     without, folder, mark = calm(verb), tmp_path / "work", tmp_path / "mark"
     shutil.copytree(without.folder, folder)
@@ -189,7 +169,7 @@ def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb
         named: Any = {each: f"theirs.{each}" for each in classes}
         named |= {"AutoTokenizer": ["theirs.Slow", None]} if "AutoTokenizer" in classes else {}
         (model / name).write_text(json.dumps(content | {"auto_map": named}))
-    for name in ("outputs", "metrics", "metrics.json", "kept") if bare else ():
+    for name in ("outputs", "metrics", "metrics.json", "kept"):
         path = folder / RUN / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     code, printed = Started(without.call, folder).end()

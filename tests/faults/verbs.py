@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import io
 import json
-import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 from works import PROMPTS, RUN, run_verb
@@ -67,25 +63,8 @@ def write_more(folder: Path) -> None:
     (folder / "units.csv").write_text("unit,score\n" + "".join(f"{n},{n % 2}\n" for n in range(40)))
 
 
-def run_disturbed(call: list[str], folder: Path, log: Path, how: str) -> None:
-    """A process that is `instruct CALL`, with another stdout or without root's rights."""
-    if how == "read-only":  # root may write whatever it reads, as long as it has its capabilities
-        header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-        assert ctypes.CDLL(None).capset(header, none) == 0
-    run_verb(call, folder, log, None, False, then=lambda: _change_stdout(how))
-
-
-def _change_stdout(how: str) -> None:
-    stream: Any = None
-    if how == "closed stdout":
-        os.close(1)
-    elif how in ("closed pipe", "ASCII"):
-        if how == "closed pipe":
-            reading, writing = os.pipe()
-            os.dup2(writing, 1)
-            os.close(reading)
-            os.close(writing)
-        stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "wb", closefd=False)), "ascii", line_buffering=True)
-    else:
-        return
-    sys.stdout = sys.__stdout__ = stream
+def run_without_rights(call: list[str], folder: Path, log: Path) -> None:
+    """A process that is `instruct CALL` without root's rights, who may write whatever it reads."""
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(header, none) == 0
+    run_verb(call, folder, log)

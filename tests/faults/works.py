@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import json
 import os
 import re
@@ -15,14 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import forked
 import yaml
-
-from instruct.base import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "recorded_runs"
@@ -85,12 +81,6 @@ def write_inputs(folder: Path, url: str) -> None:
     (folder / "mine.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
 
 
-def change_config(folder: Path, **changes: Any) -> None:
-    """Change sections of a config that no run has begun with."""
-    config = yaml.safe_load((folder / "mine.yaml").read_text())
-    (folder / "mine.yaml").write_text(yaml.safe_dump({**config, **changes}, sort_keys=False))
-
-
 def call_of(verb: str) -> list[str]:
     return [verb, "mine.yaml" if verb == "train" else str(RUN)]
 
@@ -123,33 +113,8 @@ def products(folder: Path, verb: str) -> dict[str, Any]:
     return {str(path.relative_to(run)): path.read_bytes() for path in paths}
 
 
-def set_clock_back() -> None:
-    """From now on the clock is set back by an hour whenever it is looked at."""
-    true, hours = time.time, itertools.count()
-    time.time = lambda: true() - 3600 * next(hours)
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime.fromtimestamp(time.time(), tz)
-
-    machine.datetime = Clock  # type: ignore[attr-defined, misc]
-
-
-def run_verb(
-    call: list[str],
-    folder: Path,
-    log: Path,
-    batches: Path | None,
-    clock: bool,
-    then: Callable[[], None] = lambda: None,
-) -> None:
-    """A process that is `instruct CALL` in a folder.
-
-    Args:
-        batches: where each batch of an engine leaves a line.
-        then: is called when its streams lead to the log.
-    """
+def run_verb(call: list[str], folder: Path, log: Path) -> None:
+    """A process that is `instruct CALL` in a folder."""
     with suppress(OSError):
         os.setsid()  # what it starts is killed with it
     os.chdir(folder)
@@ -159,23 +124,9 @@ def run_verb(
         stream.flush()
     os.dup2(output, 1)
     os.dup2(output, 2)
-    then()
     sys.argv = ["instruct", *call]
-    if clock:
-        set_clock_back()
     from instruct.__main__ import main
 
-    if batches:
-        import instrumented
-
-        from instruct.generation import batches as generation
-        from instruct.judging import asking
-
-        if "ray" in call:
-            from ray import cloudpickle
-
-            cloudpickle.register_pickle_by_value(instrumented)
-        generation.make_engine = asking.make_engine = instrumented.logged(batches)  # type: ignore[assignment]
     try:
         code = main()
     finally:
@@ -189,26 +140,19 @@ class Started:
     """A verb at work in a process of its own, whose log is in `place`.
 
     Args:
-        clock: it is set back all the time.
-        target: what the process does, called with the call, the folder, the log and `how`.
+        target: what the process does, called with the call, the folder and the log.
     """
 
     def __init__(
         self,
         call: list[str],
         folder: Path,
-        batches: Path | None = None,
         place: Path | None = None,
-        clock: bool = False,
-        target: Callable[..., None] | None = None,
-        how: str = "",
+        target: Callable[[list[str], Path, Path], None] = run_verb,
     ) -> None:
         self.log = (place or folder) / f"{time.monotonic_ns()}.log"
         self.log.touch()
-        if target:
-            self.process = forked.start(target, call, folder, self.log, how)
-        else:
-            self.process = forked.start(run_verb, call, folder, self.log, batches, clock)
+        self.process = forked.start(target, call, folder, self.log)
 
     @property
     def running(self) -> bool:
