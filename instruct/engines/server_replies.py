@@ -28,14 +28,12 @@ _SYSTEM = re.compile(r"\b(system|developer)\W+(role|message|prompt|instruction)s
 _ALTERNATE = re.compile(r"roles must alternate", re.IGNORECASE)  # of chat templates that know user and assistant alone
 SYSTEM_TURN = "system turn"
 # Without these there is no request, or no verdict.
-_NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", "tools", "functions", "tool_choice"})
-_NEEDED |= {"function_call", "echo", "min_tokens"}
+_NEEDED = frozenset({"model", "messages", "prompt", "logprobs", "top_logprobs", "tools", "tool_choice"})
+_NEEDED |= {"echo", "min_tokens"}
 # Characters of a server's own words that are printed, and what may be a key in them.
 _WORDS = 200
 # How a reply ends that the provider did not break off.
-_COMPLETE = frozenset(
-    {"stop", "length", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"}
-)
+_COMPLETE = frozenset({"stop", "length", "tool_calls", "eos", "eos_token", "stop_sequence", "end_turn"})
 NO_CONNECTION = "no connection"
 _SHORTEST_KEY = 6  # shorter ones, such as "none" for a server of one's own, are words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}|\bBearer\s+\S+")
@@ -247,7 +245,7 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         if isinstance(parts := message.get("content"), list):
             texts = (part["text"] for part in parts if isinstance(part, dict) and part.get("type", "text") == "text")
             message["content"] = without_key("".join(map(str, texts)))  # which may be in two of them
-        text = _text(choice, not {"tools", "functions"}.isdisjoint(options.decoding.extra))
+        text = _text(choice, "tools" in options.decoding.extra)
         thought = _count((counts.get("completion_tokens_details") or {}).get("reasoning_tokens"))
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True, usage=usage) from None
@@ -325,8 +323,6 @@ def _text(choice: dict[str, Any], may_call: bool) -> Any:
     message = choice["message"]
     if may_call and message.get("tool_calls"):
         return message["tool_calls"][0]["function"]["arguments"]
-    if message.get("function_call"):
-        return message["function_call"]["arguments"]
     return message.get("content")
 
 
