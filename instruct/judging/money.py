@@ -131,9 +131,7 @@ def estimate_of(prompt_tokens: Sequence[int], max_tokens: int, price: Price | No
     return JudgingEstimate(len(prompt_tokens), prompts, replies, price.usd(prompts, replies) if price else None)
 
 
-def gate(
-    estimate: JudgingEstimate, price: Price | None, budget_usd: float | None, yes: bool, asked: str = "the judge"
-) -> None:
+def gate(estimate: JudgingEstimate, price: Price | None, budget_usd: float | None, yes: bool, asked: str) -> None:
     """Print the estimate of a judge that costs money, and refuse to ask it without a budget or `yes`.
 
     Args:

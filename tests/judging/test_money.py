@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -11,12 +12,7 @@ from hypothesis import strategies as st
 from instruct.base.errors import InputError
 from instruct.engines.base import Request, likely_tokens, most_tokens
 from instruct.judging.cards import load_judge_card
-from instruct.judging.money import (
-    Budget,
-    Price,
-    is_free,
-    price_of,
-)
+from instruct.judging.money import Budget, Price, estimate_of, gate, is_free, price_of
 from instruct.judging.presentations import PromptTemplate
 
 CENT = Price(10_000, 20_000)  # a cent per prompt token, two per completion token
@@ -171,6 +167,22 @@ def test_the_estimate_is_close_to_a_tokenizer_and_to_gpt4_bills(published, token
     assert reckoned == pytest.approx(sum(bills), rel=0.25)
     assert len(prompts) == 789
     assert all(most_tokens(prompt) + 100 >= bill for prompt, bill in zip(prompts, bills, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("price", "budget", "yes", "line"),
+    [
+        (CENT, None, False, "this judge costs money; set `budget_usd`"),
+        (None, None, False, "the price of m is unknown; add it to ./judges/prices.yaml and set `budget_usd`"),
+        (None, 5.0, True, "`budget_usd`: the price of m is unknown"),
+        (CENT, 5.0, False, None),
+        (None, None, True, None),
+    ],
+)
+def test_a_paid_judge_needs_a_price_and_a_budget_or_yes(price, budget, yes, line):
+    estimate = estimate_of([5] * 100, 10, price)
+    with pytest.raises(InputError, match=line) if line else contextlib.nullcontext():
+        gate(estimate, price, budget, yes, "m")
 
 
 @given(
