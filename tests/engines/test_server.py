@@ -209,11 +209,13 @@ def test_an_exhausted_quota_stops_the_work(fake_server, fault):
     assert len(requests()) <= CONCURRENCY
 
 
-def test_failures_between_replies_do_not_stop_the_work(fake_server):
-    url, _ = fake_server({"bad": "400"})
+def test_failures_between_replies_or_at_the_end_do_not_stop_the_work(fake_server):
+    url, _ = fake_server({"bad": "400", "late": "null"})
     engine = judge_at(url, concurrency=1)
     replies = ask(engine, (["bad"] * (FAILURES_IN_A_ROW - 1) + ["good"]) * 2)
     assert sum(isinstance(reply, Failure) for reply in replies.values()) == 2 * (FAILURES_IN_A_ROW - 1)
+    replies = ask(judge_at(url), ["good", *["late"] * FAILURES_IN_A_ROW])
+    assert sum(isinstance(reply, Failure) for reply in replies.values()) == FAILURES_IN_A_ROW
 
 
 def test_a_dead_server_is_told_of_at_once(caplog, monkeypatch):

@@ -115,6 +115,20 @@ def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_ag
     assert len(requests()) == PAIRS
 
 
+def test_verdicts_read_again_while_a_reply_is_missing_are_recorded(run, judged, instruct):
+    """A finished judging may lack replies, whose verdicts stay."""
+    call, requests = judged
+    known = verdicts(run)
+    with closing(sqlite3.connect(run.store)) as database:
+        database.execute("UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)")
+        database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
+        database.commit()
+    assert instruct(*call, "--reparse")[0] == 0
+    assert sum(now != before for now, before in zip(verdicts(run), known, strict=True)) == 1
+    assert instruct("report", str(run.folder))[0] == 0
+    assert len(requests()) == PAIRS
+
+
 @pytest.mark.parametrize(
     "change",
     [
