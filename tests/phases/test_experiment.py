@@ -165,18 +165,3 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
     record_overlap(config, run, load_training_rows(config).rows)  # training goes on without the prompts
     assert "overlap   not counted: missing.jsonl: no such file" in printed.readouterr().out
     assert run.manifest()["steps"]["overlap"] == step
-
-
-def test_a_run_from_before_an_option_existed_resumes(config):
-    run = open_run(config)
-    earlier = run.config()
-    for system in earlier["systems"].values():
-        del system["gamma"], system["energy_dim"]
-    run.write_config(earlier)
-    open_run(config)
-    with run.step("train/mle", {"options": config.trained_with("mle")}):
-        pass
-    open_run(config)
-    config.systems["mle"].gamma = 0.5
-    with pytest.raises(InputError, match=r"systems\.mle\.gamma was 0.8 and is 0.5 now, but train/mle is finished"):
-        open_run(config)
