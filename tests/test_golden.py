@@ -38,6 +38,7 @@ from typing import Any
 import pytest
 
 from instruct.command.main import main
+from instruct.engines.server import ServerEngine
 from instruct.judging.asking import Judge
 from instruct.judging.judge import read_answers
 from instruct.judging.options import JudgeOptions
@@ -65,6 +66,7 @@ STARTER = json.loads((ROOT / "data" / "starter" / "starter_eval.json").read_text
 FAULTS = {f"<{name}>": name for name in ("filter", "blank", "two", "echo", "truncated", "unicode", "nan")}
 FAULTS |= {STARTER[5]["instruction"][:50]: "filter", STARTER[17]["instruction"][:50]: "blank"}
 
+ENGINE = ServerEngine
 VOLATILE = {"created", "machine", "versions", "minutes", "cpu_minutes"}
 
 
@@ -106,6 +108,10 @@ def instruct(folder: Path, *arguments: object, proxy: str | None = None) -> str:
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
         patch.setenv("COLUMNS", "100")
+        # One request at a time: the server's replies depend on their order.
+        patch.setattr(
+            "instruct.engines.server.ServerEngine", lambda options, url, _, *more: ENGINE(options, url, 1, *more)
+        )
         for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_PROXY", "no_proxy"):
             patch.delenv(name, raising=False)
         for name in ("HTTP_PROXY", "http_proxy"):
@@ -216,7 +222,7 @@ def asked(server, tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
 def judge_all(run: Path, proxy: str | None) -> None:
     judges = [part for name in ASKED for part in ("--judge", name)]
     pair = ("--candidate", "ours", "--baseline", "theirs")
-    where = ("--base-url", ENDPOINT, "--concurrency", 1, "--yes")
+    where = ("--base-url", ENDPOINT, "--yes")
     instruct(run.parent, "judge", run.name, *judges, *pair, *where, proxy=proxy)
 
 
@@ -307,7 +313,7 @@ def validated(server, tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
             file.write(json.dumps({**shown, "first": f"First {place}.", "second": f"Second {place}."}) + "\n")
     before = len(requests())
     for judge in ("pandalm", "golden_regex", "golden_words"):
-        arguments = ("--judge", judge, "--against", "pairs.jsonl", "--base-url", ENDPOINT, "--concurrency", 1)
+        arguments = ("--judge", judge, "--against", "pairs.jsonl", "--base-url", ENDPOINT)
         instruct(folder, "validate", *arguments, "--yes", proxy=proxy)
     return folder, requests()[before:]
 
@@ -336,7 +342,7 @@ def reported(server, tmp_path_factory) -> Path:
     run = make_run(tmp_path_factory.mktemp("reported") / "work", systems)
     judges = ("--judge", "autoj", "--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo")
     for pair in (("emo", "base"), ("cross_entropy", "base")):
-        names = ("--candidate", pair[0], "--baseline", pair[1], "--base-url", ENDPOINT, "--concurrency", 1)
+        names = ("--candidate", pair[0], "--baseline", pair[1], "--base-url", ENDPOINT)
         instruct(run.parent, "judge", run.name, *judges, *names, proxy=server[0])
     return run
 

@@ -134,7 +134,7 @@ def named_form(arguments: argparse.Namespace) -> AnswerForm:
     """How the call says that files of answers are read."""
     from instruct.data.evaluation import AnswerForm
 
-    return AnswerForm(*(getattr(arguments, name) for name in FORM))
+    return AnswerForm(*(getattr(arguments, name, None) for name in FORM))
 
 
 def named_verdicts_form(arguments: argparse.Namespace) -> AnswerForm:
@@ -149,23 +149,16 @@ def named_mode(arguments: argparse.Namespace) -> JudgingMode:
     """What the call lets judges be asked again, or does without."""
     from instruct.judging.work import JudgingMode
 
-    names = ("yes", "retry_failed", "reparse")
-    return JudgingMode(**{name: getattr(arguments, name, False) for name in names})
-
-
-def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """The cluster that the call's flags name."""
-    options = options_given(arguments, "ClusterOptions")
-    if arguments.cluster is None:
-        refuse_without("--cluster ray", arguments, *options)
-        return None
-    return options
+    return JudgingMode(**{name: getattr(arguments, name, False) for name in ("yes", "retry_failed")})
 
 
 def cluster_override(arguments: argparse.Namespace) -> list[str]:
     """The override of `cluster` that the call's flags give."""
-    options = named_cluster(arguments)
-    return [] if options is None else ["--cluster", json.dumps(options)]
+    options = options_given(arguments, "ClusterOptions")
+    if arguments.cluster is None:
+        refuse_without("--cluster ray", arguments, *options)
+        return []
+    return ["--cluster", json.dumps(options)]
 
 
 def named_difficulty(arguments: argparse.Namespace) -> Difficulty | None:

@@ -9,7 +9,7 @@ import argparse
 import functools
 import itertools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,37 +109,6 @@ def add_phase_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", choices=PHASES, default=PHASES[-1], dest="last", help="the last phase to run")
 
 
-class _ShortHelp(argparse._HelpAction):
-    """`--help` of a verb with many flags: those that most calls need."""
-
-    def __init__(self, *names: Any, basic: Collection[str], **options: Any) -> None:
-        super().__init__(*names, **options)
-        self._basic = {*basic, *self.option_strings, "--help-all"}
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        for action in parser._actions:
-            if action.option_strings and self._basic.isdisjoint(action.option_strings):
-                action.help = argparse.SUPPRESS
-        super().__call__(parser, *rest)
-
-
-def group_flags(sub: argparse.ArgumentParser, groups: Mapping[str, Sequence[str]], basic: Collection[str]) -> None:
-    """Show a verb's flags in groups, by their titles: `--help` the basic ones, `--help-all` all of them."""
-    by_flag = sub._option_string_actions
-    help_flag = by_flag["--help"]
-    sub._remove_action(help_flag)
-    sub._optionals._group_actions.remove(help_flag)
-    for flag in help_flag.option_strings:
-        del by_flag[flag]
-    sub.add_argument("-h", "--help", action=_ShortHelp, basic=basic, help="show the flags that most calls need")
-    sub.add_argument("--help-all", action="help", help="show all flags")
-    for title, names in groups.items():
-        group = sub.add_argument_group(title)
-        for action in dict.fromkeys(by_flag[name] for name in names if name in by_flag):
-            sub._optionals._group_actions.remove(action)
-            group._group_actions.append(action)
-
-
 def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> None:
     """The run that a verb works on: by default the newest that has what it needs."""
     sub.add_argument("run", nargs="?", metavar="RUN", help=f"a run directory (default: the newest with {needs}){more}")
@@ -151,17 +120,9 @@ def add_retry_flag(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--retry-failed", action="store_true", help=text)
 
 
-def add_cluster_flags(sub: argparse.ArgumentParser) -> None:
-    """Where models are asked."""
+def add_cluster_flag(sub: argparse.ArgumentParser) -> None:
+    """`--cluster`."""
     sub.add_argument("--cluster", choices=["ray"], help="use the machines of a Ray cluster (docs/cluster.md)")
-    add_option_flags(sub, "ClusterOptions")
-
-
-def add_answer_file_flags(sub: argparse.ArgumentParser) -> None:
-    """The answers that verdicts made elsewhere are about."""
-    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
-    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
-    add_answer_form_flags(sub)
 
 
 def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
@@ -169,26 +130,8 @@ def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
     for flag, field in (("--prompt-column", "instruction"), ("--response-column", "output")):
         text = f"the column of a file of answers that stands for `{field}`, in the files that have it"
         sub.add_argument(flag, metavar="NAME", help=text)
-    text = "a column with the same value in rows that depend on each other (default: `cluster`, else the prompt's text)"
-    sub.add_argument("--cluster-column", metavar="NAME", help=text)
-    text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
-    sub.add_argument("--encoding", metavar="NAME", help=text)
     text = "MT-Bench's or Arena-Hard's question.jsonl, for files of answers that have only the questions' ids"
     sub.add_argument("--questions", metavar="FILE", help=text)
-
-
-def add_length_control_flags(sub: argparse.ArgumentParser) -> None:
-    """What AlpacaEval's length-controlled win rate needs."""
-    sub.add_argument(
-        "--instruction-difficulty",
-        metavar="FILE",
-        help="AlpacaEval's instruction difficulties, for its length-controlled win rate",
-    )
-    sub.add_argument(
-        "--difficulty-prompts",
-        metavar="FILE",
-        help="the prompts in the order of that file, if it identifies them only by position",
-    )
 
 
 def add_pair_flags(sub: argparse.ArgumentParser) -> None:

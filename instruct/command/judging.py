@@ -18,30 +18,8 @@ if TYPE_CHECKING:
     from instruct.run.directory import RunDirectory
 
 
-# The flags of judge and validate in their help, and those that most calls need.
-_GROUPS = {
-    "what is compared": (
-        *("--candidate", "--baseline", "--files", "--output", "--against", "--reference", "--limit", "--sample"),
-        *("--common-prompts", "--prompt-column", "--response-column", "--cluster-column", "--encoding", "--questions"),
-    ),
-    "which judge": (
-        *("--judge", "--judge-model", "--criteria", "--orders", "--trim", "--engine", "--dtype"),
-        *("--quantization", "--tensor-parallel-size"),
-    ),
-    "where it is asked": (
-        *("--base-url", "--concurrency", "--timeout", "--cluster", "--address", "--workers", "--gpus-per-worker"),
-        "--allow-mixed",
-    ),
-    "cost, and what is asked again": (
-        *("--budget-usd", "--yes", "--retry-failed", "--replay", "--replay-swapped", "--reparse"),
-    ),
-    "statistics": ("--instruction-difficulty", "--difficulty-prompts"),
-    "output": ("--write-card", "--json", "--quiet", "--verbose"),
-}
-_BASIC = (
-    *("--candidate", "--baseline", "--files", "--output", "--against", "--judge", "--judge-model", "--criteria"),
-    *("--base-url", "--budget-usd", "--limit", "--write-card"),
-)
+# The flags of judge that belong to files of answers.
+_OF_FILES = ("files", "common_prompts", "prompt_column", "response_column", "questions")
 
 
 def add_verbs(verb: flags.AddVerb) -> None:
@@ -69,11 +47,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "with --output: compare on the prompts that all files have, and say how many were left out"
     sub.add_argument("--common-prompts", action="store_true", help=text)
     flags.add_answer_form_flags(sub)
-    sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     flags.add_option_flags(sub, "JudgeOptions", "orders")
     _add_request_flags(sub)
-    flags.add_length_control_flags(sub)
-    flags.group_flags(sub, _GROUPS, _BASIC)
 
     sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
     text = "a judge: see `instruct list judges`; not needed with --replay (default with --judge-model: pairwise)"
@@ -95,18 +70,16 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.add_pair_flags(sub)
     sub.add_argument("--write-card", action="store_true", help="write the agreement into the judge's card")
     _add_request_flags(sub)
-    flags.group_flags(sub, _GROUPS, _BASIC)
 
 
 def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     text = f"{flags.option_help('JudgeOptions', 'base_url')}; repeatable: servers of one model, asked in turn"
     sub.add_argument("--base-url", action="append", metavar="URL", help=text)
     flags.add_option_flags(sub, "JudgeOptions", "model", model="judge_model")
-    flags.add_option_flags(sub, "JudgeOptions", "engine", "criteria", "concurrency", "timeout", "trim", "budget_usd")
-    flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
+    flags.add_option_flags(sub, "JudgeOptions", "engine", "criteria", "trim", "budget_usd")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
     flags.add_retry_flag(sub)
-    flags.add_cluster_flags(sub)
+    flags.add_cluster_flag(sub)
 
 
 def judge(arguments: argparse.Namespace) -> Result:
@@ -115,7 +88,6 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
 
-    difficulty = call.named_difficulty(arguments)
     arguments.output = arguments.output or _output_of_files(arguments)
     arguments.judge = arguments.judge or ([GENERAL_JUDGE] if arguments.model else [])
     named = _named_judges(arguments.judge)
@@ -131,13 +103,13 @@ def judge(arguments: argparse.Namespace) -> Result:
         run, comparisons = _run_of_files(arguments, judges)
     else:
         needed = "--output DIR, the run to create from files of answers"
-        call.refuse_without(needed, arguments, "files", "common_prompts", *call.FORM)
+        call.refuse_without(needed, arguments, *_OF_FILES)
         run = call.named_run(arguments.run, "outputs/*.json")
         comparisons = call.named_comparisons(run, arguments)
     judges = judges or [
         Judge(options, where=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    report, failure = judge_and_report(run, judges, comparisons, call.named_mode(arguments), difficulty)
+    report, failure = judge_and_report(run, judges, comparisons, call.named_mode(arguments))
     print_written(report, run.folder)
     return call.reported(report, failure)
 
@@ -263,13 +235,11 @@ def _judge_options(
 
 
 def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
-    """Where local judges run: on the cluster that the call names, else on that of the run's config."""
-    from instruct.base.cards import validated
+    """Where local judges run: on the cluster of this machine if the call says so, else on that of the run's config."""
     from instruct.engines.ray_cluster import ClusterOptions
 
-    cluster = call.named_cluster(arguments)
-    if cluster is None:
-        return call.run_config(run, [], ["cluster"], "--cluster ray --address").cluster if run else None
+    if arguments.cluster is None:
+        return call.run_config(run, [], ["cluster"], "--cluster ray").cluster if run else None
     if arguments.base_url:
         raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
-    return validated(ClusterOptions, cluster, "command line")
+    return ClusterOptions()

@@ -34,8 +34,17 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument("--output", metavar="DIR", help=text)
     text = "write a judge's verdicts as AlpacaEval's annotations.json (requires --judge)"
     sub.add_argument("--export", metavar="FILE", help=text)
-    flags.add_answer_file_flags(sub)
-    flags.add_length_control_flags(sub)
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+    flags.add_answer_form_flags(sub)
+    text = "a column with the same value in rows that depend on each other (default: `cluster`, else the prompt's text)"
+    sub.add_argument("--cluster-column", metavar="NAME", help=text)
+    text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
+    sub.add_argument("--encoding", metavar="NAME", help=text)
+    text = "AlpacaEval's instruction difficulties, for its length-controlled win rate"
+    sub.add_argument("--instruction-difficulty", metavar="FILE", help=text)
+    text = "the prompts in the order of that file, if it identifies them only by position"
+    sub.add_argument("--difficulty-prompts", metavar="FILE", help=text)
     sub.add_argument(
         "--human",
         metavar="FILE",

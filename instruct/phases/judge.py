@@ -26,7 +26,6 @@ from instruct.judging.money import JudgingEstimate, estimate_of
 from instruct.judging.options import GENERAL_JUDGE, JudgeOptions
 from instruct.judging.work import JudgingMode
 from instruct.phases.steps import Step
-from instruct.reporting.length_control import Difficulty
 from instruct.reporting.report import Report, written_report
 from instruct.run.directory import RunDirectory
 
@@ -119,7 +118,6 @@ def judge_and_report(
     judges: Sequence[Judge],
     comparisons: Sequence[tuple[str, str]],
     mode: JudgingMode,
-    difficulty: Difficulty | None = None,
 ) -> tuple[Report, InstructError | None]:
     """Let each judge compare a run's answers, and write the report; a partial one if a judge did not finish.
 
@@ -127,7 +125,7 @@ def judge_and_report(
         The report, and what stopped or refused the last judge that did not finish.
     """
     failure = judge_run(run, judges, comparisons, mode)
-    return written_report(run.folder, difficulty, failure), failure
+    return written_report(run.folder, failure=failure), failure
 
 
 def compare_answers(

@@ -27,7 +27,7 @@ def test_a_cluster_is_named_in_a_config_or_by_flags():
 
     assert make_config({"name": "x"}, [], "here").cluster is None
     assert make_config({"name": "x", "cluster": "ray"}, [], "here").cluster == ClusterOptions()
-    for verb in (["generate"], ["run", "demo"], ["judge"], ["validate", "--against", "pandalm"]):
+    for verb in (["generate"], ["run", "demo"]):
         override = cluster_override(make_parser().parse_args([*verb, "--cluster", "ray", *FLAGS]))
         found = make_config({"name": "x", "cluster": {"workers": 9}}, override, "here").cluster
         assert found == ClusterOptions(address="10.0.0.1:6379", workers=2, gpus_per_worker=0.5, allow_mixed=True)

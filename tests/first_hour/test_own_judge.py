@@ -32,7 +32,7 @@ def test_an_own_judge_is_killed_resumed_and_validated(user, strict_editor, says,
         return 0
 
     files = ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "runs/x"]
-    judge = ["judge", "--judge", "strict_editor", "--base-url", url, "--concurrency", 4, *files]
+    judge = ["judge", "--judge", "strict_editor", "--base-url", url, *files]
     run_and_kill(user.command(*judge), lambda: stored() >= 20, cwd=user.folder, env=user.environment)
     before = stored()
     assert 20 <= before < 2 * PAIRS

@@ -240,7 +240,7 @@ def test_a_wrong_call_of_files_is_refused(judge: Any, flags: list[str], message:
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("flag", ["--common-prompts", "--encoding=cp1252", "--prompt-column=p", "--files=a.json"])
+@pytest.mark.parametrize("flag", ["--common-prompts", "--prompt-column=p", "--files=a.json"])
 def test_flags_about_files_need_files(judge: Any, flag: str):
     code, _, error = judge("runs/x", flag)
     assert code == 2

@@ -86,7 +86,7 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
     assert "instruct: this judge costs money; set --budget-usd, a limit" in refused.stderr
     assert requests() == []
 
-    partial = run(folder, *call, "--budget-usd", "8", "--concurrency", "4")
+    partial = run(folder, *call, "--budget-usd", "8")
     assert partial.returncode == 3, partial.stderr
     sent = requests()
     assert 0 < len(sent) < PAIRS
@@ -99,7 +99,7 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
     first = (folder / "runs" / "one" / "report" / "report.md").read_text()
     assert "budget" in first
 
-    whole = run(folder, *call, "--budget-usd", "40", "--concurrency", "4")
+    whole = run(folder, *call, "--budget-usd", "40")
     assert whole.returncode == 0, whole.stderr
     assert len(requests()) == len({json.dumps(request["body"]) for request in requests()}) == PAIRS
     spent = bill(requests(), server_usage)
@@ -118,7 +118,7 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
 def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, server_usage):
     """Unusable replies are charged and asked for again; the reservation covers that."""
     url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
-    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "20", "--concurrency", "8")
+    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "20")
     assert done.returncode == 3, done.stderr
     assert len({json.dumps(request["body"]) for request in requests()}) < len(requests())
     assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 20
@@ -129,7 +129,7 @@ def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, 
 def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
     """What is in flight counts in full; after Ctrl-C it is waited for, and paid once."""
     url, requests = fake_server(delay=0.7)
-    call = [sys.executable, "-m", "instruct", *CALL, "--base-url", url, "--budget-usd", "40", "--concurrency", "8"]
+    call = [sys.executable, "-m", "instruct", *CALL, "--base-url", url, "--budget-usd", "40"]
     process = subprocess.Popen(call, cwd=folder, env={**os.environ, "OPENAI_API_KEY": "sk-none"})
     deadline = time.monotonic() + 60
     while len(requests()) < 12 and time.monotonic() < deadline:
@@ -141,7 +141,7 @@ def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
         assert bill(requests(), server_usage) <= spent <= 40
         if number == signal.SIGINT:
             assert spent == pytest.approx(bill(requests(), server_usage))
-    again = run(folder, *CALL, "--base-url", url, "--budget-usd", "40", "--concurrency", "8")
+    again = run(folder, *CALL, "--base-url", url, "--budget-usd", "40")
     assert again.returncode == 0, again.stderr
     assert bill(requests(), server_usage) <= report(folder)["usd"] <= 40
     if number == signal.SIGINT:

@@ -149,7 +149,7 @@ def test_a_resumed_run_keeps_its_keys_and_asks_nothing_twice(instruct, make_answ
     for side in ("ours", "theirs"):
         Path(f"{side}.json").write_text(json.dumps(make_answers(side, QUESTIONS, f"{side} to").rows))
     call = ["judge", "--files", "ours.json", "theirs.json", "--output", "run", "--judge", "arena_hard"]
-    call += ["--base-url", url, "--concurrency", "1"]
+    call += ["--base-url", url]
     asked = 0
     # Two refusals, then each pair in both orders; nothing at all.
     for flags, more in (((), 2 + 2 * QUESTIONS), (("--reparse",), 0)):

@@ -321,7 +321,7 @@ def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, 
     monkeypatch.setattr("instruct.engines.server.FAILURES_IN_A_ROW", 5)
     url, _ = fake_server({f"Good {n}.": "500" for n in range(4, 12)})
     before = CARD.read_text()
-    code, out, err = instruct(*ASKED, "--base-url", url, "--concurrency", "2", "--write-card")
+    code, out, err = instruct(*ASKED, "--base-url", url, "--write-card")
     assert code == 3
     assert "5 requests in a row failed" in err
     assert "failed: not asked" in out
