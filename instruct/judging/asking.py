@@ -18,12 +18,6 @@ from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory
 
-# Requests whose labels' log-probabilities are computed together in vLLM, always the same ones.
-BATCH = 64
-# Presentations whose answers are sorted by length together for a reward model: all of them, unless judging may stop
-# early, which is decided after each batch.
-REWARD_BATCH = 1 << 20
-
 
 class Judge:
     """What the plan, the estimate and the requests need to know of a judge.
@@ -161,15 +155,12 @@ class Judge:
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding with extra, null or {}"
             raise InputError(f"judge {card.name}: {what} needs a server; give `base_url`, or leave `engine` out")
-        batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
-        if card.protocol == "reward":
-            batch = REWARD_BATCH
         local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
-        options = engine_options(card, batch, **local)
+        options = engine_options(card, **local)
         return make_engine(self.engine, options, self.where)
 
 
-def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> EngineOptions:
+def engine_options(card: JudgeCard, **local: Any) -> EngineOptions:
     """What an engine must know of a judge; `local`: how a model on this machine is loaded."""
     other_model = "set `model` to one that it serves, and check that `base_url` ends where its API begins"
     if card.model in SHUT_DOWN:
@@ -189,7 +180,6 @@ def engine_options(card: JudgeCard, batch: int | None = None, **local: Any) -> E
         chat=card.prompt_form == "chat",
         parts_thinking=not labels,
         keep_choice=card.needs_choice,
-        batch=batch,
         allow_pickle=card.weights == "pickle",
         needs=card.needs,
         gpu_gb=card.gpu_gb,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_comparison
-from instruct.judging.store import Judgment, JudgmentStore, are_recorded, check_verdicts
+from instruct.judging.store import Judgment, JudgmentStore, are_recorded
 from instruct.judging.unparsed import check_readable
 from instruct.judging.work import ComparisonCounts, JudgingMode, judge_plan
 from instruct.run.directory import RunDirectory
@@ -155,7 +155,7 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
 
 def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMode) -> bool:
     """Whether a comparison is not finished, or is to be judged again."""
-    if mode.reparse or not run.is_done(task.step, task.inputs):
+    if not run.is_done(task.step, task.inputs):
         return True
     if not are_recorded(_judgments(run, judge, task), run.manifest()["steps"][task.step]):
         return True
@@ -178,10 +178,11 @@ def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
     failed = _failed(run, task)
     if not failed:
         return False
-    judgments = _judgments(run, judge, task)
+    keys = [judged.key.split() for judged in _judgments(run, judge, task) if judged.verdict == "failed" and judged.key]
     with JudgmentStore(run.store) as store:
-        if store.to_ask_again(judgments):
-            return True
+        given_up = store.given_up(itertools.chain.from_iterable(keys))
+    if any(map(given_up.isdisjoint, keys)):
+        return True
     say(f"{task.step}: {counted(failed, 'request')} failed; `retry_failed` asks them again")
     return False
 
@@ -195,30 +196,15 @@ def _judge_task(
         "model": judge.card.model,
         "orders": judge.options.orders or judge.card.order_policy,
         "engine": engine.identity,
-        "reparse": mode.reparse,
     }
-    with JudgmentStore(run.store) as store:
-        earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
-        results: dict[str, Any] = {}
-        # Reading verdicts again while replies are missing does not finish a step.
-        recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
-        partly, before = mode.reparse and plan.missing(store), run.manifest()["steps"].get(task.step, {})
-        if partly:
-            check_verdicts(run, store.judgments(plan.comparison), before)
-        with contextlib.nullcontext(results) if partly else recorded as results:
-            counts = judge_plan(judge, plan, store, engine, mode)
-            results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
-            if not counts.unanswered_pairs:
-                del results["unanswered_pairs"]
-            if engine.workers:
-                results["workers"] = engine.workers
-        if partly and before.get("status") == "done":
-            now_read = {"verdicts": counts.verdicts, "sha256": counts.sha256}
-            run.record(task.step, {**before, "results": {**before["results"], **now_read}})
-        if mode.reparse:
-            now = store.judgments(plan.comparison)
-            changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
-            say(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
+    recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
+    with JudgmentStore(run.store) as store, recorded as results:
+        counts = judge_plan(judge, plan, store, engine, mode)
+        results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
+        if not counts.unanswered_pairs:
+            del results["unanswered_pairs"]
+        if engine.workers:
+            results["workers"] = engine.workers
     failed = counts.verdicts.get("failed", 0) - counts.unanswered_pairs
     if failed and not counts.stopped:
         say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")
@@ -229,34 +215,19 @@ def _check_before_asking(
     run: RunDirectory, judge: Judge, plans: Sequence[Plan], engine: Engine, mode: JudgingMode
 ) -> None:
     """Refuse what cannot be judged; a call that is refused leaves no new store behind."""
+    for plan in plans:
+        if plan.comparison.is_imported(run.manifest()):
+            name, candidate, baseline = (one_line(name, 60) for name in plan.comparison)
+            raise InputError(
+                f"{run.store}: the verdicts of {name} on {candidate} vs. {baseline} were imported and cannot be made "
+                "again; judge in another run, or under another name (another `model`, or a copy of the judge's card)"
+            )
     with JudgmentStore(run.store if run.store.exists() else ":memory:") as store:
-        for plan in plans:
-            _check_imported(run, store, plan)
-        missing = {request.key: request for plan in plans for request in plan.missing(store)}
-        for key in () if mode.retry_failed else store.given_up(missing):
-            del missing[key]
-    if missing and not mode.reparse:
+        missing = {request.key: request for plan in plans for request in plan.missing(store, mode.retry_failed)}
+    if missing:
         engine.check()
         if judge.costs_money:
             _check_cost(judge, missing.values(), mode.yes)
-
-
-def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None:
-    """Refuse to replace verdicts from a file, unless they can be read again from stored replies to these requests."""
-    if not plan.comparison.is_imported(run.manifest()):
-        return
-    stored = store.completions(plan.requests())
-    known = {shown.key: all(request.key in stored for request in shown.requests) for shown in plan.presentations}
-    same = {(decided.instruction, decided.position) for decided in plan.decided if decided.verdict == "tie"}
-    for judgment in store.judgments(plan.comparison):
-        replaced = judgment.key in known and (known[judgment.key] or judgment.verdict == "failed")
-        tied = judgment.verdict == "tie" and (judgment.instruction, judgment.position) in same
-        if not (replaced or tied):
-            judge, candidate, baseline = (one_line(name, 60) for name in plan.comparison)
-            raise InputError(
-                f"{store.path}: the verdicts of {judge} on {candidate} vs. {baseline} were imported and cannot be made "
-                "again; judge in another run, or under another name (another `model`, or a copy of the judge's card)"
-            )
 
 
 def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:

@@ -158,7 +158,6 @@ class Budget:
     def __init__(self, spent: float, limit: float | None) -> None:
         self.spent, self.limit = spent, limit
         self._reserved: dict[str, float] = {}  # the most that each request in flight can cost
-        self.cut_short: set[str] = set()  # requests that were sent, and could not be sent again
 
     def reserve(self, request: Request, attempts: int = 1) -> bool:
         """Whether a request may be sent so many times in all; if so, the most that they can cost is reserved.
@@ -167,11 +166,8 @@ class Budget:
         """
         others = sum(usd for key, usd in self._reserved.items() if key != request.key)
         if self.limit is not None and self.spent + others + attempts * request.usd > self.limit:
-            if attempts > 1:
-                self.cut_short.add(request.key)
             return False
         self._reserved[request.key] = attempts * request.usd
-        self.cut_short.discard(request.key)
         return True
 
     def release(self) -> list[str]:

@@ -74,11 +74,17 @@ class Plan:
         """Every request, by its key."""
         return {request.key: request for shown in self.presentations for request in shown.requests}
 
-    def missing(self, store: JudgmentStore) -> list[Request]:
-        """The requests whose completions are not stored."""
+    def missing(self, store: JudgmentStore, retry_failed: bool) -> list[Request]:
+        """The requests that have no completion and are asked for.
+
+        Unless `retry_failed`, not those of a presentation with one that was refused for good, or asked again twice.
+        """
         requests = self.requests()
-        stored = store.completions(requests)
-        return [request for key, request in requests.items() if key not in stored]
+        missing = requests.keys() - store.completions(requests).keys()
+        given_up = set() if retry_failed else store.given_up(missing)
+        asked = (shown.requests for shown in self.presentations if given_up.isdisjoint(shown.key.split()))
+        keys = dict.fromkeys(request.key for request in itertools.chain.from_iterable(asked))
+        return [requests[key] for key in keys if key in missing]
 
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:

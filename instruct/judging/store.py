@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED, ShownVerdict
 from instruct.base.errors import InputError, one_line
+from instruct.base.replies import Failure, Reply
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
 from instruct.run.replies import ReplyStore, is_number
@@ -86,28 +87,22 @@ class JudgmentStore(ReplyStore):
     kind = "judgment store"
     schema = ReplyStore.schema + _JUDGMENTS
 
-    def to_ask_again(self, judgments: Iterable[Judgment]) -> set[str]:
-        """The keys of failed verdicts whose requests a rerun sends again; where an answer lacks, there is none."""
-        failed = {j.key: j.key.split() for j in judgments if j.verdict == "failed" and j.key}
-        given_up = self.given_up(key for keys in failed.values() for key in keys)
-        return {key for key, keys in failed.items() if given_up.isdisjoint(keys)}
+    def replies(self, keys: Iterable[str]) -> dict[str, Reply]:
+        """The replies to those of `keys` that were asked: completions, or why a request failed the last time."""
+        keys = [*keys]
+        return {key: Failure(made.reason) for key, made in self.attempts(keys).items()} | self.completions(keys)
 
     def add_judgments(self, judgments: Iterable[Judgment]) -> None:
         """Commit verdicts; an earlier verdict on the same pair and order is replaced."""
-        values = ", ".join(f":{name}" for name in _FIELDS)
-        self._execute_for(judgments, f"INSERT OR REPLACE INTO judgments ({_COLUMNS}) VALUES ({values})")
-
-    def remove_judgments(self, judgments: Iterable[Judgment]) -> None:
-        """Remove verdicts; the completions that they were read from are kept."""
-        names = ("judge", "candidate", "baseline", "instruction", "position")
-        same = " AND ".join(f"{name} = :{name}" for name in names)
-        self._execute_for(judgments, f"DELETE FROM judgments WHERE {same}")
-
-    def _execute_for(self, judgments: Iterable[Judgment], statement: str) -> None:
         rows = [vars(judged) | {"ratings": judged.ratings and json.dumps(judged.ratings)} for judged in judgments]
-        if rows:
-            with self._transaction():
-                self._db.executemany(statement, rows)
+        values = ", ".join(f":{name}" for name in _FIELDS)
+        with self._transaction():
+            self._db.executemany(f"INSERT OR REPLACE INTO judgments ({_COLUMNS}) VALUES ({values})", rows)
+
+    def remove_judgments(self, comparison: ComparisonKey) -> None:
+        """Remove the verdicts on a comparison; the replies that they were read from are kept."""
+        with self._transaction():
+            self._db.execute("DELETE FROM judgments WHERE (judge, candidate, baseline) = (?, ?, ?)", comparison)
 
     def comparisons(self) -> list[ComparisonKey]:
         """The comparisons that have verdicts, sorted by name."""

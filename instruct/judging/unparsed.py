@@ -49,7 +49,7 @@ def check_readable(run: RunDirectory, card: JudgeCard, comparisons: Iterable[Com
         f"judge {card.name}: {len(unparsed)} of {counted(len(replied), 'verdict')} cannot be read "
         f"({', '.join(f'{count} × {reason}' for reason, count in reasons)}); expected {expectation(card)}; one reply: "
         f"{json.dumps(one_line(sample, 200), ensure_ascii=False)}; all are in {path}; change the prompt, max_tokens or "
-        "verdict in a copy of the card (`reparse` reads the replies again), or ask another model"
+        "verdict in a copy of the card (for another verdict alone nothing is asked again), or ask another model"
     )
     if len(unparsed) == len(replied):
         raise UnparsedError(problem)

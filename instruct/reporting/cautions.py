@@ -128,8 +128,7 @@ def identical_warnings(judged: Judged) -> Iterator[ReportWarning]:
     outputs = [{pair: row["output"] for pair, row in side.by_pair.items()} if side else {} for side in judged.sides]
     same = dict(outputs[0].items() & outputs[1].items())
     if preferred := sum(pair.instruction in same and pair.outcome in ("win", "loss") for pair in judged.pairs):
-        remedy = "" if judged.imported else "; `instruct judge --reparse` makes them ties"
-        yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}")
+        yield note_warning(f"{counted(preferred, 'verdict')} for one of two identical answers")
 
 
 def answers_warnings(contents: RunContents, step: Mapping[str, Any]) -> Iterator[str]:

@@ -15,15 +15,10 @@ import torch
 import yaml
 
 from instruct.base.output import run_guarded
-from instruct.base.replies import Completion
 from instruct.command.flags import SECTIONS, split_overrides
 from instruct.command.main import make_parser, verbs_of
 from instruct.config import ExperimentConfig
-from instruct.data.evaluation import load_answers
-from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.run.consent import agree
 from instruct.run.directory import RunDirectory
@@ -317,7 +312,7 @@ def test_the_newest_run_that_has_what_the_verb_needs_is_used(instruct, tmp_path)
     assert "judge pandalm: http://127.0.0.1:9/v1 does not answer (no connection); start the server" in stderr
     assert code == 2
     with JudgmentStore(newer.store) as store:
-        assert store.judgments(ComparisonKey("pandalm", "emo", "mle")) == []
+        assert {judged.verdict for judged in store.judgments(ComparisonKey("pandalm", "emo", "mle"))} <= {"failed"}
 
 
 def test_two_files_are_judged_with_one_command(instruct, tmp_path, fake_server):
@@ -424,25 +419,34 @@ def test_the_module_is_the_command():
     assert re.fullmatch(r"instruct \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-def test_replies_are_read_again(instruct, tmp_path):
-    """Without the judge and without its key."""
-    paid = make_run(tmp_path / "runs" / "paid", emo=["a", "b"], mle=["b", "a"])
-    resolved = Judge(JudgeOptions(card="alpaca_eval_gpt4"))
-    card = resolved.card
-    with JudgmentStore(paid.store) as store, resolved.open() as engine:
-        sides = [Answers(name, load_answers(paid.outputs / f"{name}.json")) for name in ("emo", "mle")]
-        plan = plan_comparison(resolved, *sides, engine)
-        ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
-        store.add_replies(card.name, [(s.requests[0].key, Completion(ranks), 0.25) for s in plan.presentations])
-    code, stdout, stderr = instruct("judge", "runs/paid", "--judge", "alpaca_eval_gpt4", "--reparse")
-    assert (code, stderr) == (0, "")
-    assert "2 verdicts read again, 2 changed" in stdout
-    with JudgmentStore(paid.store) as store:
-        verdicts = store.judgments(ComparisonKey(card.name, "emo", "mle"))
-    assert [judgment.verdict for judgment in verdicts] == ["first", "first"]
-    (judged,) = paid.manifest()["steps"].values()
-    ran_with = {"card": card.name, "model": card.model, "orders": "one", "reparse": True}
-    assert judged["config"] | ran_with == judged["config"]
+def test_a_changed_parser_reads_the_stored_replies_and_asks_nothing(instruct, tmp_path, fake_server):
+    url, requests = fake_server({"Question 2?": "400"})
+    card = {
+        "name": "mine", "description": "d", "model": "m", "protocol": "pairwise", "prompt": "p.txt",
+        "prompt_form": "text", "decoding": {"max_tokens": 9}, "verdict": {"parser": "pandalm"}, "order_policy": "both",
+        "leading_policy": "strict", "context_length": 999, "licence": "mine",
+    }  # fmt: skip
+    folder = tmp_path / "judges" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "p.txt").write_text(
+        "{instruction}\n### Response 1:\n{first}\n### Response 2:\n{second}\n### Evaluation:\n"
+    )
+    run = make_run(tmp_path / "runs" / "it", emo=["a", "b", "c", "same"], mle=["d", "e", "f", "same"])
+
+    def verdicts(rule: dict) -> list[str]:
+        (folder / "judge.yaml").write_text(yaml.safe_dump(card | {"verdict": rule}))
+        code, _, stderr = instruct("judge", "runs/it", "--judge", "mine", "--base-url", url)
+        assert code == 0, stderr
+        with JudgmentStore(run.store) as store:
+            return [judged.verdict for judged in store.judgments(ComparisonKey("mine", "emo", "mle"))]
+
+    first = verdicts({"parser": "pandalm"})
+    assert first[4:] == ["failed", "failed", "tie", "tie"]
+    asked = len(requests())
+    swapped = {"first": "second", "second": "first"}
+    again = verdicts({"regex": "^(1|2|Tie)", "words": {"first": "2", "second": "1", "tie": "Tie"}})
+    assert again == [swapped.get(verdict, verdict) for verdict in first] != first
+    assert len(requests()) == asked
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: P
     run = RunDirectory("runs/x")
     with JudgmentStore(run.store) as store:
         last = store.comparisons()[-1]
-        store.remove_judgments(store.judgments(last))
+        store.remove_judgments(last)
     manifest = run.manifest()
     del manifest["steps"][last.step()]
     run.manifest_path.write_text(json.dumps(manifest))

@@ -43,9 +43,7 @@ def stored(run) -> list:
         return store.judgments(COMPARISON)
 
 
-@pytest.mark.parametrize(
-    "more", [("--reparse",), ("--base-url", "http://127.0.0.1:9/v1", "--yes"), ("--retry-failed",)]
-)
+@pytest.mark.parametrize("more", [("--base-url", "http://127.0.0.1:9/v1", "--yes"), ("--retry-failed",)])
 def test_judging_never_removes_imported_verdicts(instruct, tmp_path, rows, more):
     (tmp_path / "annotations.json").write_text(json.dumps(rows))
     assert instruct("report", "--annotations", "annotations.json", "--output", "z")[0] == 0

@@ -16,7 +16,6 @@ from instruct.analysis.outcomes import candidate_is_second, pair_results
 from instruct.base.errors import InputError
 from instruct.engines.server import CONCURRENCY
 from instruct.judging.asking import Judge
-from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import Price
 from instruct.judging.options import JudgeOptions
@@ -32,13 +31,12 @@ def _a_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
 
 
-def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=None, ask=True):
+def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=None):
     resolved = Judge(JudgeOptions(card=card_name, base_url=url, **(options or {})))
     if price:
         resolved.price = price
     with JudgmentStore(path) as store, resolved.open() as engine:
-        mode = JudgingMode(reparse=not ask)
-        counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, mode)
+        counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine)
         return counts, store.judgments(ComparisonKey(resolved.card.name, pair[0].name, pair[1].name))
 
 
@@ -88,32 +86,6 @@ def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
         again = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, mode)
     assert (again.asked, again.verdicts.get("failed", 0)) == (4, 0)
     assert len(requests()) == 4
-
-
-def test_reparsing_reads_stored_replies_without_a_request(tmp_path, fake_server, pair):
-    """With a different parser over the same replies, and different notes."""
-    url, requests = fake_server()
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
-    assert set(counts.verdicts) == {"first", "second", "tie"}
-    card = load_judge_card("pandalm")
-    words = {"words": {"first": "2", "second": "1", "tie": "Tie"}}
-    changed = card.model_copy(update={"notes": "other notes", "verdict": type(card.verdict)(**words)})
-    resolved = Judge(JudgeOptions(card="pandalm", base_url=url), changed)
-    with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
-        read = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, JudgingMode(reparse=True))
-        again = store.judgments(ComparisonKey(card.name, pair[0].name, pair[1].name))
-    assert (read.asked, len(requests())) == (0, 40)
-    swapped = {"first": "second", "second": "first"}
-    assert [j.verdict for j in again] == [swapped.get(j.verdict, j.verdict) for j in judgments]
-
-
-def test_reparsing_keeps_failures(tmp_path, fake_server, pair):
-    url, requests = fake_server({"Question 3?": "400"})
-    _, judgments = judge(tmp_path / "s.sqlite", pair, url)
-    asked = len(requests())
-    _, again = judge(tmp_path / "s.sqlite", pair, url, ask=False)
-    assert again == judgments
-    assert len(requests()) == asked
 
 
 def test_two_ratings_make_a_verdict_and_each_is_asked_for_once(tmp_path, fake_server, make_answers):
@@ -284,8 +256,6 @@ def test_a_prompt_without_an_answer_is_a_failed_pair_that_nobody_is_asked_about(
     assert (tally.n, tally.failed) == (20, 3)
     low, high = tally.bounds
     assert high - low == pytest.approx(100 * 3 / 20)
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        assert store.to_ask_again(judgments) == set()
     again, same = judge(tmp_path / "s.sqlite", pair, url)
     assert (again.asked, len(requests())) == (0, 34)
     assert sorted(same, key=str) == sorted(judgments, key=str)

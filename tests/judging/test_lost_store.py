@@ -90,7 +90,7 @@ def test_a_store_with_overwritten_bytes_is_refused_in_one_line(run, judged, inst
         place = drawn.randrange(100, len(content) - 64)
         content[place : place + 64] = drawn.randbytes(64)
     run.store.write_bytes(content)
-    code, _, stderr = instruct(*judged[0], "--reparse")
+    code, _, stderr = instruct(*judged[0])
     if code == 0:
         assert verdicts(run) == before
         return
@@ -100,8 +100,7 @@ def test_a_store_with_overwritten_bytes_is_refused_in_one_line(run, judged, inst
     assert len(stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("again", [[], ["--reparse"]])
-def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_again(run, judged, instruct, again):
+def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_again(run, judged, instruct):
     call, requests = judged
     known = verdicts(run)
     with closing(sqlite3.connect(run.store)) as database:
@@ -110,22 +109,8 @@ def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_ag
     code, stdout, stderr = instruct("report", str(run.folder))
     assert code
     assert "its verdicts are not those that were recorded (pandalm, emo, mle)" in stdout + stderr
-    assert instruct(*call, *again)[0] == 0
+    assert instruct(*call)[0] == 0
     assert verdicts(run) == known
-    assert len(requests()) == PAIRS
-
-
-def test_verdicts_read_again_while_a_reply_is_missing_are_recorded(run, judged, instruct):
-    """A finished judging may lack replies, whose verdicts stay."""
-    call, requests = judged
-    known = verdicts(run)
-    with closing(sqlite3.connect(run.store)) as database:
-        database.execute("UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)")
-        database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
-        database.commit()
-    assert instruct(*call, "--reparse")[0] == 0
-    assert sum(now != before for now, before in zip(verdicts(run), known, strict=True)) == 1
-    assert instruct("report", str(run.folder))[0] == 0
     assert len(requests()) == PAIRS
 
 
@@ -143,8 +128,7 @@ def test_verdicts_without_a_reply_that_are_not_those_recorded_are_asked_for(run,
         database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
         database.execute(change)
         database.commit()
-    for verb in (["report", str(run.folder)], [*call, "--reparse"]):
-        assert "its verdicts are not those that were recorded" in instruct(*verb)[2]
+    assert "its verdicts are not those that were recorded" in instruct("report", str(run.folder))[2]
     assert instruct(*call)[0] == 0
     assert verdicts(run) == known
     assert len(requests()) == PAIRS + 1

@@ -152,8 +152,8 @@ def test_a_resumed_run_keeps_its_keys_and_asks_nothing_twice(instruct, make_answ
     call += ["--base-url", url]
     asked = 0
     # Two refusals, then each pair in both orders; nothing at all.
-    for flags, more in (((), 2 + 2 * QUESTIONS), (("--reparse",), 0)):
-        code, output, error = instruct(*call, *flags)
+    for more in (2 + 2 * QUESTIONS, 0):
+        code, output, error = instruct(*call)
         assert (code, KEY in output + error) == (0, False), error
         asked += more
         assert len(requests()) == asked

@@ -70,10 +70,10 @@ def test_verdicts_are_overwritten_and_completions_are_not(tmp_path):
 def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         add(store, "k", Completion("1"))
-        gone, kept = judged("q"), judged("q", "second")
+        gone, kept = judged("q"), judged("q", judge="j2")
         store.add_judgments([gone, kept])
-        store.remove_judgments([gone])
-        assert store.judgments(ComparisonKey("j", "c", "b")) == [kept]
+        store.remove_judgments(gone.comparison)
+        assert store.comparisons() == [kept.comparison]
         assert stored(store, "k") == Completion("1")
 
 

@@ -50,7 +50,7 @@ def swapped(run: RunDirectory) -> RunDirectory:
     with JudgmentStore(other.store) as store:
         for key in store.comparisons():
             made = store.seen_judgments(key.mirrored)
-            store.remove_judgments(store.judgments(key))
+            store.remove_judgments(key)
             store.add_judgments(made)
     return other
 
