@@ -13,7 +13,7 @@ from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.start import LocalKind, Where, make_engine
 from instruct.judging.annotators import SHUT_DOWN
-from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.cards import JudgeCard, by_criteria, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory
@@ -37,7 +37,7 @@ class Judge:
         card: JudgeCard | None = None,
         where: Where = None,
     ) -> None:
-        self.card = card or load_judge_card(options.card, options.model)
+        self.card = by_criteria(card or load_judge_card(options.card, options.model), options.criteria)
         self.options = options
         self.where = where
 

@@ -375,20 +375,33 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     return card.model_copy(update={"name": f"{card.name}@{model}", "model": model, **unknown})
 
 
+# What `by_criteria` adds to a name.
+_BY_CRITERIA = re.compile(r"\+criteria-[0-9a-f]{6}$")
+
+
+def by_criteria(card: JudgeCard, criteria: str | None) -> JudgeCard:
+    """The judge that compares by other criteria than its card says, which is another judge with a name of its own."""
+    if criteria is None:
+        return card
+    name = f"{card.name}+criteria-{hashlib.sha256(criteria.encode()).hexdigest()[:6]}"
+    return card.model_copy(update={"name": name, "human_agreement": None})
+
+
 def stored_judge_card(name: str, recorded: Mapping[str, Any]) -> JudgeCard:
     """The card of a judge whose verdicts are stored.
 
     Args:
-        name: CARD or CARD@MODEL, as in the store.
+        name: CARD or CARD@MODEL, as in the store, with what `by_criteria` adds.
         recorded: the judge that the record of its judging states; {}: none does.
 
     Raises:
         InputError: as `load_judge_card`.
     """
-    base, _, model = name.partition("@")
+    base, _, model = _BY_CRITERIA.sub("", name).partition("@")
     path = recorded.get("card", "")  # the call may have given the card by its path
     by_path = bool(path) and Path(path).exists()
-    return load_judge_card(path if by_path else base, recorded.get("model") or model or None, by_path=by_path)
+    card = load_judge_card(path if by_path else base, recorded.get("model") or model or None, by_path=by_path)
+    return by_criteria(card, recorded.get("criteria"))
 
 
 def _card(name: str, by_path: bool) -> JudgeCard:

@@ -100,7 +100,8 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     turns: dict[int, str] = {}  # by pair, what a server may take for the mark of a turn
     criteria = judge.options.criteria
     if criteria and "criteria" not in template.fields:
-        raise InputError(f"judge {card.name}: its prompt shows no criteria; use the judge pairwise, or drop `criteria`")
+        name = one_line(judge.options.card, 80)
+        raise InputError(f"judge {name}: its prompt shows no criteria; use the judge pairwise, or drop `criteria`")
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         prompt_row = ours | {name: theirs[name] for name in _BESIDE if name in theirs and not ours.get(name)}
         if criteria:

@@ -33,11 +33,11 @@ def writable_card(judge: JudgeOptions) -> Path:
     """The judge.yaml that the figures go into.
 
     Raises:
-        InputError: another model than the card's is measured, or the card is part of the installation.
+        InputError: another judge than the card's is measured, or the card is part of the installation.
     """
-    if judge.model:
+    if judge.model or judge.criteria:
         raise InputError(
-            "`write_card`: `model` measures another model than the card's; give that model a card of its own"
+            "`write_card`: `model` and `criteria` measure another judge than the card's; give it a card of its own"
         )
     path = find_card("judges", judge.card)
     if (PACKAGE / "_cards") in path.resolve().parents:

@@ -201,22 +201,29 @@ def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: P
 
 
 def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
-    """Without --judge and --output; criteria are part of what is asked, recorded and reported."""
+    """Without --judge and --output; other criteria are another judge."""
     url, requests_of = fake_server()
     for name in "ab":
         answers(Path(f"{name}.json"), [f"{name} {n}" for n in range(8)])
     call = ["judge", "--candidate", "a.json", "--baseline", "b.json", "--base-url", url]
     assert "it takes --judge or --judge-model" in instruct(*call)[2]
     assert not Path("runs").exists()
-    assert instruct(*call, "--judge-model", "m")[0] == 0
-    assert len(requests_of()) == 16
-    assert instruct(*call, "--judge-model", "m", "--criteria", "Brevity {first}")[0] == 0
-    assert len(requests_of()) == 32
     run = RunDirectory("runs/a_vs_b")
-    assert run.manifest()["steps"]["judge/pairwise@m/a_vs_b"]["inputs"]["judge"]["criteria"] == "Brevity {first}"
-    report = Path("runs/a_vs_b/report/report.md").read_text()
-    assert "judged by: Brevity \\{first\\}" in report
-    assert "another model than the card's" not in report  # the card is for any
+    for number, criteria in enumerate([[], ["Brevity {first}"], ["Politeness"], ["Brevity {first}"]]):
+        assert instruct(*call, "--judge-model", "m", *(f"--criteria={each}" for each in criteria))[0] == 0
+        assert len(requests_of()) == 16 * min(number + 1, 3)
+    report = json.loads((run.report / "report.json").read_text())
+    judges = {judge["name"]: judge["comparisons"][0] for judge in report["judges"]}
+    assert [name.partition("+")[:2] for name in judges] == [("pairwise@m", ""), *[("pairwise@m", "+")] * 2]
+    assert [comparison["notes"][-1:] for comparison in judges.values()] == [
+        [],
+        ["rows without criteria of their own were judged by: Brevity {first}"],
+        ["rows without criteria of their own were judged by: Politeness"],
+    ]
+    with JudgmentStore(run.store) as store:
+        assert [len(store.judgments(key)) for key in store.comparisons()] == [16, 16, 16]
+    assert {judge["model"] for judge in report["judges"]} == {"m"}  # and each has its card
+    assert "another model than the card's" not in (run.report / "report.md").read_text()  # the card is for any
     code, _, error = instruct("judge", run.folder, "--judge", "pandalm", "--base-url", url, "--criteria", "Brevity")
     assert code == 2
     assert "judge pandalm: its prompt shows no criteria; use the judge pairwise" in error
