@@ -118,10 +118,10 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
 def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, server_usage):
     """Unusable replies are charged and asked for again; the reservation covers that."""
     url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
-    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "20")
+    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "50")
     assert done.returncode == 3, done.stderr
     assert len({json.dumps(request["body"]) for request in requests()}) < len(requests())
-    assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 20
+    assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 50
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, 
 def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
     """What is in flight counts in full; after Ctrl-C it is waited for, and paid once."""
     url, requests = fake_server(delay=0.7)
-    call = [sys.executable, "-m", "instruct", *CALL, "--base-url", url, "--budget-usd", "40"]
+    call = [sys.executable, "-m", "instruct", *CALL, "--base-url", url, "--budget-usd", "100"]
     process = subprocess.Popen(call, cwd=folder, env={**os.environ, "OPENAI_API_KEY": "sk-none"})
     deadline = time.monotonic() + 60
     while len(requests()) < 12 and time.monotonic() < deadline:
@@ -138,12 +138,12 @@ def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
     assert process.wait(20) == (130 if number == signal.SIGINT else -number)
     with JudgmentStore(folder / "runs" / "one" / "judgments.sqlite") as store:
         spent = store.spent_usd()
-        assert bill(requests(), server_usage) <= spent <= 40
+        assert bill(requests(), server_usage) - 1e-9 <= spent <= 100
         if number == signal.SIGINT:
             assert spent == pytest.approx(bill(requests(), server_usage))
-    again = run(folder, *CALL, "--base-url", url, "--budget-usd", "40")
+    again = run(folder, *CALL, "--base-url", url, "--budget-usd", "100")
     assert again.returncode == 0, again.stderr
-    assert bill(requests(), server_usage) <= report(folder)["usd"] <= 40
+    assert bill(requests(), server_usage) <= report(folder)["usd"] <= 100
     if number == signal.SIGINT:
         assert len(requests()) == PAIRS
 
