@@ -347,8 +347,12 @@ def _kept_choice(choice: dict[str, Any], text: str, usage: Any) -> dict[str, Any
     chat = "message" in choice
     shape: Any = chat_completion.Choice if chat else completion_choice.CompletionChoice
     kept = shape.construct(**choice).model_dump(mode="json", warnings=False)
-    for token in (kept.get("logprobs") or {}).get("content") or []:
+    logprobs = kept.get("logprobs") or {}
+    for token in logprobs.get("content") or []:
         token["top_logprobs"] = [entry for entry in token["top_logprobs"] if _is_number(entry["logprob"])]
+    said = "".join(logprobs.get("tokens") or [token["token"] for token in logprobs.get("content") or []])
+    if without_key(said) != said:  # which may be in several tokens
+        kept["logprobs"] = None
     if chat:
         kept["text"] = text if text != "" else " "
     total = _count(usage.get("total_tokens"))

@@ -167,7 +167,7 @@ def test_an_error_of_any_shape_is_shown_without_the_key(fake_server, caplog, bod
     assert KEY not in caplog.text + reply.reason
 
 
-def test_a_key_in_a_redirect_or_in_two_parts_of_a_reply_is_not_shown(fake_server):
+def test_a_key_in_a_redirect_or_in_parts_of_a_reply_is_not_shown(fake_server):
     url, _ = fake_server({"Q": f"307 http://{KEY}.example/v1"})
     with pytest.raises(InputError, match="redirects to") as caught:
         ask(judge_at(url), ["Q"])
@@ -175,6 +175,13 @@ def test_a_key_in_a_redirect_or_in_two_parts_of_a_reply_is_not_shown(fake_server
     parts = [{"type": "text", "text": text} for text in (KEY[:5], KEY[5:])]
     data = json.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}).encode()
     assert read_reply(engine_options(load_judge_card("pandalm")), data).text == "(the key)"
+    for keys in ([KEY[:5], KEY[5:]], ["m", "M"]):
+        tokens = [{"token": text, "logprob": -0.5, "bytes": [*text.encode()], "top_logprobs": []} for text in keys]
+        choice = {"message": {"content": "m"}, "logprobs": {"content": tokens}, "finish_reason": "stop"}
+        kept = read_reply(
+            engine_options(load_judge_card("alpaca_eval_gpt4")), json.dumps({"choices": [choice]}).encode()
+        )
+        assert (kept.choice["logprobs"] is None) == (keys[0] != "m")
 
 
 @pytest.mark.parametrize(
