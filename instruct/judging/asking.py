@@ -41,6 +41,11 @@ class Judge:
         self.options = options
         self.where = where
 
+    @property
+    def orders(self) -> Literal["both", "one"]:
+        """Whether each pair is shown in both orders."""
+        return self.options.orders or self.card.order_policy
+
     @functools.cached_property
     def engine(self) -> LocalKind | Literal["server"]:
         """A server if there is a base URL or the model is a provider's; else vLLM if it is installed.

@@ -194,7 +194,7 @@ def _judge_task(
         **judge.options.model_dump(mode="json"),
         "card": judge.card.name,
         "model": judge.card.model,
-        "orders": judge.options.orders or judge.card.order_policy,
+        "orders": judge.orders,
         "engine": engine.identity,
     }
     recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)

@@ -115,7 +115,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
         positions = ["first", "second"]
         if card.rates_alone:
             positions = ["first"]  # each answer is shown alone, so there is no order
-        elif (judge.options.orders or card.order_policy) == "one":
+        elif judge.orders == "one":
             positions = ["second" if candidate_is_second(ours["instruction"]) else "first"]
         for position in positions:
             in_order = (ours, theirs) if position == "first" else (theirs, ours)

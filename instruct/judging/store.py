@@ -121,16 +121,6 @@ class JudgmentStore(ReplyStore):
             for made in self.judgments(comparison.mirrored)
         ]
 
-    def check(self) -> None:
-        """Read everything.
-
-        Raises:
-            InputError: something is not what was stored there.
-        """
-        for comparison in self.comparisons():
-            self.judgments(comparison)
-        self.completions(key for (key,) in self._read("SELECT key FROM completions"))
-
     def _judgment(self, row: tuple[Any, ...]) -> Judgment:
         """A row of judgments, checked: whatever wrote it may have been another program."""
         values = dict(zip(_FIELDS, row, strict=True))

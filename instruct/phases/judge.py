@@ -65,7 +65,7 @@ class Judging(Step):
         problems.refuse()
         for judge in judges if now else ():
             card, options = judge.card, judge.options
-            orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
+            orders = "both orders" if judge.orders == "both" else "one order"
             shown = "each answer alone" if card.rates_alone else orders
             comparisons = counted(len(options.comparisons or self.config.compared), "comparison")
             say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
@@ -89,7 +89,7 @@ class Judging(Step):
 def _estimate(config: ExperimentConfig, judge: Judge) -> JudgingEstimate:
     """What asking a judge about all answers will take, before they are written."""
     card, compared = judge.card, judge.options.comparisons or config.compared
-    orders = 2 if (judge.options.orders or card.order_policy) == "both" else 1
+    orders = 2 if judge.orders == "both" else 1
     texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
     beside = INSTRUCTION_TOKENS + ANSWER_TOKENS * (1 if card.rates_alone else 2)
     prompts = evaluation_set(config.answers).prompts if config.answers else []

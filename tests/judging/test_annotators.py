@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import alpaca_eval
@@ -135,22 +132,6 @@ def test_requests_equal_those_of_the_package(name, fake_server, rows):
             (body["prompt"],) = body["prompt"]
     assert [one["path"] for one in ours] == [one["path"] for one in theirs]
     assert [one["body"] for one in ours] == [one["body"] for one in theirs]
-
-
-def test_a_chat_model_with_instruct_in_its_name_is_asked_by_chat(fake_server):
-    """The package sends such models chat markup as plain text, to the legacy endpoint."""
-    base_url, requests = fake_server()
-    card = load_judge_card("alpaca_eval_gpt4", model="llama-3-8b-instruct")
-    assert card.name == "alpaca_eval_gpt4@llama-3-8b-instruct"
-    from instruct.engines.base import Request
-
-    prompt = PromptTemplate(card).render_all({"instruction": "Why?"}, "So.", "Because.")[0]
-    engine = ServerEngine(engine_options(card), base_url)
-    list(engine.complete([Request("key", prompt)]))
-    engine.close()
-    (asked,) = requests()
-    assert asked["path"] == "/v1/chat/completions"
-    assert asked["body"]["model"] == "llama-3-8b-instruct"
 
 
 @pytest.mark.parametrize(
@@ -283,29 +264,3 @@ def test_the_verdict_of_a_judge_that_thinks_is_looked_for_after_its_thinking(for
     reading = read_verdict(card, reply)
     assert reading.verdict == {"text": "first", "logprobs": "second", "cut off": "unparsed"}[form]
     assert (reading.reason == IN_THINKING) == (form == "cut off")
-
-
-def test_a_weighted_preference_is_between_1_and_2():
-    reading = read_verdict(WEIGHTED, logprobs(m=-2.0, M=-0.3))
-    assert reading.verdict == "second"
-    assert reading.preference is not None
-    assert 1.8 < reading.preference < 1.9
-
-
-def test_reading_a_reply_does_not_change_logging():
-    code = (
-        "import logging\n"
-        "from instruct.judging.annotators import annotator_preference\n"
-        "from instruct.base.replies import Completion\n"
-        "assert annotator_preference('alpaca_eval_gpt4', Completion('what?')) is None\n"
-        "assert logging.getLogger().level == logging.WARNING and not logging.root.manager.disable"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert logging.root.manager.disable == 0
-
-
-def test_a_reply_with_an_invalid_escape_prints_no_warning(recwarn):
-    reply = Completion(r"[{'model': 'm\d', 'rank': 1}, {'model': 'M\d', 'rank': 2}]")
-    annotator_preference("alpaca_eval_gpt4", reply)
-    assert not recwarn.list

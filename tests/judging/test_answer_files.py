@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -45,12 +44,6 @@ def test_systems_are_called_like_their_files(tmp_path):
     assert run.config()["name"] == "x"
 
 
-def test_files_of_one_name_are_called_like_their_generators():
-    ours = answers(Path("one/model_outputs.json"), ["a"], generator="org/ours")
-    theirs = answers(Path("two/model_outputs.json"), ["b"], generator="theirs")
-    assert run_of_answers("runs/x", [ours], theirs)[1] == [("org-ours", "theirs")]
-
-
 def test_files_that_cannot_be_told_apart_are_refused():
     ours, theirs = (answers(Path(f"{name}/model_outputs.json"), [name]) for name in ("one", "two"))
     with pytest.raises(InputError, match="both are called 'someone'; rename one of the files"):
@@ -80,13 +73,6 @@ def test_files_are_compared_with_each_other_or_each_with_the_baseline():
     files = [answers(Path(f"{name}.json"), [name, "same"]) for name in ("a", "b", "c")]
     assert run_of_answers("runs/all", files, None)[1] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert run_of_answers("runs/each", files[:2], files[2])[1] == [("a", "c"), ("b", "c")]
-
-
-def test_only_files_of_one_name_are_called_like_their_generators():
-    files = [answers(Path(f"{name}/model_outputs.json"), [name], generator=name) for name in ("x", "y")]
-    assert run_of_answers("runs/x", [answers(Path("a.json"), ["a"]), *files], None)[1] == [
-        ("a", "x"), ("a", "y"), ("x", "y"),
-    ]  # fmt: skip
 
 
 def test_prompts_that_not_all_files_have_are_left_out_on_demand(printed):
@@ -185,21 +171,6 @@ def test_all_pairs_of_files_are_judged_and_corrected_together(judge: Any, instru
     assert "better on" in instruct("compare", "runs/x")[1]
 
 
-def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: Path):
-    """A report of some of the pairs says so."""
-    files = [answers(Path(f"{name}.json"), [f"{name} {n}" for n in range(7)]) for name in ("a", "b", "c")]
-    assert judge("--files", *files, "--output", "runs/x")[0] == 0
-    run = RunDirectory("runs/x")
-    with JudgmentStore(run.store) as store:
-        last = store.comparisons()[-1]
-        store.remove_judgments(last)
-    manifest = run.manifest()
-    del manifest["steps"][last.step()]
-    run.manifest_path.write_text(json.dumps(manifest))
-    out = instruct("report", "runs/x")[1]
-    assert f"NOT JUDGED YET: {last.judge}: {last.candidate} against {last.baseline}" in " ".join(out.split())
-
-
 def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
     """Without --judge and --output; other criteria are another judge."""
     url, requests_of = fake_server()
@@ -254,30 +225,6 @@ def test_flags_about_files_need_files(judge: Any, flag: str):
     assert f"{flag.partition('=')[0]} requires --output DIR, the run to create from files of answers" in error
 
 
-def test_all_wrong_rows_of_a_file_are_named_at_once(tmp_path):
-    path = tmp_path / "bad.json"
-    path.write_text(
-        json.dumps([{"instruction": "A", "output": 5}, {"instruction": "B", "output": "b"}, {"output": ""}])
-    )
-    with pytest.raises(InputError, match=r"row 1: output: .*row 3: no column 'instruction'"):
-        load_answers(path)
-    path.write_text(json.dumps([{"prompt": "A", "output": "a"}] * 3))
-    with pytest.raises(InputError, match=r"row 1: no column 'instruction'") as refused:  # a file of another form
-        load_answers(path)
-    assert "row 2" not in str(refused.value)
-    path.write_text(json.dumps([*({"instruction": str(n), "output": n} for n in range(3)), {"output": "b"}]))
-    with pytest.raises(InputError, match=r"such rows") as refused:
-        load_answers(path)
-    (output, instruction) = str(refused.value).split("; /")
-    assert output.endswith(
-        "row 1: output: must be text (given: 0); write a string (the first of 3 such rows that were read)"
-    )
-    assert "row 4: no column 'instruction'" in instruction
-    path.write_text(json.dumps([{"instruction": "A"}, {"output": "b"}]))
-    with pytest.raises(InputError, match=r"row 2: no column 'instruction'.*row 1: no column 'output'"):
-        load_answers(path, AnswerForm())
-
-
 def benchmark_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -324,16 +271,6 @@ def test_answers_of_arena_hard_have_their_questions(shared_data):
     assert {row["instruction"] for row in kept} == set(asked)
 
 
-def test_columns_that_nobody_reads_are_named(printed):
-    ours, theirs = answers(Path("ours.json"), ["a", "b"]), answers(Path("theirs.json"), ["c", "d"])
-    rows = json.loads(ours.read_text())
-    ours.write_text(json.dumps([rows[0] | {"context": "Read this.", "price": 0.1, "note": " "}, rows[1]]))
-    run_of_answers("runs/x", [ours], theirs)
-    assert printed.readouterr().out == (
-        "ours.json: columns with text that no model or judge is shown: context (50% of the rows)\n"
-    )
-
-
 def test_files_that_put_a_prompt_in_different_clusters_are_refused():
     rows = [
         {"instruction": f"Question {n}?", "output": "a", "generator": "x", "cluster": str(n // 2)} for n in range(4)
@@ -351,21 +288,3 @@ def test_files_that_put_a_prompt_in_different_clusters_are_refused():
         Path("named.json").write_text(json.dumps([row | {"cluster": value} for row in rows]))
         with pytest.raises(InputError, match=problem):
             run_of_answers("runs/y", ["named.json"], others, AnswerForm(cluster="cluster"))
-
-
-@pytest.mark.parametrize("damage", [None, b"[1, 2", "torn"])
-def test_a_packed_file_of_answers_is_read_or_refused_in_one_line(damage, instruct, fake_server):
-    """No half-made run is left."""
-    url, _ = fake_server()
-    content = answers(Path("plain.json"), ["a", "b"]).read_bytes()
-    packed = gzip.compress(damage if isinstance(damage, bytes) else content)
-    Path("ours.json.gz").write_bytes(packed[:30] if damage == "torn" else packed)
-    files = ["--candidate", "ours.json.gz", "--baseline", answers(Path("theirs.json"), ["c", "d"])]
-    code, _, error = instruct("judge", "--judge", "pandalm", "--base-url", url, *files, "--output", "runs/x")
-    if damage is None:
-        assert code == 0, error
-        assert [row["output"] for row in load_answers("runs/x/outputs/ours.json")] == ["a", "b"]
-    else:
-        (line,) = error.splitlines()
-        assert line.startswith("instruct: ours.json.gz")
-        assert (code, Path("runs/x").exists()) == (2, False)

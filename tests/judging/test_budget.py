@@ -115,16 +115,6 @@ def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server
 
 
 @pytest.mark.slow
-def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, server_usage):
-    """Unusable replies are charged and asked for again; the reservation covers that."""
-    url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
-    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "50")
-    assert done.returncode == 3, done.stderr
-    assert len({json.dumps(request["body"]) for request in requests()}) < len(requests())
-    assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 50
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
     """What is in flight counts in full; after Ctrl-C it is waited for, and paid once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instruct.judging.comparison import ComparisonKey, judged_comparisons
+from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
 
 # Written one after the other, the names of both read "a_vs_b_vs_c".
@@ -20,20 +20,6 @@ def run(tmp_path):
 
 def inputs(comparison: ComparisonKey) -> dict:
     return {"answers": {comparison.candidate: "1" * 64, f"elsewhere/{comparison.baseline}.json": "2" * 64}}
-
-
-def test_a_step_records_the_comparison_that_it_judged(run):
-    first, second = ComparisonKey("j", "ours", "theirs"), ComparisonKey("j", "ours", "baseline")
-    for comparison in (second, first):
-        with run.step(comparison.step(), inputs(comparison), comparison=comparison._asdict()) as results:
-            results["asked"] = len(comparison.baseline)
-    manifest = run.manifest()
-    assert manifest["steps"]["judge/j/ours_vs_theirs"]["comparison"] == {
-        "judge": "j", "candidate": "ours", "baseline": "theirs",
-    }  # fmt: skip
-    assert [comparison for comparison, _ in judged_comparisons(manifest)] == [second, first]
-    assert first.record(manifest)["results"] == {"asked": len("theirs")}
-    assert first.record(manifest, "import") == ComparisonKey("j", "theirs", "ours").record(manifest) == {}
 
 
 @pytest.mark.parametrize(("written", "other"), [ALIKE, ALIKE[::-1]])

@@ -159,14 +159,6 @@ def test_a_missing_name_is_refused_by_the_way_to_give_it(refused):
     )
 
 
-@pytest.mark.parametrize("name", ["j" * 300, "九" * 200, "a/../b", "/", "..", "\x1b[31mred", "a\nb", "~", "x.yaml"])
-def test_any_annotator_name_is_reported(instruct, name):
-    given = annotations([annotation(number, annotator=name) for number in range(3)])
-    code, out, error = instruct("report", "--annotations", given, "--output", "run")
-    assert (code, error) == (0, "")
-    assert "\x1b" not in out
-
-
 @pytest.mark.slow
 def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
     """The file of verdicts may come from anywhere; the folder of that name may hold any card."""
@@ -194,21 +186,3 @@ def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
 def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path, output, message):
     (tmp_path / "file").write_text("mine")
     assert message in refused("report", "--annotations", annotations([annotation(0)]), "--output", output)
-
-
-def test_an_export_that_cannot_be_written_is_one_line(instruct, refused, tmp_path):
-    assert instruct("report", "--annotations", annotations([annotation(0)]), "--output", "run")[0] == 0
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "folder").mkdir()
-    for output in ("file/out.json", "folder", "/proc/out.json"):
-        flags = ("--judge", "some_judge", "--export", output)
-        assert f"{output}: cannot be written (" in refused("report", "run", *flags)
-
-
-def test_a_failed_import_leaves_no_run_and_no_folder(refused, tmp_path):
-    given = annotations([annotation(0, 1.25), annotation(1, 1.5)])
-    (tmp_path / "difficulty.csv").write_text("instruction,instruction_difficulty\nAnother question?,0.5\n")
-    flags = ("--output", "new/deeper/run", "--instruction-difficulty", "difficulty.csv")
-    error = refused("report", "--annotations", given, *flags)
-    assert "has no difficulty for 2 of 2 prompts" in error
-    assert not (tmp_path / "new").exists()

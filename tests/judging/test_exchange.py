@@ -124,15 +124,6 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     assert [row["preference"] for row in exported] == [row["preference"] for row in published]
 
 
-def test_annotations_are_read_from_json_lines_too(tmp_path, store):
-    rows = [annotation(0, 2), annotation(1, 1)]
-    path = tmp_path / "annotations.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = import_file(path, store)
-    assert found == import_file(write(tmp_path / "annotations.json", rows), store)
-    assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "ours", "theirs")
-
-
 def test_only_a_reply_says_which_answer_was_shown_first(tmp_path, store):
     ranking = "[{{'model': 'model_1', 'rank': {}}}, {{'model': 'model_2', 'rank': {}}}]"
     shown_first, shown_second = ranking.format(1, 2), ranking.format(2, 1)
@@ -192,18 +183,6 @@ def test_an_invalid_row_is_named(tmp_path, store, bad, message):
     assert store.comparisons() == []
 
 
-def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
-    row = annotation(0, 1)
-    del row["annotator"]
-    path = write(tmp_path / "annotations.json", [row])
-    with pytest.raises(InputError, match=r"annotator: is missing; give the name with `instruct report` \(`judge`\)"):
-        import_file(path, store)
-    assert import_file(path, store, judge="gpt4").judgments[0].judge == "gpt4"
-    del row["preference"]
-    with pytest.raises(InputError, match="row 1: preference: is missing"):
-        import_file(write(path, [row]), store, judge="gpt4")
-
-
 def test_reference_answers_must_match_the_file(tmp_path, store):
     rows = [annotation(number, 1) for number in range(2)]
     for row in rows:
@@ -230,25 +209,6 @@ def test_different_verdicts_are_not_overwritten(tmp_path):
         assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))) == 2
     with pytest.raises(InputError, match="has different verdicts of alpaca_eval_gpt4 on ours vs\\. theirs"):
         import_into_run(write(path, [annotation(0, 2), annotation(1, 2)]), tmp_path / "run")
-
-
-def test_an_import_creates_a_run(tmp_path):
-    path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
-    run = import_into_run(path, tmp_path / "runs" / "published")
-    assert run.config()["name"] == "published"
-    (step,) = run.manifest()["steps"].values()
-    assert step["status"] == "done"
-    assert [row["output"] for row in load_answers(run.outputs / "ours.json")] == ["our answer 0", "our answer 1"]
-    assert [row["output"] for row in load_answers(run.outputs / "theirs.json")] == ["their answer 0", "their answer 1"]
-    import_into_run(path, run.folder)
-    other = write(tmp_path / "other.json", [annotation(0, 1, output_2="changed"), annotation(1, 2)])
-    with pytest.raises(InputError, match=r"ours.json: has different answers of that name"):
-        import_into_run(other, run.folder)
-    for name in ("../../ours", "a\nb", ".hidden", "x" * 200):
-        evil = write(tmp_path / "evil.json", [annotation(0, 1, generator_2=name)])
-        with pytest.raises(InputError, match="cannot be the name of a file of answers"):
-            import_into_run(evil, tmp_path / "runs" / "evil")
-    assert not (tmp_path / "runs" / "evil").exists()
 
 
 def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):

@@ -11,7 +11,6 @@ from counted import claimed
 from instruct.analysis.outcomes import results_by_policy
 from instruct.base.replies import Completion
 from instruct.judging.cards import load_judge_card
-from instruct.judging.presentations import PromptTemplate
 from instruct.judging.store import Judgment
 from instruct.judging.verdicts import SEVERAL, UNKNOWN, margins, read_verdict
 from instruct.reporting.comparison import _parts
@@ -72,29 +71,3 @@ def test_a_strong_win_outweighs_a_slight_loss():
 def test_labels_are_read_as_in_the_official_scripts(name, text, verdict, reason):
     reading = read_verdict(load_judge_card(name), Completion(text))
     assert (reading.verdict, reading.reason) == (verdict, reason)
-
-
-def test_rows_have_the_prompt_of_their_data_set_reference_and_turn():
-    row = {"dataset": "creative_writing", "instruction": "Q2", "output": ""}
-    [creative], [hard] = (
-        PromptTemplate(load_judge_card("arena_hard_v2")).render_all(row | {"dataset": name}, "one", "two")
-        for name in ("creative_writing", "hard_prompt")
-    )
-    assert "generating your own answer" in hard[0]["content"] not in creative[0]["content"]
-    assert "generating your own answer" not in creative[0]["content"]
-    assert hard[1]["content"] == (
-        "<|User Prompt|>\nQ2\n\n<|The Start of Assistant A's Answer|>\none\n<|The End of Assistant A's Answer|>\n\n"
-        "<|The Start of Assistant B's Answer|>\ntwo\n<|The End of Assistant B's Answer|>"
-    )
-    earlier = [
-        [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": side}] for side in ("one 1", "two 1")
-    ]
-    second = row | {"conversations": earlier, "earlier": earlier[0], "reference": ["R1", "R2"]}
-    [[system, user]] = PromptTemplate(load_judge_card("mt_bench")).render_all(second, "one 2", "two 2")
-    assert "reference answers" in system["content"]
-    places = [user["content"].index(text) for text in ("Q1", "R1", "Q2", "R2", "one 1", "one 2", "two 1", "two 2")]
-    assert places == sorted(places)
-    alone = PromptTemplate(load_judge_card("mt_bench_single")).render_all(second, "one 2", "two 2")
-    assert ["two 1" in prompt[1]["content"] for prompt in alone] == [False, True]
-    [first_turn] = PromptTemplate(load_judge_card("mt_bench")).render_all(row, "one", "two")
-    assert first_turn[1]["content"].startswith("[User Question]\nQ2\n\n[The Start of Assistant A's Answer]\none")

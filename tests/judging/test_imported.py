@@ -9,7 +9,6 @@ import pytest
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
-from instruct.run.lock import VERDICTS, only_process
 
 NAMES = ("--candidate", "ours", "--baseline", "theirs")
 COMPARISON = ComparisonKey("alpaca_eval_gpt4", "ours", "theirs")
@@ -73,11 +72,3 @@ def test_imported_verdicts_stay_if_another_model_judges_the_same_answers(instruc
     assert stored("z") == before
     with JudgmentStore(RunDirectory("z").store) as store:
         assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4@m", "ours", "theirs"))) == 9
-
-
-def test_a_process_holds_the_lock_once_for_all_its_judges(tmp_path):
-    run = RunDirectory(tmp_path)
-    with only_process(run, VERDICTS):
-        with only_process(run, VERDICTS):
-            pass
-        assert (tmp_path / ".verdicts.lock").read_text().startswith("process ")

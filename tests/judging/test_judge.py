@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from counted import claimed, outcomes
 
-from instruct.analysis.outcomes import candidate_is_second, pair_results
-from instruct.base.errors import InputError
+from instruct.analysis.outcomes import pair_results
 from instruct.engines.server import CONCURRENCY
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import Price
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers, joined, plan_comparison
+from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.work import JudgingMode, judge_plan
 
@@ -56,14 +55,6 @@ def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair)
     assert (again.asked, again.stored, again.verdicts) == (0, 40, counts.verdicts)
     assert sorted(same, key=str) == sorted(judgments, key=str)
     assert len(requests()) == 40
-
-
-def test_one_order_is_drawn_by_the_seed_rule(tmp_path, fake_server, pair):
-    url, requests = fake_server()
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"orders": "one"})
-    assert counts.asked == len(requests()) == 20
-    for judged in judgments:
-        assert judged.position == ("second" if candidate_is_second(judged.instruction) else "first")
 
 
 def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
@@ -181,15 +172,6 @@ def test_verdicts_on_changed_answers_are_removed(tmp_path, fake_server, pair):
     assert {judged.instruction for judged in judgments} == {f"Question {index}?" for index in range(10)}
 
 
-def test_prompts_of_only_one_side_are_refused(pair):
-    ours, theirs = pair
-    other = dataclasses.replace(theirs, rows=[{**theirs.rows[0], "instruction": "Something else?"}, *theirs.rows[1:]])
-    with pytest.raises(InputError, match=r"answers theirs: 1 prompt .* missing, first 'Question 0\?'"):
-        joined(ours, other)
-    with pytest.raises(InputError, match=r"answers ours: 1 prompt .* missing, first 'Question 19\?'"):
-        joined(dataclasses.replace(ours, rows=ours.rows[:-1]), theirs)
-
-
 KILLED = """
 import json, sys
 from pathlib import Path
@@ -227,15 +209,6 @@ def test_after_a_kill_only_uncommitted_requests_are_asked(tmp_path, fake_server,
     undisturbed, expected = judge(tmp_path / "undisturbed.sqlite", pair, url)
     assert counts.verdicts == undisturbed.verdicts
     assert set(judgments) == set(expected)
-
-
-def test_an_unavailable_judge_is_refused_with_what_it_needs(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: needs OPENAI_API_KEY"):
-        Judge(JudgeOptions(card="alpaca_eval_gpt4")).check()
-    with pytest.raises(InputError, match=r"judge autoj: .*13"):
-        Judge(JudgeOptions(card="autoj")).check()
-    Judge(JudgeOptions(card="autoj", base_url="http://127.0.0.1:1/v1")).check()
 
 
 def test_a_prompt_without_an_answer_is_a_failed_pair_that_nobody_is_asked_about(tmp_path, fake_server, pair):

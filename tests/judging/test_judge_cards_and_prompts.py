@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import json
 
 import pytest
 import yaml
@@ -13,9 +11,8 @@ from hypothesis import strategies as st
 
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
-from instruct.command.listing import listed, render_text
 from instruct.judging.cards import load_judge_card
-from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.judging.human_agreement import agreement_warnings
 from instruct.judging.presentations import PromptTemplate, trimmed
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
@@ -56,31 +53,9 @@ def test_published_prompts_are_exact_to_the_byte(name, with_input):
     assert hashlib.sha256(data).hexdigest() == SHA256[name, with_input]
 
 
-def test_autoj_prompt_has_its_llama_2_wrapper():
-    prompt = PromptTemplate(load_judge_card("autoj")).render_all(ROW, "one", "two")[0]
-    assert isinstance(prompt, str)
-    assert prompt.startswith("[INST] You are assessing two submitted responses")
-    assert "[Query]: Why?\n***\n[Response 1]: one\n***\n[Response 2]: two\n***" in prompt
-    assert prompt.endswith(" [/INST]")
-
-
-def test_pandalm_has_a_prompt_for_rows_with_an_input():
-    template = PromptTemplate(load_judge_card("pandalm"))
-    assert "### Input:" not in template.render_all(ROW, "one", "two")[0]
-    assert "### Input:\nthis\n\n### Response 1:\none" in template.render_all({**ROW, "input": "this"}, "one", "two")[0]
-
-
 def test_pandalm_answers_are_cleaned_like_its_authors_code():
     prompt = PromptTemplate(load_judge_card("pandalm")).render_all(ROW, " one</s><pad> ", "[MASK] two")[0]
     assert "### Response 1:\none\n\n### Response 2:\ntwo\n\n" in prompt
-
-
-def test_alpaca_eval_prompt_becomes_chat_messages():
-    messages = PromptTemplate(load_judge_card("alpaca_eval_gpt4")).render_all(ROW, "one", "two")[0]
-    assert [message["role"] for message in messages] == ["system", "user"]
-    assert messages[0]["content"] == "You are a helpful assistant, that ranks models by the quality of their answers."
-    assert '"model": "model_1",\n        "answer": """one"""' in messages[1]["content"]
-    assert "{'model': <model-name>, 'rank': <model-rank>}" in messages[1]["content"]
 
 
 def test_an_answer_cannot_start_a_chat_turn():
@@ -156,42 +131,28 @@ SCALE = {"low": 1, "high": 5}
     [
         ({"model": None}, "the key 'model' is missing; add it"),
         ({"modle": "m"}, "unknown key 'modle' (nearest: model"),
-        ({"protocol": "pair"}, "protocol: "),
         ({"verdict": {}}, f"verdict: {RULE}"),
         ({"verdict": {"parser": "autoj", "labels": WORDS}}, f"verdict: {RULE}"),
-        ({"verdict": {"parser": "gpt"}}, "verdict.parser: "),
-        ({"verdict": {"labels": {"first": "A"}}}, "the key 'verdict.labels.second' is missing"),
         ({"verdict": {"labels": WORDS, "words": WORDS}}, "verdict: words go alone or with regex or json_field"),
         ({"verdict": {"words": {"first": "A", "second": "A"}}}, "verdict.words: the words must differ"),
-        ({"verdict": {"words": {"first": "A", "second": ""}}}, "verdict.words: the words must differ"),
         ({"verdict": {"words": WORDS, "tie_margin": 1}}, "verdict: tie_margin belongs to labels"),
         ({"verdict": {"labels": WORDS, "occurrence": "last"}}, "verdict: occurrence belongs to"),
         ({"verdict": {"regex": "(", "words": WORDS}}, "verdict: regex is not a regular expression"),
         ({"verdict": {"regex": "A|B", "words": WORDS}}, "verdict: regex needs one group, around the verdict; it has 0"),
         ({"verdict": {"regex": "(A)"}}, "verdict: regex needs either words (first, second), rating"),
-        ({"verdict": {"json_field": "a", "words": WORDS, "rating": SCALE}}, "verdict: json_field needs either words"),
         ({"verdict": {"words": WORDS, "rating": SCALE}}, "verdict: a rating is read by"),
         ({"verdict": {"regex": "(A)", "rating": {"low": 5, "high": 5}}}, "verdict.rating: low must be less than high"),
         ({"verdict": {"regex": "(A)", "rating": SCALE}}, "protocol pairwise needs a verdict, not a rating"),
-        ({"verdict": {"parser": "autoj_rating"}}, "protocol pairwise needs a verdict, not a rating"),
         ({**SINGLE, "verdict": {"words": WORDS}}, "protocol single needs verdict.rating {low, high}"),
-        ({**SINGLE, "verdict": {"parser": "autoj", "rating": SCALE}}, "protocol single needs verdict.rating"),
         ({**SINGLE, "order_policy": "both"}, "protocol single shows no order: set order_policy: one"),
         ({"verdict": {"scores": SCALE, "words": WORDS}}, "verdict: scores are read alone or by a regex"),
-        ({"verdict": {"scores": SCALE, "parser": "autoj"}}, "verdict: scores are read alone or by a regex"),
         ({"verdict": {"scores": SCALE, "regex": "(.)"}}, "verdict: regex needs two groups, around the scores"),
         ({"verdict": {"scores": SCALE, "occurrence": "last"}}, "verdict: scores without a regex are on the first line"),
-        ({**SINGLE, "verdict": {"scores": SCALE}}, "protocol single needs verdict.rating"),
         ({"leading_policy": "averaged", "verdict": {"parser": "autoj"}}, "leading_policy averaged needs order_policy"),
-        ({"leading_policy": "averaged", "order_policy": "one"}, "leading_policy averaged needs order_policy: both"),
         ({"verdict": {"parser": "alpaca_eval_annotator"}}, "an annotator and verdict.parser: alpaca_eval_annotator"),
         ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file next to the card) or annotator"),
         ({"verdict": {"json_field": "a", "words": WORDS}, "response_schema": {"properties": {"b": {}}}},
          "response_schema has no property 'a'"),
-        ({"decoding": {"beams": 0}}, "decoding.beams: "),
-        ({"weights": "bin"}, "weights: "),
-        ({"human_agreement": {"pandalm": {"accuracy": 1.0}}}, "the key 'human_agreement.pandalm.pairs' is missing"),
-        ({"human_agreement": {"pandalm": {"pairs": 9, "acc": 1.0}}}, "unknown key 'human_agreement.pandalm.acc'"),
     ],
 )  # fmt: skip
 def test_an_invalid_card_is_refused_with_file_key_and_remedy(folder, changes, message):
@@ -210,17 +171,6 @@ def test_an_unknown_judge_names_the_nearest_cards_and_annotators():
         load_judge_card("alpaca_eval_gpt4_fm")
     with pytest.raises(InputError, match=r"no/such\.yaml: no such file"):
         load_judge_card("no/such.yaml")
-
-
-def test_an_annotator_of_alpaca_eval_is_a_judge_by_its_name():
-    card = load_judge_card("alpaca_eval_gpt4_fn")
-    assert (card.annotator, card.model, card.verdict.parser) == (
-        "alpaca_eval_gpt4_fn",
-        "gpt-4",
-        "alpaca_eval_annotator",
-    )
-    assert card.needs_choice
-    assert not load_judge_card("autoj").needs_choice
 
 
 def test_a_different_model_makes_a_different_judge(folder):
@@ -251,34 +201,7 @@ def test_the_hash_covers_what_affects_the_verdicts(folder):
     assert len({before, *hashes, load_judge_card(folder("{instruction}: {first} {second}")).sha256()}) == 13
 
 
-def test_agreement_with_human_labels_as_text(folder):
-    assert agreement_words(load_judge_card(folder())) == "not measured"
-    now = load_judge_card(folder()).sha256()[:12]
-    figures = {"pairs": 999, "accuracy": 37.237, "kappa": 0.04, "judge": now, "measured": datetime.date(2026, 11, 21)}
-    old = {"pairs": 1392, "accuracy": 30.0, "judge": "0" * 12}
-    card = load_judge_card(folder(human_agreement={"pandalm": figures, "autoj": old, "mine": {"pairs": 3}}))
-    assert agreement_words(card) == (
-        "pandalm: κ 0.04 (accuracy 37.2 % of 999); autoj: accuracy 30.0 % of 1392 (measured with another prompt or "
-        "decoding); mine: 3 pairs, too few pairs to rely on"
-    )
-    assert json.loads(json.dumps(card.human_agreement))["pandalm"] == figures | {"measured": "2026-11-21"}
-
-
 LONGER = {"pairs": 999, "accuracy": 66.77, "yardstick": "the longer answer", "yardstick_accuracy": 61.06}
-
-
-def test_agreement_is_shown_next_to_the_best_yardstick(folder):
-    beaten = {**LONGER, "yardstick_p": 0.004, "kappa": 0.44, "verdicts": "verdicts published by the authors"}
-    card = load_judge_card(folder(human_agreement={"pandalm": beaten}))
-    assert agreement_words(card) == (
-        "pandalm: κ 0.44 (accuracy 66.8 % of 999; always the longer answer: 61.1 %; verdicts published by the authors)"
-    )
-    assert agreement_warnings(card) == []
-    # 737 of 1,392 are 52.945 %: 52.9 %, though the card's 52.95 alone would round up
-    autoj = {**LONGER, "pairs": 1392, "accuracy": 59.99, "yardstick_accuracy": 52.95}
-    assert agreement_words(load_judge_card(folder(human_agreement={"autoj": autoj}))) == (
-        "autoj: accuracy 60.0 % of 1392 (always the longer answer: 52.9 %)"
-    )
 
 
 def test_a_judge_that_does_not_beat_the_best_yardstick_has_a_warning(folder):
@@ -294,15 +217,6 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_has_a_warning(folder):
     ]
     outdated = {**worse, "judge": "0" * 12}
     assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": outdated}))) == []
-
-
-def test_autoj_single_prompt_has_one_answer_in_its_wrapper():
-    template = PromptTemplate(load_judge_card("autoj_single"))
-    prompt, _ = template.render_all({**ROW, "input": "this"}, "one {response}", "two")
-    assert isinstance(prompt, str)
-    assert prompt.startswith("[INST] Write critiques for a submitted response on a given user's query")
-    assert "response:\n  \n[BEGIN DATA]\n***\n[Query]: Why?\n\nthis\n***\n[Response]: one {response}\n***\n" in prompt
-    assert prompt.endswith('for example: "Rating: [[5]]". [/INST]')
 
 
 def test_an_input_without_a_placeholder_follows_the_instruction(folder):
@@ -332,32 +246,3 @@ def test_trimmed_answers_have_the_largest_common_length_that_fits(first, second,
         assert (prompt, was_trimmed) == (template.render_all(ROW, first, second)[0], False)
     else:
         assert (prompt, was_trimmed) == (template.render_all(ROW, first[: fitting[-1]], second[: fitting[-1]])[0], True)
-
-
-def test_trimming_cuts_answers_that_are_rated_alone():
-    template = PromptTemplate(load_judge_card("autoj_single"))
-    room = len(template.render_all(ROW, "", "")[0]) + 5
-    prompts, was_trimmed = trimmed(template, ROW, "short", "much longer", lambda prompt: len(prompt) <= room)
-    assert (prompts, was_trimmed) == (template.render_all(ROW, "short", "much "), True)
-    prompts, was_trimmed = trimmed(template, ROW, "short", "much longer", lambda prompt: len(prompt) <= room - 2)
-    assert (prompts, was_trimmed) == (template.render_all(ROW, "sho", "muc"), True)
-
-
-def test_list_judges_shows_models_and_agreement_with_human_labels(folder, capsys, monkeypatch, tmp_path):
-    agreed = {"pandalm": {"pairs": 999, "accuracy": 66.8, "kappa": 0.5}}
-    (tmp_path / "judges" / "mine").mkdir(parents=True)
-    folder(human_agreement=agreed)
-    for name in ("judge.yaml", "prompt.txt"):
-        (tmp_path / name).rename(tmp_path / "judges" / "mine" / name)
-    (tmp_path / "judges" / "broken").mkdir()
-    (tmp_path / "judges" / "broken" / "judge.yaml").write_text("modle: m")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")
-    text = render_text(listed("judges"), "judges") + "\n"
-    assert (
-        "mine\n  model m · pairwise, both orders · agreement with people: pandalm: κ 0.50 (accuracy 66.8 % of 999) · "
-        "licence: none · judges/mine/judge.yaml\n"
-    ) in text
-    assert "broken\n  judges/broken/judge.yaml: " in text
-    assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in text
-    assert "annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn." in text

@@ -9,7 +9,6 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.judging.interchange.exchange import import_into_run
-from instruct.judging.interchange.labels import read_labels
 from instruct.reporting.report import written_report
 
 BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3}
@@ -154,18 +153,3 @@ def test_a_pair_of_arena_hard_with_one_game_is_unparsed_and_counted(lines, tmp_p
     _, found = figures(import_into_run(lines(rows), tmp_path / "run"))
     assert (found.counts.unparsed, found.n) == (2, 4)
     assert "judgments.jsonl: 1 of 6 rows without two games; their pairs are unparsed" in caplog.text
-
-
-def test_a_name_with_a_slash_is_the_same_in_every_reader(lines, tmp_path) -> None:
-    rows = [row | {"model": "org/emo", "baseline": "org/base"} for row in arena_rows(5)]
-    run = import_into_run(lines(rows), tmp_path / "run")
-    [judge] = written_report(run.folder).judges
-    assert [(each.candidate, each.baseline) for each in judge.comparisons] == [("org-emo", "org-base")]
-    labels = tmp_path / "labels.jsonl"
-    label = {"candidate": "org/emo", "baseline": "org/base", "instruction": "u0", "label": "tie"}
-    labels.write_text(json.dumps(label))
-    assert read_labels(labels).of("org-emo", "org-base") == {"u0": 0.5}
-    with pytest.raises(InputError, match=r"judgments.jsonl: two systems would be called 'org-emo'; rename one of them"):
-        import_into_run(lines([rows[0] | {"baseline": "org-emo"}]), tmp_path / "refused")
-    with pytest.raises(InputError, match=r"judgments.jsonl: '.hidden' cannot be the name of a file of answers; rename"):
-        import_into_run(lines([rows[0] | {"model": ".hidden"}]), tmp_path / "refused")

@@ -204,22 +204,6 @@ def test_each_field_is_shown_to_each_judge_or_named(reader, tmp_path):
             assert bool(notes) == bool(has - wanted)
 
 
-def test_a_model_is_asked_what_its_row_has(tmp_path):
-    row = {"instruction": "marked instruction", **fields(*MARKERS)}
-    WRITE[".json"](tmp_path / "prompts.json", [row])
-    (prompt,) = load_eval_set("starter_eval", files=[str(tmp_path / "prompts.json")]).prompts
-    assert prompt.render("chat") == [
-        {"role": "system", "content": "marked system"},
-        *TURNS,
-        {"role": "user", "content": "marked instruction\n\nmarked input"},
-    ]
-    with pytest.raises(InputError, match="its system prompt does not fit the alpaca template"):
-        prompt.render("alpaca")
-    WRITE[".json"](tmp_path / "prompts.json", [{"instruction": "marked instruction", "input": "marked input"}])
-    (prompt,) = load_eval_set("starter_eval", files=[str(tmp_path / "prompts.json")]).prompts
-    assert "### Instruction:\nmarked instruction\n\n### Input:\nmarked input\n\n" in str(prompt.render("alpaca"))
-
-
 def test_rows_are_identified_by_all_that_they_ask():
     rows = [
         {"instruction": "Translate.", "input": "Hello."},
@@ -279,19 +263,6 @@ def test_two_rows_of_one_pair_ask_the_same(ours, theirs, problem):
 def test_a_field_that_cannot_be_read_is_refused(field, value, problem):
     with pytest.raises(InputError, match=re.escape(f"mine, row 1: {problem}")):
         answers_of([RawRow("mine", 1, {"instruction": "Why?", "output": "So.", field: value})], "ours")
-
-
-def test_history_and_a_system_message_are_turns_before_the_instruction():
-    told = {"instruction": "Why?", "output": "So.", "history": [["marked earlier", "So."]], "system": "Be brief."}
-    messages = {
-        **told,
-        "history": None,
-        "system": None,
-        "earlier": [{"role": "system", "content": "Be brief."}, *TURNS],
-    }
-    first, second = (answers_of([RawRow("mine", 1, row)], "ours") for row in (told, messages))
-    assert first == second
-    assert (first[0]["system"], first[0]["earlier"]) == ("Be brief.", TURNS)
 
 
 def test_a_turn_that_a_prompt_does_not_show_is_refused():

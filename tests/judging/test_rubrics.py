@@ -17,15 +17,6 @@ def shown(judge: str, row: dict) -> list[str]:
     return [prompt[-1]["content"] for prompt in template.render_all(row, "Hi {rubric}<|im_end|>", "Hello.")]
 
 
-@pytest.mark.parametrize("judge", ["rubric", "rubric_pair"])
-@pytest.mark.parametrize("field", ["rubric", "criteria", "checklist"])
-def test_a_judge_is_shown_what_its_row_has(judge, field):
-    prompts = shown(judge, {field: "Score 1: {first} rude."})
-    assert len(prompts) == (2 if judge == "rubric" else 1)
-    assert all(f"### {field.capitalize()}\nScore 1: {{first}} rude." in prompt for prompt in prompts)
-    assert "Hi {rubric}<|im_end|>" in prompts[0]  # an answer is data, whatever it says
-
-
 def test_a_reference_is_shown_beside_the_rubric():
     (prompt,) = shown("rubric_pair", {"rubric": "Politeness.", "reference": ["Good day."]})
     assert "### Reference answer\nGood day.\n\n### Rubric\nPoliteness." in prompt

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from instruct.base.errors import InputError, InstructError
-from instruct.base.output import run_guarded
 from instruct.base.replies import Completion, Failure
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
@@ -54,27 +51,6 @@ def test_stored_values_are_read_back(tmp_path):
         assert store.comparisons() == [("j", "c", "b")]
         assert store.judgments(ComparisonKey("j", "b", "c")) == []
         assert (store.spent_usd(), store.spent_usd("j"), store.spent_usd("another")) == (0.75, 0.75, 0.0)
-
-
-def test_verdicts_are_overwritten_and_completions_are_not(tmp_path):
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        add(store, "a", Completion("paid for"), 0.25)
-        add(store, "a", Completion("another"), 0.5)
-        assert stored(store, "a") == Completion("paid for")
-        assert store.spent_usd() == 0.75  # both were charged
-        store.add_judgments([judged("q", verdict="failed")])
-        store.add_judgments([judged("q", verdict="second")])
-        assert [j.verdict for j in store.judgments(ComparisonKey("j", "c", "b"))] == ["second"]
-
-
-def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        add(store, "k", Completion("1"))
-        gone, kept = judged("q"), judged("q", judge="j2")
-        store.add_judgments([gone, kept])
-        store.remove_judgments(gone.comparison)
-        assert store.comparisons() == [kept.comparison]
-        assert stored(store, "k") == Completion("1")
 
 
 def test_what_is_reserved_counts_as_spent_until_its_request_ends(tmp_path):
@@ -152,24 +128,6 @@ def test_a_store_that_leads_elsewhere_is_refused(tmp_path, ending):
     assert other.read_text() == "theirs"
 
 
-def test_a_store_in_a_folder_that_was_deleted_is_one_line(tmp_path, monkeypatch):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert run_guarded(lambda: JudgmentStore("s.sqlite")) in (1, 2)
-    with pytest.raises(InstructError, match=r"s\.sqlite: cannot be opened \(unable to open"):
-        JudgmentStore("s.sqlite")
-
-
-def test_a_batch_is_committed_atomically(tmp_path):
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        with pytest.raises(sqlite3.IntegrityError):
-            store.add_judgments([judged("q"), judged("r", verdict="perhaps")])
-        assert store.judgments(ComparisonKey("j", "c", "b")) == []
-        store.add_judgments([judged("q")])
-        assert len(store.judgments(ComparisonKey("j", "c", "b"))) == 1
-
-
 FULL = """
 import resource, signal, sys
 from instruct.base.errors import InstructError
@@ -202,51 +160,6 @@ def test_a_full_disk_is_one_error_and_the_store_stays_intact(tmp_path):
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert set(store.completions(map(str, range(1000)))) == set(committed)
         add(store, "more", Completion("there is room again"))
-
-
-WRITER = """
-import sys
-from instruct.base.replies import Completion, Failure
-from instruct.judging.store import JudgmentStore
-with JudgmentStore(sys.argv[1]) as store:
-    for number in range(100000):
-        store.add_replies("j", [(str(number), Completion(f"reply {number}"), 0.0)])
-        print(number, flush=True)
-"""
-
-
-def test_a_killed_writer_loses_nothing_committed(tmp_path):
-    path = tmp_path / "s.sqlite"
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-    committed = [process.stdout.readline() for _ in range(25)]
-    os.kill(process.pid, signal.SIGKILL)
-    committed += process.stdout.readlines()
-    process.wait()
-    with JudgmentStore(path) as store:
-        for line in committed:
-            if line.endswith("\n"):
-                number = line.strip()
-                assert stored(store, number) == Completion(f"reply {number}")
-
-
-def test_two_processes_can_write_to_one_store(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with JudgmentStore(path) as store:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER.replace("100000", "40"), str(path)], stdout=subprocess.PIPE
-        )
-        for number in range(40):
-            add(store, f"ours {number}", Completion("x"))
-            time.sleep(0.002)
-        process.communicate()
-        assert process.returncode == 0
-        wanted = [name for number in range(40) for name in (str(number), f"ours {number}")]
-        assert set(store.completions(wanted)) == set(wanted)
-
-
-def select(path: Path, query: str) -> list[tuple]:
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        return database.execute(query).fetchall()
 
 
 def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
@@ -304,14 +217,3 @@ def read_all(path: Path) -> None:
         for comparison in store.comparisons():
             store.judgments(comparison)
         store.completions(["k"])
-
-
-def test_thinking_and_calls_are_kept_beside_a_text(tmp_path):
-    calls = [{"type": "function", "function": {"name": "add", "arguments": "{}"}}]
-    thought = Completion("4", reasoning="2 + 2", tool_calls=calls)
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        add(store, "a", Completion("kept"))
-        add(store, "b", thought)
-        assert (stored(store, "a"), stored(store, "b")) == (Completion("kept"), thought)
-    assert "reasoning" not in Completion("kept").record()
-    assert thought.record()["tool_calls"] == calls
