@@ -152,13 +152,6 @@ def test_a_generator_that_cannot_name_a_file_is_refused_by_the_way_to_rename_it(
     assert instruct("report", "--annotations", given, "--output", "run", "--candidate", "llama")[0] == 0
 
 
-def test_a_missing_name_is_refused_by_the_way_to_give_it(refused):
-    given = annotations([annotation(0, annotator=None)])
-    assert "annotator: is missing; give the name with `instruct report` (--judge)" in refused(
-        "report", "--annotations", given, "--output", "run"
-    )
-
-
 @pytest.mark.slow
 def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
     """The file of verdicts may come from anywhere; the folder of that name may hold any card."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import random
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +23,6 @@ from instruct.judging.interchange.exchange import answers_of, export_from_run, i
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.report import written_report
-from instruct.validation.judge_labels import load_labels
 
 
 @pytest.fixture
@@ -267,19 +264,3 @@ def test_reports_read_and_write_annotations(tmp_path, instruct):
         code, _, error = instruct("report", *call)
         assert code == 2
         assert message in error
-
-
-def test_annotations_in_csv_are_those_in_json(tmp_path):
-    rows = [annotation(n, preference) for n, preference in enumerate([1, 2.0, 1.5, None, 0])]
-    table = tmp_path / "annotations.csv"
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    expected = read_verdicts(write(tmp_path / "annotations.json", rows))
-    assert [replace(each, place="") for each in read_verdicts(table)] == [replace(each, place="") for each in expected]
-    labels = [load_labels([str(tmp_path / f"annotations.{kind}")]).pairs for kind in ("csv", "json")]
-    assert labels[0] == labels[1]
-    table.write_text(table.read_text().replace(",2.0", ",best"))
-    with pytest.raises(InputError, match=r"annotations.csv, row 2: preference: 'best' is not a preference"):
-        read_verdicts(table)
