@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
+from instruct.engines.server import ServerEngine
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
@@ -143,7 +144,7 @@ def test_figures_are_written_to_the_card_and_nothing_else_changes(fake_server):
     shutil.copy("own.json", "other.json")
     run(url, against="other.json", write_card=True)
     assert list(load_judge_card("pandalm").human_agreement) == [*card.human_agreement, "other"]
-    with pytest.raises(InputError, match="`model` measures another model"):
+    with pytest.raises(InputError, match="`model` and `criteria` measure another judge"):
         validate(JudgeOptions(card="pandalm", model="m", base_url=url), "own.json", write_card=True)
 
 
@@ -319,6 +320,10 @@ def test_single_ratings_have_one_order_and_no_position(fake_server):
 
 def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, instruct):
     monkeypatch.setattr("instruct.engines.server.FAILURES_IN_A_ROW", 5)
+    engine = ServerEngine  # two at a time, so that more are waiting when these fail
+    monkeypatch.setattr(
+        "instruct.engines.server.ServerEngine", lambda options, url, _, *more: engine(options, url, 2, *more)
+    )
     url, _ = fake_server({f"Good {n}.": "500" for n in range(4, 12)})
     before = CARD.read_text()
     code, out, err = instruct(*ASKED, "--base-url", url, "--write-card")
