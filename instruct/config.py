@@ -20,7 +20,7 @@ from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.files import cache_folder, valid_name, write_atomically
 from instruct.base.machine import versions
 from instruct.base.options import Options, flag_value, key_type, kinds_of
-from instruct.engines.start import Where
+from instruct.engines.cluster import Where
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
 from instruct.measuring.options import TaskOptions, TextMetricOptions

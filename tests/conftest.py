@@ -513,34 +513,3 @@ def make_model() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def make_adapter() -> Callable[..., Path]:
     return save_adapter
-
-
-@pytest.fixture(scope="session")
-def _vllm_processes() -> Iterator[dict[str, Any]]:
-    clients: dict[str, Any] = {}
-    yield clients
-    for client in clients.values():
-        client.close()
-
-
-@pytest.fixture
-def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]) -> None:
-    """One vLLM process for all tests that ask it in batches with the same arguments: a start takes a minute."""
-    from instruct.engines import vllm
-
-    start = vllm.VLLMClient
-
-    class Shared:
-        def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
-            key = json.dumps([arguments, list(map(str, adapters))], sort_keys=True)
-            if key not in _vllm_processes:
-                _vllm_processes[key] = start(arguments, adapters)
-            shared = _vllm_processes[key]
-            self.ask, self.send_rows, self.receive = shared.ask, shared.send_rows, shared.receive
-            self.name, self.dtype, self.context = shared.name, shared.dtype, shared.context
-            self.merged, self.unmerged = shared.merged, shared.unmerged
-
-        def close(self) -> None:
-            """It serves the next test."""
-
-    monkeypatch.setattr(vllm, "VLLMClient", Shared)

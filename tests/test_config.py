@@ -27,7 +27,7 @@ from instruct.config import (
     parse_overrides,
 )
 from instruct.data.cards import DatasetCard, load_dataset_card
-from instruct.engines.ray_cluster import ClusterOptions
+from instruct.engines.cluster import ClusterOptions
 from instruct.judging.cards import JudgeCard
 from instruct.judging.options import JudgeOptions
 from instruct.phases.bench import BenchOptions

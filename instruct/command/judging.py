@@ -12,7 +12,7 @@ from instruct.base.output import Result, say
 from instruct.command import call, flags
 
 if TYPE_CHECKING:
-    from instruct.engines.ray_cluster import ClusterOptions
+    from instruct.engines.cluster import ClusterOptions
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.run.directory import RunDirectory
@@ -236,7 +236,7 @@ def _judge_options(
 
 def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
     """Where local judges run: on the cluster of this machine if the call says so, else on that of the run's config."""
-    from instruct.engines.ray_cluster import ClusterOptions
+    from instruct.engines.cluster import ClusterOptions
 
     if arguments.cluster is None:
         return call.run_config(run, [], ["cluster"], "--cluster ray").cluster if run else None

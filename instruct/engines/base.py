@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,7 +161,7 @@ class EngineOptions:
             read after the prompt.
         parts_thinking: a reply's thinking and its tool calls are kept apart from its text.
         keep_choice: a server's whole choice is kept, not its text alone.
-        batch: local prompts that are always computed together; None: one by one, or as a stream.
+        batch: the most prompts that are computed together on this machine; None: one in transformers, vLLM's default.
         adapters: LoRA adapter folders that requests may name.
         tokenizer: the model's, loaded already; None: it is loaded from the model.
         dtype: that the model computes in; None or auto: as `pick_dtype` picks it.
@@ -235,36 +234,17 @@ class Request:
     may_try: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
-class Portion:
-    """Replies of one batch, all of them or the first to arrive.
-
-    Attributes:
-        batch: the batch's index among those asked.
-        replies: its requests with their replies.
-        seconds: what they took where they were computed.
-    """
-
-    batch: int
-    replies: list[tuple[Request, Reply]]
-    seconds: float
-
-
 class Engine(Protocol):
     """A model that can be asked.
 
     `identity` holds everything about the engine that could change a reply; it is part of every request's key. `notes`
-    are remarks on how the replies are made, for the report. `batch` is the number of requests that are computed
-    together, always the same ones, because their replies depend on each other (near-tied log-probabilities); None: a
-    reply depends on its own request alone.
+    are remarks on how the replies are made, for the report.
     """
 
     @property
     def identity(self) -> dict[str, Any]: ...
 
     notes: list[str]
-    batch: int | None
-    workers: dict[str, dict[str, Any]]
 
     def start(self) -> str:
         """Load the model if it is not loaded yet; returns engine, version and device, which replies depend on."""
@@ -286,25 +266,6 @@ class Engine(Protocol):
         """Replies as they arrive, in portions; requests are taken from the iterator when there is room for them."""
         ...
 
-    def complete_batches(self, batches: Iterable[Iterable[Request]]) -> Iterator[Portion]:
-        """Replies to batches, each of them computed together; which batch is finished first is up to the engine."""
-        ...
-
     def close(self) -> None:
         """Release the model."""
         ...
-
-
-class BatchesInTurn:
-    """What engines in one process share: batches are asked one after another, and taken when their turn comes."""
-
-    workers: dict[str, dict[str, Any]] = {}
-
-    def complete_batches(self: Engine, batches: Iterable[Iterable[Request]]) -> Iterator[Portion]:
-        """See `Engine`."""
-        for number, batch in enumerate(batches):
-            began = time.monotonic()
-            for replies in self.complete(batch):
-                ended = time.monotonic()
-                yield Portion(number, replies, ended - began)
-                began = time.monotonic()

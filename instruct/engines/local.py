@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +15,13 @@ from instruct.base.output import warn
 from instruct.base.replies import (
     Completion,
     Failure,
-    Reply,
     ScoredCompletion,
     marks_of,
     parted_after,
     reasoning_tokens,
 )
 from instruct.data.templates import DEFAULT
-from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
+from instruct.engines.base import EngineOptions, Prompt, Request
 from instruct.engines.encode import encode_prompt
 from instruct.engines.memory import check_memory
 from instruct.engines.vllm_parsers import called, has_a_call
@@ -44,7 +42,7 @@ LEFT_CALLS = (
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
 
 
-class LocalEngine(BatchesInTurn):
+class LocalEngine:
     """The part of an engine on this machine that is the same in vLLM and in transformers.
 
     Nothing is loaded, or looked for, before it is needed.
@@ -55,7 +53,6 @@ class LocalEngine(BatchesInTurn):
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self.notes: list[str] = []
-        self.batch = options.batch
         self.context = options.context_length
 
     @cached_property
@@ -147,14 +144,6 @@ class LocalEngine(BatchesInTurn):
             raise InputError(f"{self.options.subject}: its tokenizer has no chat template; set prompt_form: text")
         return encode_prompt(self.tokenizer, prompt, add_generation_prompt=True)
 
-    def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
-        """Requests that fail before the model is asked, and the batches in which the others are computed.
-
-        Args:
-            device: where they are computed, as in `start`: "cpu" or "cuda".
-        """
-        return [], [requests] if requests else []
-
     def _resolved(self, request: Request) -> Request | Failure:
         """A request with token ids and all settings of its own, or that it does not fit the model's context."""
         decoding = self.options.decoding
@@ -165,22 +154,6 @@ class LocalEngine(BatchesInTurn):
             return Failure(reason, permanent=True)
         temperature = decoding.temperature if request.temperature is None else request.temperature
         return replace(request, prompt=ids, max_tokens=limit, temperature=temperature, seed=request.seed or 0)
-
-    def _in_batches(self, requests: Iterable[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
-        """The replies to `size` requests at a time; those that do not fit are not asked."""
-        waiting = iter(requests)
-        while batch := list(itertools.islice(waiting, size)):
-            asked = [self._resolved(request) for request in batch]
-            fitting = [row for row in asked if isinstance(row, Request)]
-            replies = iter(self._answered(fitting) if fitting else ())
-            portion: list[tuple[Request, Reply]] = []
-            for request, row in zip(batch, asked, strict=True):
-                portion.append((request, row if isinstance(row, Failure) else next(replies)))
-            yield portion
-
-    def _answered(self, rows: list[Request]) -> Iterable[Reply]:
-        """The replies to one batch of resolved requests, in its order."""
-        raise NotImplementedError
 
     def _completion(
         self, prompt: Sequence[int], answer: list[int], label_logprobs: Sequence[float] | None = None

@@ -72,15 +72,15 @@ class NetworkEngine(LocalEngine):
             free_memory()
 
 
-def batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], tokens: int, most: int | None = None) -> list[list[int]]:
     """The places of texts, the longest first, in batches that take up to `tokens` tokens when they are padded.
 
-    A batch has at least one text, however long.
+    A batch has at least one text, however long, and at most `most`.
     """
     by_length = sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)
     formed: list[list[int]] = []
     while by_length:
-        size = max(1, tokens // max(1, lengths[by_length[0]]))
+        size = max(1, min(most or len(lengths), tokens // max(1, lengths[by_length[0]])))
         formed.append(by_length[:size])
         by_length = by_length[size:]
     return formed

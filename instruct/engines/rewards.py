@@ -25,8 +25,8 @@ from instruct.engines.weights import Weights, is_adapter, model_identity
 class RewardEngine(NetworkEngine):
     """A sequence-classification model with one label, or an adapter of one, in transformers; its logit is the score.
 
-    Texts are sorted by length and scored in batches of up to `BATCH_TOKENS`; each batch is yielded when it is done. A
-    killed run that is resumed forms the same batches again. The head computes in float32, as in vLLM.
+    Texts are sorted by length and scored in batches of up to `BATCH_TOKENS`; each batch is yielded when it is done. The
+    head computes in float32, as in vLLM.
 
     Raises:
         InputError: `quantization` is set; when the first request is looked at: the model is no reward model, cannot be
@@ -128,17 +128,11 @@ class RewardEngine(NetworkEngine):
             yield failed
         if not fitting:
             return
-        for batch in self._by_length(fitting, self.start().rpartition(" ")[2]):
-            replies: list[tuple[Request, Reply]] = []
-            for (request, text), score in zip(batch, self._scores([text for _, text in batch]), strict=True):
-                completion = Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0)
-                replies.append((request, completion))
-            yield replies
-
-    def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
-        """See `LocalEngine`."""
-        failed, fitting = self._fitting(requests)
-        return failed, [[request for request, _ in batch] for batch in self._by_length(fitting, device)]
+        device = self.start().rpartition(" ")[2]
+        for places in batches([len(text.ids) for _, text in fitting], BATCH_TOKENS[device]):
+            batch = [fitting[place] for place in places]
+            scores = self._scores([text for _, text in batch])
+            yield [(request, score_reply(text, score)) for (request, text), score in zip(batch, scores, strict=True)]
 
     def _fitting(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, TextRow]]]:
         """Requests that exceed the context, and the others with their texts."""
@@ -152,13 +146,6 @@ class RewardEngine(NetworkEngine):
                 reason = f"too long: {tokens} tokens exceed the context of {self.longest}"
                 failed.append((request, Failure(reason, permanent=True)))
         return failed, fitting
-
-    def _by_length(self, fitting: list[tuple[Request, TextRow]], device: str) -> list[list[tuple[Request, TextRow]]]:
-        places = self._batches([len(text.ids) for _, text in fitting], device)
-        return [[fitting[place] for place in batch] for batch in places]
-
-    def _batches(self, lengths: list[int], device: str) -> list[list[int]]:
-        return batches(lengths, BATCH_TOKENS[device])
 
     def _scores(self, texts: list[TextRow]) -> list[float]:
         """The score of each text, computed in one batch."""
@@ -175,6 +162,11 @@ class RewardEngine(NetworkEngine):
             last = mask.sum(1) - 1
             ends = states[torch.arange(len(texts), device=device), last.to(device)]
             return self.network.score(ends.float())[:, 0].tolist()
+
+
+def score_reply(text: TextRow, score: float) -> Completion:
+    """The score of a text, as the text of a reply."""
+    return Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0)
 
 
 def _merged_folder(subject: str, adapter: Path) -> Path:

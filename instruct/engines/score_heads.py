@@ -21,7 +21,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
 from instruct.engines.encode import encode_prompt
-from instruct.engines.network import TextRow, padded
+from instruct.engines.network import BATCH_TOKENS, TextRow, batches, padded
 from instruct.engines.rewards import RewardEngine
 
 _EPSILON = 1e-5
@@ -113,7 +113,7 @@ class StatesEngine(RewardEngine):
         texts = self._texts(prompts)
         device = self.start().rpartition(" ")[2]
         features: dict[int, np.ndarray] = {}
-        for places in self._batches([len(text.ids) for text in texts], device):
+        for places in batches([len(text.ids) for text in texts], BATCH_TOKENS[device]):
             features.update(zip(places, self._features([texts[place] for place in places]), strict=True))
         return np.stack([features[place] for place in range(len(texts))])
 

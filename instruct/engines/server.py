@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,8 @@ from typing import Any
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line, refused_by_library
 from instruct.base.interrupts import GRACE, hold_interrupts, release_interrupts
 from instruct.base.output import log_once, say, warn
-from instruct.base.replies import Completion, Failure, Reply
+from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
 from instruct.engines.base import (
-    BatchesInTurn,
     EngineOptions,
     Prompt,
     Request,
@@ -59,18 +58,18 @@ INTERRUPTED_REPLIES = GRACE - 1.5
 # Seconds for a connection.
 _CONNECT_TIMEOUT = 5.0
 _TIMED_OUT = "timed out"
-_CUT = "with a prompt that it seems to cut"
+_CUT = "with a prompt that the server seems to cut"
 _OPENAI = "https://api.openai.com/v1"
 
 Counts = tuple[int | None, int | None]  # tokens of a prompt and of its reply, as a server states them
 
 
-class ServerEngine(BatchesInTurn):
+class ServerEngine:
     """A model behind an OpenAI-compatible server. The key is read from OPENAI_API_KEY and stored nowhere.
 
     At most `concurrency` requests are in flight; the next is taken when one is done and the caller asks for more.
     `replicas` are further addresses of the same model: attempts go to all addresses in turn, so that a retry asks
-    another server.
+    another server. After an attempt without a connection, `look` says which addresses there are now.
 
     A parameter that the server refuses by name is left out of all further requests, or given the name that the server
     takes; that is said, and each completion has it as `changes`.
@@ -92,30 +91,27 @@ class ServerEngine(BatchesInTurn):
         concurrency: int = CONCURRENCY,
         timeout: float = TIMEOUT,
         replicas: Sequence[str] = (),
+        look: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """`base_url` None: OpenAI's."""
-        if options.reward:
-            raise InputError(
-                f"{options.subject}: a reward model is asked on this machine; leave `base_url` and `engine` out"
-            )
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         self._options = options
         self._base_url = base_url or _OPENAI
         self._endpoint = _endpoint(base_url) if base_url else "api.openai.com"
-        self._replicas = [_endpoint(replica) for replica in replicas]
+        self._addresses = [self._base_url.rstrip("/"), *map(_endpoint, replicas)]
+        self._look = look
         self.identity: dict[str, Any] = {"endpoint": self._endpoint, "model": options.model}
         self.notes: list[str] = []
         if (beams := options.decoding.beams) > 1:
             self.notes.append(f"decoded greedily by the server, not with the authors' {beams} beams")
-        self.batch: int | None = None
         self._concurrency = concurrency
         self._timeout = timeout
         # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
         self._changes: dict[str, str | None] = {}  # of requests, to what the server takes
         self._client: Any = None
-        self._addresses: list[tuple[str, Any]] = []  # each with the HTTP client that asks it
-        self._turns: Iterator[int] = iter(())
+        self._clients: dict[str, Any] = {}  # of HTTP, by the address that each asks
+        self._turns = itertools.count()
         self._waiting: set[Any] = set()  # tasks that are between two attempts
         self._ended = False
         self._fatal: InstructError | None = None
@@ -188,47 +184,51 @@ class ServerEngine(BatchesInTurn):
                 release_interrupts()
 
     async def _open(self) -> None:
-        import httpx2
         import openai
 
         from instruct.engines.transport import Transport
 
-        limits = httpx2.Timeout(None, connect=min(self._timeout, _CONNECT_TIMEOUT))
-        addresses = [self._base_url.rstrip("/"), *self._replicas]
         with refused_by_library(
             f"{self._options.subject}: {self._endpoint} cannot be connected to",
             "check SSL_CERT_FILE and the proxies in the environment (http_proxy, https_proxy, all_proxy)",
         ):
-            self._addresses = [
-                (address, openai.DefaultAioHttpClient(timeout=limits, trust_env=not is_loopback(address)))
-                for address in addresses
-            ]
+            for address in self._addresses:
+                self._client_of(address)
             self._client = openai.AsyncOpenAI(
                 api_key=api_key() or "none",
-                base_url=addresses[0],
+                base_url=self._addresses[0],
                 max_retries=ATTEMPTS,
                 http_client=openai.DefaultAsyncHttpxClient(transport=Transport(self._attempt)),
             )
-        self._turns = itertools.cycle(range(len(addresses)))
+
+    def _client_of(self, address: str) -> Any:
+        if address not in self._clients:
+            import httpx2
+            import openai
+
+            limits = httpx2.Timeout(None, connect=min(self._timeout, _CONNECT_TIMEOUT))
+            self._clients[address] = openai.DefaultAioHttpClient(timeout=limits, trust_env=not is_loopback(address))
+        return self._clients[address]
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
         """Cancel what is in flight, and close the connections."""
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for _, client in self._addresses:
+        for client in self._clients.values():
             await client.aclose()
+        self._clients.clear()
 
     async def _ask(self, request: Request) -> Reply | None:
         """The reply, after as many attempts as it takes; None if the whole work ends instead."""
         import openai
 
-        asked = _Asked(request, itertools.islice(itertools.cycle(self._addresses), next(self._turns), None))
+        asked = _Asked(request, next(self._turns))
         _asked.set(asked)
         paid = asked.paid
         try:
             while asked.completion is None:  # again in a form that the server takes; what it refused is not charged
-                asked.path, body = request_body(self._options, request, self._max_tokens_name)
+                asked.path, body = self._body(request)
                 asked.body, asked.changes = changed_body(body, self._changes)
                 await self._client.post(asked.path, cast_to=object, body=asked.body)
         except InstructError as error:
@@ -278,6 +278,8 @@ class ServerEngine(BatchesInTurn):
             return None
         except Fault as fault:
             asked.faults.append(fault.with_traceback(None))  # whose frames hold the reply
+            if self._look and fault.reason == NO_CONNECTION:
+                self._addresses = [*self._look()]
             if fault.answered:
                 fault.usage = self._believed(request, fault.usage)
                 paid.append(fault)
@@ -300,21 +302,23 @@ class ServerEngine(BatchesInTurn):
         """What the server answers; None if it refuses a part of the request that it can be asked without."""
         from instruct.engines.transport import Redirected, fetch
 
-        request, changes = asked.request, asked.changes or None
-        address, client = next(asked.addresses)
+        request, changes = asked.request, asked.changes and f"{asked.changes}, as the server demands"
+        address = self._addresses[(asked.turn + len(asked.faults)) % len(self._addresses)]
         try:
             async with asyncio.timeout(self._timeout):
-                data = await fetch(client, f"{address}{asked.path}", sent)
+                data = await fetch(self._client_of(address), f"{address}{asked.path}", sent)
             self._answered = True
-            if request.scored is not None:
-                return read_score(data, request)
-            completion = read_reply(self._options, data, request.prompt)
+            completion = self._completion(data, request)
+            if isinstance(completion, ScoredCompletion):
+                return completion
             if 0 < (completion.prompt_tokens or 0) < least_tokens(request.prompt):
-                self._say_once(_CUT, f"counts {completion.prompt_tokens} tokens in a prompt of more; asked {_CUT}")
+                self._say_once(
+                    _CUT, f"counts {completion.prompt_tokens} tokens in a prompt of more, which it seems to cut"
+                )
                 changes = ", ".join(filter(None, [changes, _CUT]))
             counts = self._believed(request, (completion.prompt_tokens, completion.completion_tokens), completion.text)
             completion = dataclasses.replace(
-                completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes
+                completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes or None
             )
         except Fault as fault:
             self._answered = self._answered or fault.reason != NO_CONNECTION
@@ -332,7 +336,7 @@ class ServerEngine(BatchesInTurn):
                     f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
                     f"needed; use a server that returns them, or {self._options.without_logprobs}"
                 ) from None
-            return dataclasses.replace(lacking.completion, changes=changes)
+            return dataclasses.replace(lacking.completion, changes=changes or None)
         except ErrorStatus as error:
             self._answered = True
             if self._changed(error, asked.body):
@@ -354,6 +358,14 @@ class ServerEngine(BatchesInTurn):
             raise Fault(f"malformed reply ({type(error).__name__})", answered=True) from None
         self._logprobs_seen = True
         return completion
+
+    def _body(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """The path below the address, and what is sent there."""
+        return request_body(self._options, request, self._max_tokens_name)
+
+    def _completion(self, data: bytes, request: Request) -> Completion:
+        """The completion in the body of a reply."""
+        return read_reply(self._options, data, request.prompt) if request.scored is None else read_score(data, request)
 
     def _changed(self, error: ErrorStatus, body: dict[str, Any]) -> bool:
         """Whether what the server refuses can be asked in another form, as it is from now on."""
@@ -421,7 +433,7 @@ class _Asked:
     """A request under way: what is sent where, what went wrong so far, and its completion."""
 
     request: Request
-    addresses: Iterator[tuple[str, Any]]
+    turn: int  # which address is asked first
     path: str = ""
     body: dict[str, Any] = field(default_factory=dict)
     changes: str = ""

@@ -230,7 +230,7 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         NoLogprobs: log-probabilities are needed and missing.
         ErrorStatus: it is an error with the wrong status.
     """
-    reply = _parsed(data)
+    reply = parsed(data)
     if isinstance(reply, dict) and not reply.get("choices") and (problem := reply.get("error")):
         code = problem.get("code") if isinstance(problem, dict) else None
         raise ErrorStatus(code if isinstance(code, int) and 400 <= code < 600 else 502, {}, problem)
@@ -294,7 +294,7 @@ def read_score(data: bytes, request: Request) -> Completion:
         NoScore: the server does not score prompts.
     """
     try:
-        logprobs = _parsed(data)["choices"][0].get("logprobs") or {}
+        logprobs = parsed(data)["choices"][0].get("logprobs") or {}
         values = logprobs.get("token_logprobs") or ()
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True) from None
@@ -304,7 +304,7 @@ def read_score(data: bytes, request: Request) -> Completion:
     return ScoredCompletion("", prompt_tokens=len(request.prompt), token_logprobs=tuple(values))
 
 
-def _parsed(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
     """The JSON in the body of a reply. NaN and infinity are read as missing.
 
     Raises:

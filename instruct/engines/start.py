@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator
+from dataclasses import replace
+from typing import Literal
 
 from instruct.base.errors import InputError
-from instruct.base.files import network_file_system
+from instruct.base.machine import has_gpu_device, vllm_is_installed
 from instruct.engines.base import Engine, EngineOptions
-from instruct.engines.ray_cluster import ClusterOptions
+from instruct.engines.cluster import Where
 
 LocalKind = Literal["vllm", "transformers"]
 
 
-def _read_where(value: Any) -> Any:
-    """`ray` is a cluster with the defaults."""
-    if isinstance(value, str) and value != "ray":
-        raise ValueError("must be ray, or its settings: address, workers, gpus_per_worker, allow_mixed")
-    return {} if value == "ray" else value
-
-
-# Where a model is loaded: on a cluster, or (None) on this machine.
-Where = Annotated[
-    ClusterOptions | None, BeforeValidator(_read_where, json_schema_input_type=Literal["ray"] | ClusterOptions | None)
-]
+def default_kind(where: Where = None) -> LocalKind:
+    """The engine that nobody has named: vLLM where it is installed, but not on a CPU, where its start takes longer than
+    transformers needs for a small model."""
+    return "vllm" if where is not None or (vllm_is_installed() and has_gpu_device()) else "transformers"
 
 
 def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) -> Engine:
@@ -35,11 +25,6 @@ def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) ->
     Raises:
         InputError: options that this engine does not support.
     """
-    if where is not None:
-        from instruct.engines.ray_engine import RayEngine
-
-        make = functools.partial(make_engine, kind)
-        return RayEngine(options, where, make, functools.partial(engine_version, kind))
     if kind == "vllm":
         from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
 
@@ -48,7 +33,10 @@ def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) ->
                 f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave "
                 "`engine` out"
             )
-        return VLLMRewardEngine(options) if options.reward else VLLMEngine(options)
+        options = replace(options, elsewhere=where is not None)
+        return VLLMRewardEngine(options, where) if options.reward else VLLMEngine(options, where)
+    if where is not None:
+        raise InputError(f"{options.subject}: a cluster runs vLLM; leave `cluster` out, or the engine transformers")
     if options.head:
         from instruct.engines.score_heads import ScoreHeadEngine
 
@@ -60,25 +48,3 @@ def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) ->
     from instruct.engines.transformers import TransformersEngine
 
     return TransformersEngine(options)
-
-
-def engine_version(kind: LocalKind) -> str:
-    """What an engine's `start` returns on this machine: its version and device; no model is loaded."""
-    if kind == "vllm":
-        import vllm
-        from vllm.platforms import current_platform
-
-        return f"vllm {vllm.__version__} {current_platform.device_type}"
-    import torch
-    import transformers
-
-    return f"transformers {transformers.__version__} {'cuda' if torch.cuda.is_available() else 'cpu'}"
-
-
-def check_store(where: Where, store: Path) -> None:
-    """Refuse a store of replies that several machines would share: InputError."""
-    if where is not None and (kind := network_file_system(store.parent)):
-        raise InputError(
-            f"{store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
-            "local disk of the machine that runs this command"
-        )

@@ -9,19 +9,22 @@ from typing import Any
 
 from instruct.base.errors import InputError, InstructError, one_line, refused_by_library
 from instruct.base.networks import load_adapter
-from instruct.base.replies import Reply
+from instruct.base.replies import Failure, Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, scored
-from instruct.engines.network import NetworkEngine, padded
+from instruct.engines.network import NetworkEngine, batches, padded
+
+# Tokens of prompts and replies, padding included, that are computed together.
+_TOKENS = {"cpu": 8192, "cuda": 65536}
 
 
 class TransformersEngine(NetworkEngine):
-    """transformers' `generate`, `options.batch` prompts at a time (None: one), padded on the left.
+    """transformers' `generate`, on up to `options.batch` prompts of about one length (None: one), padded on the left.
 
     The model is loaded once, and its LoRA adapters lie next to each other on it.
 
     Beam search stops early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py).
-    Samples are seeded per batch, by its first request, so they repeat for the same batches only.
+    Samples are seeded per batch, by its first request, so they repeat for the same requests only.
 
     Raises:
         InputError: `tensor_parallel_size` is set, which only vLLM has; when the first request is looked at: 4-bit
@@ -105,20 +108,29 @@ class TransformersEngine(NetworkEngine):
         super().close()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        """See `Engine`."""
-        return self._in_batches(requests, self.batch or 1)
-
-    def _answered(self, rows: list[Request]) -> list[Reply]:
-        replies: dict[int, Reply] = {}
+        """See `Engine`. All requests are taken before the first is answered."""
+        failed: list[tuple[Request, Reply]] = []
         # A row near the context's end must not be pushed past it by its neighbors.
-        for kind in sorted({_kind(row) for row in rows}):
-            alike = {place: row for place, row in enumerate(rows) if _kind(row) == kind}
-            answered = self._scored if kind[-1] else self._generate
-            problem = f"{self.options.subject}: transformers cannot answer with it"
-            # A model's own code may not know what answering takes.
-            with refused_by_library(problem, "use another engine or model", InstructError):
-                replies |= dict(zip(alike, answered(list(alike.values())), strict=True))
-        return [reply for _, reply in sorted(replies.items())]
+        alike: dict[tuple[Any, ...], list[tuple[Request, Request]]] = {}
+        for request in requests:
+            row = self._resolved(request)
+            if isinstance(row, Failure):
+                failed.append((request, row))
+            else:
+                alike.setdefault(_kind(row), []).append((request, row))
+        if failed:
+            yield failed
+        for kind, asked in alike.items():
+            tokens = _TOKENS[self.start().rpartition(" ")[2]] // self.options.decoding.beams
+            lengths = [len(row.prompt) + (row.max_tokens or 0) for _, row in asked]
+            for places in batches(lengths, tokens, self.options.batch or 1):
+                batch = [asked[place] for place in places]
+                answered = self._scored if kind[-1] else self._generate
+                problem = f"{self.options.subject}: transformers cannot answer with it"
+                # A model's own code may not know what answering takes.
+                with refused_by_library(problem, "use another engine or model", InstructError):
+                    replies = answered([row for _, row in batch])
+                yield [(request, reply) for (request, _), reply in zip(batch, replies, strict=True)]
 
     def _generate(self, rows: list[Request]) -> list[Reply]:
         """Replies to rows of one kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import aiohttp
 import httpx2
 
 from instruct.engines.server_replies import NO_CONNECTION, ErrorStatus, Fault, problem_in, without_key
@@ -49,7 +50,8 @@ async def fetch(client: httpx2.AsyncClient, url: str, sent: httpx2.Request) -> b
             response = await _followed(client, response)
     except httpx2.RequestError as error:
         unsent = isinstance(error, httpx2.ConnectError | httpx2.ProxyError | httpx2.UnsupportedProtocol)
-        unsent = unsent or isinstance(error.__cause__, TimeoutError)  # of the connection: no other is set
+        # A reset is a ConnectTimeout, too; no other time limit than the connection's is set.
+        unsent = unsent or isinstance(error.__cause__, TimeoutError | aiohttp.ClientConnectorError)
         raise Fault(NO_CONNECTION, answered=not unsent) from None
     body = bytearray()
     try:

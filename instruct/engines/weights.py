@@ -209,3 +209,11 @@ def lora_rank(adapter: Path) -> int:
         return max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: no LoRA configuration ({one_line(error, 100)}); save the adapter again") from error
+
+
+def adapted_modules(adapter: Path) -> set[str]:
+    """The names of the modules that an adapter has layers for, without where they are: {"q_proj", "v_proj"}."""
+    from safetensors import safe_open
+
+    with safe_open(adapter / _ADAPTER_FILES[1], "pt") as file:
+        return {name.partition(".lora_")[0].rpartition(".")[2] for name in file.keys() if ".lora_" in name}  # noqa: SIM118

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet, load_eval_set
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.engines.start import Where
-from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
+from instruct.engines.cluster import Where
+from instruct.generation.kept import KeptReplies
 from instruct.generation.options import AnswerOptions, GenerationConfig
+from instruct.generation.replies import AskedPrompts, System, finished_replies, seed_of
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def generate_answers(
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
     A system is a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned model. Prompts are
-    asked as in `finished_replies`: repeating a call that was stopped continues with the missing batches and ends with
-    the same bytes; repeating a finished one starts no engine. If the model, adapter, prompts, template or decoding
+    asked as in `finished_replies`: repeating a call that was stopped asks what is missing; repeating a finished one
+    starts no engine. If the model, adapter, prompts, template or decoding
     changed, that system starts over. A prompt that the engine does not answer has an empty answer with the reason in
     `failed`, and is counted; so has one that is cut off while the model thinks. What it thought before its answer is
     kept beside it, as `reasoning`. Later turns are asked after all answers to the turn before, which each system sees
@@ -87,7 +87,7 @@ _Turn = tuple[KeptReplies, Collection[int]]
 
 
 def _replies(turns: Sequence[_Turn], count: int) -> Iterator[list[Reply]]:
-    """Of each of `count` prompts the reply to each turn, read a batch at a time."""
+    """Of each of `count` prompts the reply to each turn, read a few at a time."""
     read = [(places, written(kept, to_the_letter=False)) for kept, places in turns]
     for place in range(count):
         yield [next(replies) if place in places else NOT_ASKED for places, replies in read]

@@ -12,17 +12,17 @@ from typing import Any
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line, problem_words
 from instruct.base.files import open_to_read
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion
 from instruct.data.cards import load_dataset_card, parse_length
 from instruct.data.prefixes import Prefix, PrefixSet, load_prefixes
+from instruct.engines.cluster import Where
 from instruct.engines.local import load_tokenizer
-from instruct.engines.start import Where
-from instruct.generation.batches import AskedPrompts, System, finished_replies, seed_of
+from instruct.generation.kept import KeptReplies
 from instruct.generation.options import ContinuationOptions
+from instruct.generation.replies import AskedPrompts, System, finished_replies, seed_of
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, write_rows, written
 
 
@@ -125,7 +125,7 @@ def continue_texts(
     Args:
         systems: for each name a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned
             model; and the temperature it samples at.
-        where: machines that work on several batches at a time, instead of this one.
+        where: machines that load the model instead of this one.
 
     Raises:
         InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.

@@ -18,14 +18,14 @@ class EngineConfig(Options):
     (`vllm serve --lora-modules NAME=FOLDER`), with the key in OPENAI_API_KEY.
     """
 
-    no_result: ClassVar[frozenset[str]] = frozenset({"timeout", "gpu_memory_utilization"})
+    no_result: ClassVar[frozenset[str]] = frozenset({"batch_size", "timeout", "gpu_memory_utilization"})
 
     engine: Literal["auto", "vllm", "transformers", "server"] = "auto"
-    """auto: vLLM if it is installed, else transformers, which also answers for 4-bit models."""
+    """auto: vLLM if there is a GPU and it is installed, else transformers, which also answers for 4-bit models."""
     base_url: str | None = None
     """The OpenAI-compatible server of engine: server."""
     batch_size: int = Field(default=64, ge=1)
-    """How many prompts are answered and recorded together."""
+    """How many prompts are answered at a time."""
     timeout: float = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Seconds for a server's reply, of each attempt."""
     max_model_len: int | None = Field(default=None, ge=2)
@@ -68,7 +68,7 @@ class SamplingConfig(EngineConfig):
     """How prefixes are continued: by samples of the model's own distribution, all equally long."""
 
     batch_size: int = Field(default=256, ge=1)
-    """How many continuations are generated and recorded together."""
+    """How many continuations are generated at a time."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """The longest continuation, in tokens (default: the number in the corpus' continuation)."""
     min_new_tokens: int | None = Field(default=None, ge=0)

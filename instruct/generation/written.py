@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from instruct.asking.kept import KeptReplies
 from instruct.base.files import write_atomically
 from instruct.base.output import warn
 from instruct.base.replies import Failure, Reply
+from instruct.generation.kept import KeptReplies
 
 # Why a prompt has no answer although the model replied.
 CUT_IN_THINKING = "cut off while thinking"
@@ -34,10 +34,9 @@ class ReplyStats:
         mean_thinking_tokens: of all replies, with the marks around it; None if none of them thought.
         weights: "checked": those that answered are those that were trained; "not checked: " and why; None: not trained.
         engine: its name, version and device.
-        minutes: of the batches, over all calls that asked them, without the engine's start.
+        minutes: that the replies took, over all calls that asked for them, without the engine's start.
         changes: how many replies were asked for otherwise than configured, because the server demands it, by how.
         others: how many replies are of another model, as the server says, by its name.
-        workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
     """
 
     n: int
@@ -48,7 +47,6 @@ class ReplyStats:
     mean_tokens: float | None
     engine: str
     minutes: float
-    workers: dict[str, Any] = field(default_factory=dict)
     mean_thinking_tokens: float | None = None
     weights: str | None = None
     changes: dict[str, int] = field(default_factory=dict)
@@ -56,12 +54,12 @@ class ReplyStats:
 
     def record(self) -> dict[str, Any]:
         """What a run's step records; what did not happen is left out."""
-        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens", "weights", "changes", "others")
+        may_be_missing = ("failed", "again", "mean_thinking_tokens", "weights", "changes", "others")
         return {name: value for name, value in vars(self).items() if value or name not in may_be_missing}
 
 
 def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
-    """A system's replies as they are written, in the order of the prompts, read a batch at a time.
+    """A system's replies as they are written, in the order of the prompts, read a few at a time.
 
     White space around them stays if they are to the letter. The end token is not counted; whatever else ended a reply
     than its limit is called `stop`. A reply that reached its limit while the model was thinking is a failure.
@@ -112,10 +110,9 @@ def reply_stats(base: str, *turns: KeptReplies) -> ReplyStats:
         truncated,
         tokens / replies if known else None,
         turns[0].engine,
-        math.fsum(kept.minutes for kept in turns),
-        turns[0].workers,
+        math.fsum(kept.work.seconds for kept in turns) / 60,
         thought / replies if known and thought else None,
-        turns[0].weights,
+        turns[0].work.weights,
         dict(changes),
         dict(others),
     )

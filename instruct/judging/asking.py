@@ -11,12 +11,16 @@ from instruct.base.errors import InputError
 from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request, most_tokens
-from instruct.engines.start import LocalKind, Where, make_engine
+from instruct.engines.cluster import Where
+from instruct.engines.start import LocalKind, default_kind, make_engine
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, by_criteria, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory
+
+# Requests whose labels' log-probabilities are computed together on this machine.
+BATCH = 64
 
 
 class Judge:
@@ -48,24 +52,23 @@ class Judge:
 
     @functools.cached_property
     def engine(self) -> LocalKind | Literal["server"]:
-        """A server if there is a base URL or the model is a provider's; else vLLM if it is installed.
+        """A server if there is a base URL or the model is a provider's; else as `default_kind` has it.
 
         A score head is always asked in transformers.
 
         Raises:
             InputError: an engine that is not installed, or does not use the base URL.
         """
-        installed = vllm_is_installed()
         name, base_url = self.options.engine, self.options.base_url
         if name is None:
             if base_url or self.card.is_a_providers:
                 return "server"
-            return "vllm" if installed and not self.card.head else "transformers"
+            return "transformers" if self.card.head else default_kind(self.where)
         if base_url and name != "server":
             raise InputError(
                 f"judge {self.card.name}: engine {name} asks no server at {base_url}; leave `engine` or `base_url` out"
             )
-        if name == "vllm" and not installed:
+        if name == "vllm" and not vllm_is_installed():
             raise InputError(
                 f"judge {self.card.name}: vLLM is not installed; run `{pip_install('vllm')}`, or use another `engine`"
             )
@@ -147,6 +150,10 @@ class Judge:
         if self.engine == "server":
             from instruct.engines.server import ServerEngine
 
+            if card.protocol == "reward":
+                raise InputError(
+                    f"judge {card.name}: a reward model is asked on this machine; leave `base_url` and `engine` out"
+                )
             asked = self.options
             engine = ServerEngine(  # refuses an invalid address
                 engine_options(card), asked.base_url, asked.concurrency, asked.timeout, asked.replicas
@@ -161,7 +168,7 @@ class Judge:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding with extra, null or {}"
             raise InputError(f"judge {card.name}: {what} needs a server; give `base_url`, or leave `engine` out")
         local = self.options.model_dump(include={"dtype", "quantization", "tensor_parallel_size"}, exclude_none=True)
-        options = engine_options(card, **local)
+        options = engine_options(card, batch=BATCH if card.verdict.labels else None, **local)
         return make_engine(self.engine, options, self.where)
 
 

@@ -11,7 +11,7 @@ from instruct.base.files import sha256_of
 from instruct.base.output import say, warn
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Engine, Request, likely_tokens
-from instruct.engines.start import check_store
+from instruct.engines.cluster import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
@@ -203,8 +203,6 @@ def _judge_task(
         results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
         if not counts.unanswered_pairs:
             del results["unanswered_pairs"]
-        if engine.workers:
-            results["workers"] = engine.workers
     failed = counts.verdicts.get("failed", 0) - counts.unanswered_pairs
     if failed and not counts.stopped:
         say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED, ShownVerdict
 from instruct.base.errors import InputError, one_line
-from instruct.base.replies import Failure, Reply
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
 from instruct.run.replies import ReplyStore, is_number
@@ -86,11 +85,6 @@ class JudgmentStore(ReplyStore):
 
     kind = "judgment store"
     schema = ReplyStore.schema + _JUDGMENTS
-
-    def replies(self, keys: Iterable[str]) -> dict[str, Reply]:
-        """The replies to those of `keys` that were asked: completions, or why a request failed the last time."""
-        keys = [*keys]
-        return {key: Failure(made.reason) for key, made in self.attempts(keys).items()} | self.completions(keys)
 
     def add_judgments(self, judgments: Iterable[Judgment]) -> None:
         """Commit verdicts; an earlier verdict on the same pair and order is replaced."""

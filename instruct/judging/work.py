@@ -127,7 +127,7 @@ def _criteria_note(judge: Judge) -> list[str]:
 def _reply_notes(judge: Judge, made: list[Completion]) -> list[str]:
     """How requests differed from what the card says, whose cost is the most that it can be, and which other models
     have answered; each of how many that were answered."""
-    counts = Counter(f"asked {reply.changes}, as the server demands" for reply in made if reply.changes)
+    counts = Counter(f"asked {reply.changes}" for reply in made if reply.changes)
     uncounted = sum(None in (reply.prompt_tokens, reply.completion_tokens) for reply in made)
     if judge.price and uncounted:
         counts["counted as the most that they can cost, without a possible number of tokens"] = uncounted

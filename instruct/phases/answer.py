@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from instruct.asking.kept import forgive
 from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say, warn
@@ -23,6 +22,7 @@ from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
 from instruct.generation.answers import evaluation_set
 from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
+from instruct.generation.kept import forgive
 from instruct.generation.written import ReplyStats
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.steps import Step

@@ -17,7 +17,7 @@ from instruct.data.arrow import numbers
 from instruct.data.options import data_label
 from instruct.data.rows import RowSet
 from instruct.engines.memory import GIB, available_gib
-from instruct.generation.batches import local_kind
+from instruct.generation.replies import local_kind
 from instruct.phases.steps import Step
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import adapter_of, only_process
@@ -240,7 +240,11 @@ def _check_served(config: ExperimentConfig, planned: Any) -> None:
     if not getattr(getattr(planned, "active_peft_config", None), "target_parameters", None):
         return
     for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
-        if asked and not asked.generation.base_url and local_kind(config.model, asked.generation) == "vllm":
+        if (
+            asked
+            and not asked.generation.base_url
+            and local_kind(config.model, asked.generation, config.cluster) == "vllm"
+        ):
             raise InputError(
                 f"config {config.name}: vLLM does not serve adapters of experts' parameters (PEFT's target_parameters) "
                 f"beside a model; set {section}.generation.engine to transformers, or train alone, merge, and let the "

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -54,11 +54,11 @@ CREATE TABLE attempts (
     permanent INTEGER NOT NULL
 ) STRICT;
 """
-_BATCHES = """
-CREATE TABLE batches (
-    batch INTEGER PRIMARY KEY,
-    work TEXT NOT NULL,
+_WORK = """
+CREATE TABLE work (
+    work TEXT PRIMARY KEY,
     engine TEXT NOT NULL,
+    weights TEXT,
     seconds REAL NOT NULL
 ) STRICT;
 """
@@ -222,10 +222,21 @@ class ReplyStore:
         rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
         return {key: Attempts(failed, reason, bool(permanent)) for key, failed, reason, permanent in rows}
 
+    def replies(self, keys: Iterable[str]) -> dict[str, Reply]:
+        """The replies to those of `keys` that were asked: completions, or why a request failed the last time.
+
+        A failure is `permanent` if it is asked again only on demand: refused for good, or asked again twice in vain.
+        """
+        keys = [*keys]
+        failed: dict[str, Reply] = {
+            key: Failure(made.reason, permanent=made.permanent or made.failed >= _MOST_ATTEMPTS)
+            for key, made in self.attempts(keys).items()
+        }
+        return failed | self.completions(keys)
+
     def given_up(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that are asked again only on demand: refused for good, or asked again twice in vain."""
-        attempts = self.attempts(keys)
-        return {key for key, made in attempts.items() if made.permanent or made.failed >= _MOST_ATTEMPTS}
+        """Those of the keys without a completion that are asked again only on demand."""
+        return {key for key, reply in self.replies(keys).items() if isinstance(reply, Failure) and reply.permanent}
 
     def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply, float]]) -> None:
         """Commit replies in one transaction: key, reply and cost in US dollars.
@@ -345,8 +356,24 @@ class ReplyStore:
             ) from None
 
 
-class BatchStore(ReplyStore):
-    """Replies to a system's prompts, in batches; all finished batches are of one work and one engine.
+class Work(NamedTuple):
+    """What a system's replies were made with.
+
+    Attributes:
+        work: a hash of everything that could change a reply, besides the engine.
+        engine: its name, version and device.
+        weights: what came of comparing those that answer with those that were trained.
+        seconds: that the replies took.
+    """
+
+    work: str
+    engine: str
+    weights: str | None = None
+    seconds: float = 0.0
+
+
+class AnswerStore(ReplyStore):
+    """Replies to a system's prompts, all of one work and one engine.
 
     One process has it open, so that a network file system will do: it needs no shared memory, and no lock but the
     first.
@@ -354,22 +381,31 @@ class BatchStore(ReplyStore):
 
     kind = "store of answers"
     instead = "delete it, and its prompts are asked again"
-    schema = ReplyStore.schema + _BATCHES
+    schema = ReplyStore.schema + _WORK
     shared = False
 
-    def batches(self, work: str) -> tuple[str, dict[int, float]]:
-        """The engine that was asked for this work, and the seconds of each finished batch."""
-        rows = self._read("SELECT engine, batch, seconds FROM batches WHERE work = ?", [work])
-        return rows[0][0] if rows else "", {batch: seconds for _, batch, seconds in rows}
+    def work(self) -> Work | None:
+        """What the replies were made with; None: there are none."""
+        rows = self._read("SELECT work, engine, weights, seconds FROM work")
+        return Work(*rows[0]) if rows else None
 
-    def __len__(self) -> int:
-        """How many requests have a reply, or failed."""
-        asked = "SELECT key FROM completions UNION SELECT key FROM attempts"
-        return int(self._read(f"SELECT COUNT(*) FROM ({asked})")[0][0])
+    def start(self, work: Work) -> None:
+        """Begin another work, without any replies."""
+        with self._transaction():
+            for table in ("completions", "attempts", "work"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._db.execute("INSERT INTO work VALUES (?, ?, ?, ?)", work)
 
-    def failed(self) -> list[str]:
-        """The keys of all requests that ever failed."""
-        return [key for (key,) in self._read("SELECT key FROM attempts")]
+    def set_weights(self, weights: str | None) -> None:
+        """What came of comparing the weights, with the same engine."""
+        with self._transaction():
+            self._db.execute("UPDATE work SET weights = ?", [weights])
+
+    def add(self, replies: Iterable[tuple[str, Reply]], seconds: float) -> None:
+        """Commit replies by their keys, and what they took."""
+        with self._transaction():
+            self._insert(replies)
+            self._db.execute("UPDATE work SET seconds = seconds + ?", [seconds])
 
     def forgive(self) -> bool:
         """Let every failed request be sent again, also those that were refused; whether there is one."""
@@ -379,49 +415,6 @@ class BatchStore(ReplyStore):
         with self._transaction():
             self._db.execute(f"UPDATE attempts SET attempts = 0, permanent = 0 WHERE {failed}")
         return True
-
-    def replies(self, keys: Sequence[str]) -> list[Reply]:
-        """The replies of these keys, in this order; a failure is `permanent` if it is not asked again."""
-        replies: dict[str, Reply] = {**self.completions(keys)}
-        if len(replies) < len(keys):
-            given_up = self.given_up(keys)
-            for key, made in self.attempts(keys).items():
-                replies.setdefault(key, Failure(made.reason, permanent=key in given_up))
-        if missing := sum(key not in replies for key in keys):
-            raise self._damaged(f"{missing} replies of a finished batch are missing")
-        return [replies[key] for key in keys]
-
-    def add_part(self, replies: Mapping[str, Reply]) -> None:
-        """Commit replies, by their keys, of a batch that is not finished by them."""
-        with self._transaction():
-            self._insert(replies.items())
-
-    def add_batch(self, work: str, engine: str, batch: int, seconds: float, replies: Mapping[str, Reply]) -> None:
-        """Commit a batch's number, what it took, and those of its replies that are not committed, by their keys.
-
-        The seconds of one that was finished before, but for failed requests, are added to.
-        """
-        with self._transaction():
-            self._insert(replies.items())
-            self._db.execute(
-                "INSERT INTO batches (batch, work, engine, seconds) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (batch) DO UPDATE SET seconds = seconds + excluded.seconds",
-                (batch, work, engine, seconds),
-            )
-
-    def start_over(self) -> None:
-        """Remove everything if there are finished batches: other work begins, or another engine is asked.
-
-        Without one, what is there are replies to a first batch, whose keys name their work.
-        """
-        if self._read("SELECT 1 FROM batches LIMIT 1"):
-            self.remove_batches()
-
-    def remove_batches(self) -> None:
-        """Remove everything."""
-        with self._transaction():
-            for table in ("completions", "attempts", "batches"):
-                self._db.execute(f"DELETE FROM {table}")
 
 
 def is_number(value: Any) -> bool:

@@ -15,7 +15,7 @@ from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
 from instruct.base.output import Result
-from instruct.engines.start import Where
+from instruct.engines.cluster import Where
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey

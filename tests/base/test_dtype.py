@@ -113,13 +113,13 @@ def test_answers_and_measurements_compute_in_it(picked, tiny_model, tiny_model_f
             with opened(engine) as network:
                 assert {weight.dtype for weight in network.parameters()} == {getattr(torch, picked)}
         assert reader.made_from[1] == picked
-        assert VLLMEngine(options_of(model)).arguments()["dtype"] == picked
+        assert f"--dtype={picked}" in VLLMEngine(options_of(model)).arguments()
 
 
 def test_judges_compute_in_it(picked, reward_model, tiny_experiment, tmp_path):
     with opened(RewardEngine(options_of(reward_model, reward=True))) as network:
         assert {weight.dtype for weight in network.base_model.parameters()} == {getattr(torch, picked)}
-    assert VLLMRewardEngine(options_of(reward_model, reward=True)).arguments()["dtype"] == picked
+    assert f"--dtype={picked}" in VLLMRewardEngine(options_of(reward_model, reward=True)).arguments()
     for card in ("judge/judge.yaml", "smollm2_score"):  # a written verdict, and a score head on a model's states
         with Judge(JudgeOptions(card=card, engine="transformers")).open() as engine:
             assert engine.network.dtype == getattr(torch, picked)

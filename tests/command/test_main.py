@@ -374,7 +374,7 @@ def test_flags_of_a_judge_require_a_judge(instruct, tmp_path, verb):
         assert "--judge-model requires --judge" in refused(instruct(*verb, "--judge-model", "x"))
     for judge in ([], ["--judge", "pandalm"]):
         line = refused(instruct(*verb, *judge, "--budget-usd", -1))
-        assert "command line: budget_usd: must be at least 0 (given: -1.0)" in line
+        assert "command line: budget_usd: must be more than 0 (given: -1.0)" in line
 
 
 def test_an_unknown_flag_names_the_nearest(instruct):

@@ -22,7 +22,7 @@ from instruct.data.evaluation import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.canary import FILE, Canary, WeightsCheck, compare_scores, read_canary
 from instruct.engines.start import make_engine
-from instruct.generation import batches
+from instruct.generation import replies
 from instruct.generation.answers import GenerationConfig, generate_answers
 
 CANARY = Canary(ids=[5, 6, 7, 8], places=[2, 3], trained=[-1.0, -3.0], base=[-3.0, -2.0])
@@ -214,12 +214,12 @@ def check_each_kind_of_wrong_weights(
                 check.outcome("emo", adapter and str(adapter))
         assert check.outcome("emo", str(adapters["emo"])) == "checked"
         canary.save(wrong["zeros"])
-        monkeypatch.setattr(batches, "make_engine", lambda *_, **__: engine)  # which runs already
+        monkeypatch.setattr(replies, "make_engine", lambda *_, **__: engine)  # which runs already
         options, config = ModelOptions(name=str(model), dtype="float32"), GenerationConfig(engine=kind)
         prompts, answers = [EvalPrompt("Say hello.", "tiny")], folder / "answers"
         with pytest.raises(InputError, match=r"^system emo does not answer with the trained weights"):
             generate_answers(options, {"emo": wrong["zeros"]}, prompts, "chat", config, answers)
-        assert stored.finished(answers, "emo") == 0
+        assert stored.count(answers, "emo") == 0
         assert not (answers / "emo.json").exists()
     finally:
         engine.close()
@@ -231,18 +231,12 @@ def test_transformers_that_loads_other_weights_is_refused(tiny_model, tiny_adapt
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.parametrize("merges", [True, pytest.param(False, marks=pytest.mark.full)], ids=["merged", "layers"])
-def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, monkeypatch, merges):
+def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, monkeypatch):
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
     config = LlamaConfig.from_pretrained(tiny_model)
     config.update({"hidden_size": 64, "head_dim": 32})  # vLLM's attention on a CPU has no narrower heads
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(model)
-    # Adapters that may have changed the base's weights are layers beside them, as all are on a GPU: each token is then
-    # asked as a reply.
-    options = {} if merges else {"init_lora_weights": "eva"}
-    adapters = {
-        name: make_adapter(model, tmp_path / name, seed, 0.5, **options) for seed, name in enumerate(("mle", "emo"), 1)
-    }
+    adapters = {name: make_adapter(model, tmp_path / name, seed, 0.5) for seed, name in enumerate(("mle", "emo"), 1)}
     check_each_kind_of_wrong_weights("vllm", model, adapters, tmp_path, monkeypatch)

@@ -27,7 +27,6 @@ from instruct.base.replies import Completion, Failure
 from instruct.engines.base import Request
 from instruct.engines.network import BATCH_TOKENS, batches
 from instruct.engines.rewards import RewardEngine
-from instruct.engines.server import ServerEngine
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -258,8 +257,6 @@ def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_f
     (tmp_path / "remote" / "config.json").write_text(json.dumps(remote))
     with pytest.raises(InputError, match="needs code from its repository, which is never run"):
         RewardEngine(options(tmp_path / "remote")).check()
-    with pytest.raises(InputError, match=r"a reward model is asked on this machine; leave `base_url`"):
-        ServerEngine(options(reward_model), None)
 
 
 def test_the_higher_score_wins_and_a_margin_is_a_tie():

@@ -146,7 +146,7 @@ def test_a_flagged_prompt_is_that_prompts_failure_once_others_have_been_answered
 def test_a_prompt_that_a_server_cuts_is_warned_about_and_said_with_its_reply(fake_server, caplog):
     url, _ = fake_server({"cut": 'usage {"prompt_tokens": 2051, "completion_tokens": 5}'})
     cut, whole = ask(judge_at(url), ["cut " + "word " * 20_000, "whole"]).values()
-    assert (cut.changes, whole.changes) == ("with a prompt that it seems to cut", None)
+    assert (cut.changes, whole.changes) == ("with a prompt that the server seems to cut", None)
     assert "counts 2051 tokens in a prompt of more" in caplog.text
 
 
@@ -225,15 +225,13 @@ def test_failures_between_replies_or_at_the_end_do_not_stop_the_work(fake_server
     assert sum(isinstance(reply, Failure) for reply in replies.values()) == FAILURES_IN_A_ROW
 
 
-def test_a_dead_server_is_told_of_at_once(caplog, monkeypatch):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.4)
-    began, engine = time.time(), judge_at("http://127.0.0.1:9/v1")
+def test_a_dead_server_is_told_of_at_once(caplog):
+    engine = judge_at("http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
         ask(engine, ["Q"] * 100)
     assert [record.getMessage() for record in caplog.records] == [
         "judge pandalm: http://127.0.0.1:9/v1: no connection; the request is sent again"
     ]
-    assert caplog.records[0].created - began < (time.time() - began) / 2
 
 
 def test_a_redirect_to_another_origin_is_refused_and_sent_nothing(fake_server):

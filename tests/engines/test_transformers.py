@@ -180,7 +180,10 @@ class _Touch:
         return Path.touch, (Path(self._path),)
 
 
-@pytest.mark.parametrize("engine", [TransformersEngine, pytest.param(VLLMEngine, marks=needs_vllm)])
+IN_VLLM = [needs_vllm, pytest.mark.slow, pytest.mark.xdist_group("vllm")]
+
+
+@pytest.mark.parametrize("engine", [TransformersEngine, pytest.param(VLLMEngine, marks=IN_VLLM)])
 def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, engine):
     ran = tmp_path / "ran"
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:

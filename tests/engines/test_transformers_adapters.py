@@ -53,9 +53,8 @@ def complete(engine: TransformersEngine, model: Path, adapter: Path | None, firs
         )
         for place, text in enumerate(TEXTS)
     ]
-    (portion,) = engine.complete(requests)
-    assert [request for request, _ in portion] == requests
-    return [reply for _, reply in portion]
+    replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
+    return [replies[request.key] for request in requests]
 
 
 def most_likely(model: Path, adapter: Path | None, prompts: list[list[int]], stops: tuple[int, ...]) -> list[list[int]]:

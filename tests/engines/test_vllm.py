@@ -1,25 +1,28 @@
-"""A judge in real vLLM with the real SmolLM2-135M: label log-probabilities in batches, written verdicts in a stream."""
+"""vLLM's own server with the real SmolLM2-135M: adapters at once, label log-probabilities, verdicts by a schema."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
-from instruct.base.replies import Completion, Failure
-from instruct.engines import vllm
-from instruct.engines.base import Request
+from instruct.base.replies import Completion, Failure, ScoredCompletion
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.vllm import VLLMEngine
+from instruct.engines.vllm_server import VLLMServer
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import PromptTemplate
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm"), pytest.mark.timeout(1200)]
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 SCHEMA = {
     "type": "object",
@@ -30,26 +33,62 @@ SCHEMA = {
 CLEAR = [
     ("Name the capital of Italy.", "The capital of Italy is Rome.", "I like trains."),
     ("What is 3 + 4?", "3 + 4 is 7.", "It is 75."),
-    ("Write a sentence about snow.", "Snow fell softly on the roofs all night.", "Snow snow snow snow snow."),
     ("Say nothing but yes.", "yes", "word " * 9000),  # does not fit
 ]
 
 
-@pytest.fixture
-def writing_card():
-    """A judge that writes replies that follow a JSON schema."""
-    card = load_judge_card(LABELS)
-    verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}
-    update = {"decoding": card.decoding.model_copy(update={"max_tokens": 24}), "response_schema": SCHEMA}
-    return card.model_copy(update={**update, "verdict": card.verdict.model_copy(update=verdict), "context_length": 512})
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("vllm")
-def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, shared_vllm):
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # vLLM has three processes to start
 
+
+def test_base_and_adapters_that_are_asked_at_once_answer_and_score_as_peft_does(smollm2, make_adapter, tmp_path):
+    kinds: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "rank-stabilized": {"use_rslora": True},
+        "patterns": {"rank_pattern": {"q_proj": 2, "layers.1.mlp.down_proj": 8}, "alpha_pattern": {"v_proj": 3}},
+    }
+    adapters = {kind: make_adapter(smollm2, tmp_path / kind, 1, 0.02, **more) for kind, more in kinds.items()}
+    folders: dict[str, Path | None] = {"base": None, **adapters}
+    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    texts = ["The capital of France is Paris, and that of Italy is Rome.", "Once upon a time a king had three sons."]
+    ids = [tuple(tokenizer(text)["input_ids"]) for text in texts]
+    options = EngineOptions(
+        "model", smollm2, Decoding(max_tokens=1), 64, adapters=tuple(adapters.values()), dtype="float32"
+    )
+    engine = VLLMEngine(options)
+    try:
+        requests = [
+            Request(f"{kind} {place} {scored}", text, adapter=folder and str(folder), scored=1 if scored else None)
+            for place, text in enumerate(ids)
+            for kind, folder in folders.items()
+            for scored in (True, False)
+        ]
+        replies: dict[str, Any] = {
+            request.key: reply for portion in engine.complete(requests) for request, reply in portion
+        }
+    finally:
+        engine.close()
+    found = set()
+    for kind, folder in folders.items():
+        network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
+        network = network if folder is None else PeftModel.from_pretrained(network, folder)
+        for place, text in enumerate(ids):
+            with torch.no_grad():
+                logprobs = network.eval()(torch.tensor([text])).logits[0].double().log_softmax(-1)
+            wanted = logprobs[torch.arange(len(text) - 1), list(text[1:])].tolist()
+            scores, answer = (replies[f"{kind} {place} {scored}"] for scored in (True, False))
+            assert isinstance(scores, ScoredCompletion)
+            assert scores.token_logprobs == pytest.approx(wanted, abs=2e-3)
+            assert answer.text == tokenizer.decode(logprobs[-1].argmax())
+            assert (answer.prompt_tokens, answer.completion_tokens) == (len(text), 1)
+            found.add(scores.token_logprobs)
+    assert len(found) == len(folders) * len(texts)  # every adapter has its own
+
+
+def test_label_logprobs_are_those_of_the_model_and_engines_agree(smollm2):
     card = load_judge_card(LABELS)
     template = PromptTemplate(card)
     pairs = [(text, *answers) for text, *both in CLEAR for answers in (both, both[::-1])]
@@ -57,82 +96,63 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
         Request(f"key {index}", template.render_all({"instruction": text}, first, second)[0])
         for index, (text, first, second) in enumerate(pairs)
     ]
-    with Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine:
-        assert engine.batch == 64
-        (portion,) = engine.complete(iter(requests[-2:]))
-        assert engine._client is None  # vLLM is started only for prompts that fit
-        assert [reply.reason.partition(":")[0] for _, reply in portion] == ["too long"] * 2
-        (portion,) = engine.complete(iter(requests))
-        assert engine._client.dtype == f"torch.{engine.dtype}"
-    assert [request for request, _ in portion] == requests
-    replies = [reply for _, reply in portion]
-    assert all(isinstance(reply, Failure) and reply.reason.startswith("too long: ") for reply in replies[-2:])
-
+    found: dict[str, dict[str, Any]] = {}
+    for kind in ("vllm", "transformers"):
+        with Judge(JudgeOptions(card=card.name, engine=kind), card).open() as engine:
+            (portion,) = engine.complete(iter(requests[-2:]))
+            assert getattr(engine, "_served", None) is None  # vLLM is started only for prompts that fit
+            assert [reply.reason.partition(":")[0] for _, reply in portion] == ["too long"] * 2
+            replies = [pair for portion in engine.complete(iter(requests)) for pair in portion]
+            found[kind] = {request.key: reply for request, reply in replies}
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
-    with Judge(JudgeOptions(card=card.name, engine="transformers"), card).open() as engine:
-        others = [reply for portion in engine.complete(requests) for _, reply in portion]
-    for request, reply, other in list(zip(requests, replies, others, strict=True))[:-2]:
+    for request in requests[:-2]:
         with torch.no_grad():
             ids = tokenizer(request.prompt, return_tensors="pt")["input_ids"]
             wanted = network(ids).logits[0, -1].log_softmax(-1)[labels]
-        found, again = (torch.tensor([each.label_logprobs["1"], each.label_logprobs["2"]]) for each in (reply, other))
-        # Both engines may compute in bfloat16, which moves an unlikely token by up to .3; a wrong label is nats away.
-        assert torch.allclose(found, wanted, atol=0.5)
-        assert torch.allclose(again, wanted, atol=0.5)
-        if abs(wanted[0] - wanted[1]) > 0.5:
-            assert found.argmax() == again.argmax() == wanted.argmax()
-    assert others[-2:] == replies[-2:]
+        for replies in found.values():
+            logprobs = torch.tensor([replies[request.key].label_logprobs[label] for label in ("1", "2")])
+            # Both engines may compute in bfloat16, which moves an unlikely token by up to .3.
+            assert torch.allclose(logprobs, wanted, atol=0.5)
+    for request in requests[-2:]:
+        assert isinstance(found["vllm"][request.key], Failure)
+        assert found["vllm"][request.key] == found["transformers"][request.key]
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("vllm")
-def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, writing_card, monkeypatch):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    slots, waiting = 3, 2
-    monkeypatch.setattr(vllm, "SLOTS", slots)
-    monkeypatch.setattr(vllm, "WAITING", waiting)
-    card = writing_card
+def test_written_verdicts_follow_the_schema_and_a_stream_that_is_left_early_ends(smollm2):
+    card = load_judge_card(LABELS)
+    verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}
+    update = {"decoding": card.decoding.model_copy(update={"max_tokens": 24}), "response_schema": SCHEMA}
+    update |= {"verdict": card.verdict.model_copy(update=verdict), "context_length": 512}
+    card = card.model_copy(update=update)
     template = PromptTemplate(card)
-    prompts = [
-        template.render_all({"instruction": f"Count to {count}."}, "one " * count, "two " * (12 - count))[0]
+    asked = [
+        Request(
+            f"key {count}",
+            template.render_all({"instruction": f"Count to {count}."}, "one " * count, "two " * (12 - count))[0],
+        )
         for count in range(12)
     ]
-    prompts.insert(7, "word " * 600)
-    asked = [Request(f"key {index}", prompt) for index, prompt in enumerate(prompts)]
-    taken: list[Request] = []
+    engine = VLLMEngine(engine_options(card))
 
     def requests() -> Iterator[Request]:
-        for request in asked:
-            taken.append(request)
-            yield request
+        yield from asked
 
-    engine = VLLMEngine(engine_options(card))
     try:
-        assert engine.batch is None
-        assert engine.tokens(prompts[7]) > 512
-        # Closed early: its remaining replies must not mix with the next ones.
-        first = next(engine.complete(iter(asked[:4])))
-        assert 1 <= len(first) <= slots
-        replies: dict[Request, object] = {}
-        portions = 0
-        for portion in engine.complete(requests()):
-            portions += 1
-            replies.update(portion)
-            assert len(taken) - len(replies) <= slots + waiting  # taken only when there is room
-        assert portions >= 13 / slots
-        # Last, since vLLM ends with it: a schema that cannot be followed.
-        unusable = {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
-        engine.options = dataclasses.replace(engine.options, response_schema=unusable)
-        with pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"):
-            list(engine.complete([Request("key", "Which one?")]))
+        first = next(engine.complete(iter(asked[:4])))  # its other replies must not mix with the next ones
+        replies = {request.key: reply for portion in engine.complete(requests()) for request, reply in portion}
     finally:
         engine.close()
-    assert set(replies) == set(asked)
-    assert isinstance(replies.pop(asked[7]), Failure)
+    assert replies.keys() == {request.key for request in asked}
     for reply in replies.values():
         assert isinstance(reply, Completion)
         assert json.loads(reply.text)["better"] in SCHEMA["properties"]["better"]["enum"]
         assert reply.finish_reason == "stop"
-    assert all(replies[request] == reply for request, reply in first)
+    assert all(replies[request.key].text == reply.text for request, reply in first)
+
+
+def test_what_vllm_cannot_load_is_said_in_one_line(tiny_model):
+    with pytest.raises(InputError, match=r"^model m: vLLM cannot load it \(\w*Error: .*\); check the name") as caught:
+        VLLMServer("model m", [f"--model={tiny_model}", "--max-model-len=999999"])
+    assert "\n" not in str(caught.value)

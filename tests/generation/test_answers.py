@@ -49,7 +49,6 @@ def test_base_and_adapters_answer_in_one_call(tiny_model, tiny_adapters, tmp_pat
         assert stat.n == len(PROMPTS)
         assert stat.engine.startswith("transformers ")
         assert 0 < stat.mean_tokens <= 24
-        assert stored.finished(tmp_path, name) == 3
         assert [reply.text.strip() for reply in stored.replies(tmp_path, name)] == outputs(tmp_path, name)
     assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
     alone = tmp_path / "alone"
@@ -84,7 +83,7 @@ def test_stats_cover_all_answers_that_are_stored(tiny_model, tmp_path):
         f"UPDATE completions SET completion_tokens = {tokens}, finish_reason = '{finish}' WHERE rowid = {number}"
         for number, (tokens, finish) in enumerate(replies, start=1)
     ]
-    stored.change(tmp_path, "base", *updates, "UPDATE batches SET seconds = 30 * (batch + 1)")
+    stored.change(tmp_path, "base", *updates, "UPDATE work SET seconds = 180")
     _, engine = stored.made_by(tmp_path, "base")
     assert answer(tiny_model, tmp_path)["base"] == ReplyStats(
         n=7, failed={}, again=0, empty=0, truncated=3, mean_tokens=5.0, engine=engine, minutes=3.0
@@ -137,20 +136,18 @@ def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model,
 
 
 @pytest.mark.slow
-def test_a_call_stopped_after_any_batch_resumes_to_the_same_answers(tiny_model, tiny_adapters, tmp_path):
-    config = CONFIG.model_copy(update={"temperature": 1.0})
+def test_a_stopped_call_is_resumed_to_the_same_answers_with_what_is_missing(tiny_model, tiny_adapters, tmp_path):
     file = tmp_path / "emo.json"
-
-    answer(tiny_model, tmp_path, {"emo": tiny_adapters["emo"]}, config=config)
+    answer(tiny_model, tmp_path, {"emo": tiny_adapters["emo"]})
     undisturbed = file.read_bytes()
-    for kept in range(3):
+    for kept in (0, 3, 6):
         stored.forget(tmp_path, "emo", kept)
-        stored.change(tmp_path, "emo", "UPDATE batches SET seconds = 12345")
+        stored.change(tmp_path, "emo", "UPDATE completions SET created = 'before'")
         file.unlink()
-        answer(tiny_model, tmp_path, {"emo": tiny_adapters["emo"]}, config=config)
+        answer(tiny_model, tmp_path, {"emo": tiny_adapters["emo"]})
         assert file.read_bytes() == undisturbed
-        seconds = stored.select(stored.path_of(tmp_path, "emo"), "SELECT seconds FROM batches ORDER BY batch")
-        assert [second == 12345 for (second,) in seconds] == [number < kept for number in range(3)]
+        before = "SELECT COUNT(*) FROM completions WHERE created = 'before'"
+        assert stored.select(stored.path_of(tmp_path, "emo"), before) == [(kept,)]
 
 
 def test_answers_are_cut_at_the_context_length_and_too_long_prompts_are_named(tiny_model, tmp_path):
@@ -219,15 +216,15 @@ def test_a_killed_call_resumes_to_the_same_bytes(
     answer(tiny_model, reference, systems, prompts=prompts, config=config)
     run_and_kill(
         answer_command(str(tiny_model), systems, prompts, config, out),
-        lambda: stored.finished(out, "base") >= 2,
+        lambda: stored.count(out, "base") >= 6,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    stored.change(out, "base", "UPDATE batches SET seconds = 12345")  # SQLite first undoes a commit that was cut off
-    kept = stored.finished(out, "base")
-    assert 1 <= kept < 14
+    stored.change(out, "base", "UPDATE completions SET created = 'before'")  # SQLite first undoes a commit cut off
+    kept = stored.count(out, "base")
+    assert 1 <= kept < len(prompts)
     assert not (out / "base.json").exists()
     answer(tiny_model, out, systems, prompts=prompts, config=config)
-    again = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM batches WHERE seconds = 12345")
+    again = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM completions WHERE created = 'before'")
     assert again == [(kept,)]  # not generated again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

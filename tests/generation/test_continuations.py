@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
-from instruct.generation.batches import fingerprint
 from instruct.generation.continuations import (
     _Draw,
     _write,
@@ -22,7 +20,9 @@ from instruct.generation.continuations import (
     continue_texts,
     read_continuations,
 )
+from instruct.generation.kept import KeptReplies
 from instruct.generation.options import ContinuationOptions
+from instruct.generation.replies import fingerprint
 from instruct.generation.written import ReplyStats, reply_stats
 
 TEXTS = [" It was a dark", "It  was\na dark", "the same words", "the same words", "a", ""]
@@ -83,10 +83,10 @@ def test_a_continuation_may_end_if_the_config_says_so(tiny_model, tmp_path):
 def test_empty_continuations_are_counted(tmp_path):
     draws = [_Draw(prefix, 0, 0) for prefix in PREFIXES.prefixes[:3]]
     work = continuation_work(draws, PREFIXES, options())
-    kept = KeptReplies(tmp_path, "base", "fingerprint", work.identities, 3)
+    kept = KeptReplies(tmp_path, "base", "fingerprint", work.identities)
     kept.start("engine 1 cpu")
     replies = [("", 1, "stop"), (" \n", 3, "stop"), (" so on", 3, "length")]
-    kept.keep(0, [Completion(text, None, finish, None, tokens) for text, tokens, finish in replies], 30)
+    kept.add(enumerate(Completion(text, None, finish, None, tokens) for text, tokens, finish in replies), 30)
     assert reply_stats("tiny", kept) == ReplyStats(3, {}, 0, 2, 1, 5 / 3, "engine 1 cpu", 0.5)
     _write(kept, draws, tmp_path)
     rows = read_continuations(tmp_path / "base.json")

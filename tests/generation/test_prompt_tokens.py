@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from instruct.data.sources import RawRow
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.generation.batches import token_ids
+from instruct.generation.replies import token_ids
 
 INSTRUCTIONS = [
     "Name three rivers.",
@@ -69,7 +70,8 @@ def test_engines_receive_the_prompts_of_training(smollm2_words, tokenizer, templ
     sent: list[list[int]] = []
     complete = TransformersEngine.complete
 
-    def recorded(self: TransformersEngine, requests: list[Request]) -> Any:
+    def recorded(self: TransformersEngine, requests: Iterable[Request]) -> Any:
+        requests = [*requests]
         sent.extend(list(request.prompt) for request in requests)
         return complete(self, requests)
 

@@ -1,8 +1,9 @@
-"""Real vLLM with the real SmolLM2-135M and an adapter: one start for both, and resuming after a kill."""
+"""Real vLLM with the real SmolLM2-135M and an adapter: kills of either process, and continuations."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,95 +12,103 @@ import pytest
 import stored
 
 from instruct.base.models import ModelOptions
+from instruct.data.cards import Cut
 from instruct.data.evaluation import load_answers
+from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.data.prompts import EvalPrompt
 from instruct.data.templates import Rendering
-from instruct.engines import vllm
-from instruct.engines.vllm import VLLMClient
 from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.generation.continuations import continue_texts, read_continuations
+from instruct.generation.options import ContinuationOptions
 
-PROMPTS = [
-    EvalPrompt(text, "tiny")
-    for text in (
-        "Name the capital of France.",
-        "Say hello.",
-        "Write a line about the sea, the wind and the ships that pass at night.",
-        "What is two plus three?",
-        "List three colours.",
-        "Why is the sky blue?",
-        "Reply with the single word yes.",
-    )
-]
-CONFIG = GenerationConfig(engine="vllm", max_new_tokens=8, batch_size=2)
-BATCHES = 4  # of each system
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm"), pytest.mark.timeout(1200)]
+PROMPTS = [EvalPrompt("Name the capital of France.", "tiny"), EvalPrompt("Reply with the single word yes.", "tiny")]
+PROMPTS += [EvalPrompt(f"Write a line about the number {number}.", "tiny") for number in range(10)]
+CONFIG = GenerationConfig(engine="vllm", max_new_tokens=16, batch_size=2)
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("vllm")
-def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill(
-    smollm2,
-    make_adapter,
-    tmp_path,
-    monkeypatch,
-    run_and_kill,
-    answer_command,
-):
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    starts: list[VLLMClient] = []
-
-    class Counted(VLLMClient):
-        def __init__(self, *arguments: Any) -> None:
-            starts.append(self)
-            super().__init__(*arguments)
-
-    monkeypatch.setattr(vllm, "VLLMClient", Counted)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # vLLM has three processes to start
+
+
+def of_vllm(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [each for each in processes if "vllm" in " ".join(each.cmdline()).lower()]
+
+
+def test_a_kill_of_the_command_or_of_vllm_loses_no_reply_and_leaves_no_process(
+    smollm2, make_adapter, tmp_path, run_and_kill, answer_command
+):
     systems: dict[str, Path | None] = {"base": None, "tuned": make_adapter(smollm2, tmp_path / "adapter", 1, 0.05)}
-    undisturbed, out = tmp_path / "undisturbed", tmp_path / "out"
-    stats = generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, undisturbed)
-    assert len(starts) == 1
-    for name in systems:
-        assert stats[name].n == len(load_answers(undisturbed / f"{name}.json")) == len(PROMPTS)
-        assert stats[name].engine.startswith("vllm ")
-        assert 0 < stats[name].mean_tokens <= 8
-    base, tuned = ([row["output"] for row in load_answers(undisturbed / f"{name}.json")] for name in systems)
-    assert "Paris" in base[0]
-    assert base != tuned
-    assert 0 < stats["base"].truncated < len(PROMPTS)  # some answers need more than 8 tokens, some do not
-
+    out = tmp_path / "out"
+    command = answer_command(smollm2, systems, PROMPTS, CONFIG, out)
     engines: list[psutil.Process] = []
-    running = set(psutil.Process().children(recursive=True))  # other tests share an engine
+    others = set(psutil.Process().children(recursive=True))
 
-    def reached() -> bool:
-        if stored.finished(out, "base") < 2:
+    def reached(count: int) -> bool:
+        if stored.count(out, "base") < count:
             return False
-        started = set(psutil.Process().children(recursive=True)) - running
-        engines.extend(process for process in started if "vllm_process.py" in str(process.cmdline()))
+        engines.extend(of_vllm([*set(psutil.Process().children(recursive=True)) - others]))
         return True
 
-    run_and_kill(answer_command(smollm2, systems, PROMPTS, CONFIG, out), reached)
-    assert engines
-    assert not psutil.wait_procs(engines, timeout=30)[1]  # vLLM ends with the process that it served
-    stored.change(out, "base", "UPDATE batches SET seconds = 12345")  # SQLite first undoes a commit that was cut off
-    kept = stored.finished(out, "base")
-    assert 1 <= kept < BATCHES
+    run_and_kill(command, lambda: reached(2))
+    assert len(engines) >= 3  # the server, its engine and a worker
+    assert not psutil.wait_procs(engines, timeout=30)[1]
+    stored.change(out, "base", "UPDATE completions SET created = 'before'")  # SQLite first undoes a commit cut off
+    kept = stored.count(out, "base")
+    assert 1 <= kept < len(PROMPTS)
 
-    generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
-    assert len(starts) == 2
-    again = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM batches WHERE seconds = 12345")
-    assert again == [(kept,)]  # not generated again
+    engines.clear()
+    with (tmp_path / "again.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        while not reached(kept + 1):
+            assert process.poll() is None, (tmp_path / "again.log").read_text()[-3000:]
+        next(each for each in engines if "EngineCore" in " ".join(each.cmdline())).kill()
+        assert process.wait(timeout=120) == 1
+    said = (tmp_path / "again.log").read_text()
+    assert "vLLM ended (" in said.splitlines()[-1]
+    assert not psutil.wait_procs(engines, timeout=30)[1]
+
+    stats = generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
+    before = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM completions WHERE created = 'before'")
+    assert before == [(kept,)]  # not asked again
     for name in systems:
-        assert (out / f"{name}.json").read_bytes() == (undisturbed / f"{name}.json").read_bytes()
-    generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
-    assert len(starts) == 2  # all is there
+        assert stats[name].n == len(load_answers(out / f"{name}.json")) == len(PROMPTS)
+        assert stats[name].engine.startswith("vllm ")
+        assert stats[name].failed == {}
+        assert 0 < stats[name].mean_tokens <= 16
+    base, tuned = ([row["output"] for row in load_answers(out / f"{name}.json")] for name in systems)
+    assert "Paris" in base[0]
+    assert base != tuned
+    assert 0 < stats["base"].truncated < len(PROMPTS)  # some answers need more tokens, some do not
 
 
-@pytest.mark.slow
+def test_vllm_continues_to_the_letter_with_samples_of_their_own_seeds(smollm2, make_adapter, tmp_path):
+    texts = [" It was a dark and", "Call me", "The capital of France is", "The capital of France is", "In the year"]
+    prefixes = PrefixSet("tiny", [Prefix(str(i), text, None, f"row {i}") for i, text in enumerate(texts)], {}, Cut())
+    generation: dict[str, Any] = {"engine": "vllm", "max_new_tokens": 6, "max_model_len": 64}
+    systems = {
+        "base": (None, 1.0),
+        "tuned": (make_adapter(smollm2, tmp_path / "adapter", 1, 0.05), 1.0),
+        "cold": (None, 0.05),
+    }
+    options = ContinuationOptions(files=["-"], samples=2, generation=generation)
+    continue_texts(ModelOptions(name=smollm2, dtype="float32"), systems, prefixes, options, tmp_path)
+    found = {name: read_continuations(tmp_path / f"{name}.json") for name in systems}
+    assert {(row.tokens, row.finish_reason) for rows in found.values() for row in rows} == {(6, "length")}
+    base, tuned, cold = ([row.continuation for row in found[name]] for name in systems)
+    assert base != tuned
+    assert len(set(base)) == len(base) == 10  # also of equal prefixes
+    assert cold[2] == cold[3] == cold[7]
+    assert cold[2].startswith(" Paris")  # the space is the model's own first token
+
+
 def test_an_answer_that_is_cut_off_while_the_model_thinks_has_failed(smollm2, tmp_path):
-    pytest.importorskip("vllm")
     rendering = Rendering("qwen3_5_think")  # its prompts open the thinking, which this model does not end
     for engine in ("vllm", "transformers"):
-        config = GenerationConfig(engine=engine, max_new_tokens=8, batch_size=4)
+        config = GenerationConfig(engine=engine, max_new_tokens=8)
         stats = generate_answers(
             ModelOptions(name=smollm2), {"base": None}, PROMPTS[:2], "chat", config, tmp_path / engine,
             rendering=rendering,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.base.replies import Completion, Failure
-from instruct.run.replies import Attempts, BatchStore, ReplyStore, completion_key
+from instruct.run.replies import Attempts, ReplyStore, completion_key
 
 
 def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
@@ -26,18 +26,6 @@ def test_a_reply_after_failures_is_kept_beside_them(tmp_path):
         store.add_replies("j", [("a", Completion("late"), 0.0)])
         assert store.completions(["a"]) == {"a": Completion("late")}
         assert store.attempts(["a"]) == {"a": Attempts(1, "timed out", False)}
-
-
-def test_a_batch_is_read_in_the_order_of_its_keys(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with BatchStore(path) as store:
-        store.add_batch("work", "engine 1", 3, 1.5, {"b": Completion("1"), "a": Completion("2", completion_tokens=4)})
-        assert store.replies(["b", "a"]) == [Completion("1"), Completion("2", completion_tokens=4)]
-        assert store.batches("work") == ("engine 1", {3: 1.5})
-        assert store.batches("other work") == ("", {})
-        store.remove_batches()
-    with BatchStore(path) as store:
-        assert (store.batches("work"), store.completions(["a", "b"])) == (("", {}), {})
 
 
 @given(st.text(), st.text())

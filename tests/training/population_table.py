@@ -15,8 +15,6 @@ import os
 import re
 import resource
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -24,15 +22,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "training")]
 ROWS = Path(__file__).with_name("population.jsonl")
 PAGE = ROOT / "docs" / "models.md"
-SECONDS, BYTES = 240, 10 << 30  # of one type
+SECONDS, BYTES = 600, 10 << 30  # of one type
 LOADED = ["torch", "transformers", "peft", "trl", "datasets", "test_population", "instruct.engines.transformers"]
-VLLM_LOADED = ["vllm", "vllm.v1.engine.llm_engine", "vllm.v1.worker.cpu_worker", "vllm.v1.worker.cpu_model_runner"]
 # A package, a kernel or a processor that is not here.
 NEEDS = re.compile(
     "requires the|No module named|not installed|is required|must be installed|only supports? .*GPU", re.I
@@ -125,10 +121,6 @@ def served(kind: str, tokenizer: str) -> Row:
     """What vLLM on this CPU takes of the type: the adapter, its merge, or neither, and why."""
     from test_population import walk_to_vllm
 
-    from instruct.engines import vllm
-
-    waiting = [ForkedVLLM() for _ in range(2)]  # before torch computes here: one for the adapter, one for its merge
-    vllm.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": lambda *_, **__: waiting.pop()})
     try:
         with tempfile.TemporaryDirectory() as folder:
             return {"type": kind, "vllm": walk_to_vllm(kind, Path(folder), Path(tokenizer))}
@@ -136,38 +128,6 @@ def served(kind: str, tokenizer: str) -> Row:
         return {"type": kind, "vllm": "differs", "line": _line(error)}
     except BaseException as error:  # vLLM ends in as many ways
         return {"type": kind, "vllm": "no", "line": f"{type(error).__name__}: {_line(error)}"}
-    finally:
-        for process in waiting:
-            process.wait()
-
-
-class ForkedVLLM:
-    """In the place of a `subprocess.Popen` of vllm_process.py: a fork of this process, which has vLLM loaded."""
-
-    def __init__(self) -> None:
-        (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            os.dup2(theirs_in, 0)
-            os.dup2(theirs_out, 1)
-            sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 (until the process ends)
-            try:
-                from instruct.engines import vllm_process
-
-                vllm_process.main()
-            finally:
-                os._exit(1)
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self.stdin, self.stdout = os.fdopen(ours_in, "w", encoding="utf-8"), os.fdopen(ours_out, encoding="utf-8")
-        self.returncode: int | None = None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """End it: the other fork keeps its standard input open."""
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
 
 
 def _line(error: object) -> str:
@@ -175,7 +135,8 @@ def _line(error: object) -> str:
 
 
 def _in_process(function: Callable[[str, str], Row], kind: str, tokenizer: str, file: str) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    if function is not served:  # vLLM reserves more than it uses
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     warnings.simplefilter("ignore")
     gc.freeze()  # the libraries: training and answering collect garbage several times
     null = os.open(os.devnull, os.O_WRONLY)
@@ -191,11 +152,6 @@ def results(function: Callable[[str, str], Row], kinds: Iterable[str], file: Pat
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
-    if function is served:
-        from instruct.engines.vllm import ENVIRONMENT
-
-        os.environ.update(ENVIRONMENT | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
-        context.set_forkserver_preload(LOADED + VLLM_LOADED)
     with tempfile.TemporaryDirectory() as folder:
         byte_tokenizer().save_pretrained(folder)
         for kind in kinds:

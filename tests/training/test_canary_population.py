@@ -126,7 +126,9 @@ def test_transformers_answers_with_the_trained_weights_and_no_others(tmp_path, t
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.parametrize(("kind", "steps"), [("llama", 2), ("qwen2", 8), ("mistral", 8)])
+@pytest.mark.parametrize(
+    ("kind", "steps"), [("llama", 2), *(pytest.param(kind, 8, marks=pytest.mark.full) for kind in ("qwen2", "mistral"))]
+)
 def test_vllm_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder, kind, steps):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     check_all(kind, steps, "vllm", tmp_path, tiny_model_folder, "bfloat16")

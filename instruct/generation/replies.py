@@ -1,29 +1,32 @@
-"""Replies of a base model and its fine-tuned systems to the same prompts, in fixed batches, resumed after a stop."""
+"""Replies of a base model and its fine-tuned systems to the same prompts, resumed after a stop."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from instruct.asking.ask import FixedBatches, ask_engine, progress_of
-from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
-from instruct.base.replies import THINK, Failure, marks_of
+from instruct.base.output import progress_bar
+from instruct.base.replies import THINK, Failure, Reply, marks_of
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.data.tokens import prompt_token_ids, text_token_ids
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.canary import FILE, Canary, WeightsCheck, canaries_of, moved_by
+from instruct.engines.cluster import Where
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
-from instruct.engines.start import LocalKind, Where, make_engine
+from instruct.engines.start import LocalKind, default_kind, make_engine
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
+from instruct.generation.kept import KeptReplies
 from instruct.generation.options import EngineConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -98,11 +101,9 @@ def finished_replies(
 ) -> dict[str, KeptReplies]:
     """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
-    One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
-    `config.batch_size`; each finished batch is on disk before the next begins, and each reply of a server. A prompt
-    that gets no reply is a Failure among the replies. If the model, adapter, prompts or
-    decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `where`, its machines work
-    on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
+    One start of the engine serves `model` and all its adapters. What has no reply is asked in one stream, and each
+    reply is on disk when it arrives. A prompt that gets no reply is a Failure among the replies. If the model, adapter,
+    prompts or decoding changed, that system starts over, and its `folder/NAME.json` is removed.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -131,7 +132,7 @@ def finished_replies(
         if config.engine == "server" and source is not None:  # the server knows it by the system's name
             base, adapter = model.name, system.name
         print_of = fingerprint([identity, weights], model, work, config, system.temperature)
-        kept = KeptReplies(folder, system.name, print_of, work.identities, config.batch_size)
+        kept = KeptReplies(folder, system.name, print_of, work.identities)
         planned.append(_Planned(system, work, base, adapter, kept))
     for base in dict.fromkeys(plan.model for plan in planned):
         served = [plan for plan in planned if plan.model == base]
@@ -152,7 +153,7 @@ def fingerprint(
 
     Settings are part of it only where they differ from what was the only way before there was a choice.
     """
-    decoding = {**work.decoding, "batch_size": config.batch_size, "max_model_len": config.max_model_len}
+    decoding = {**work.decoding, "max_model_len": config.max_model_len}
     decoding["temperature"] = temperature
     if config.base_url is not None:
         decoding["base_url"] = config.base_url
@@ -176,55 +177,68 @@ def _ask(
 ) -> None:
     """Start one engine and ask what is missing of the systems on one base, of everyone who is asked."""
     works = {id(plan.work): plan.work for plan in served}
-    work = served[0].work
     prompts: _Prompts
     canaries = canaries_of({plan.system.name: plan.system.source for plan in everyone})
-    with progress_of(f"starting on {Path(served[0].model).name}") as show:
-        if config.engine == "server":
-            engine, prompts, room = *_on_a_server(works, model, config), None
-        else:
-            engine, prompts, room = _with_weights(served, works, model, config, where, canaries)
-        try:
-            version = engine.start()
-            unfinished = {plan.kept: plan for plan in served if not plan.is_finished(config)}
-            check = WeightsCheck(engine, canaries, "generation.engine")
-            checked: dict[KeptReplies, str | None] = {}
-            for kept, plan in reversed(unfinished.items()):  # the adapter of the first is then in its place
-                ids = () if room is None else prompts[id(plan.work)][0][:_TOKENS_CHECKED]
-                checked[kept] = _check_weights(plan, check, engine, version, cast(Sequence[int], ids))
-            for kept in unfinished:
-                kept.workers = engine.workers
-                kept.start(version, checked[kept])
-                if len(kept.missing) == len(kept.batches):
-                    (folder / f"{kept.system}.json").unlink(missing_ok=True)  # replies to something else
+    if config.engine == "server":
+        engine, prompts, room = *_on_a_server(works, model, config), None
+    else:
+        engine, prompts, room = _with_weights(served, works, model, config, where, canaries)
+    with contextlib.closing(engine), progress_bar() as progress:
+        bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
+        version = engine.start()
+        unfinished = [plan for plan in served if not plan.is_finished(config)]
+        check = WeightsCheck(engine, canaries, "generation.engine")
+        checked: list[str | None] = []
+        for plan in unfinished:
+            ids = () if room is None else prompts[id(plan.work)][0][:_TOKENS_CHECKED]
+            checked.append(_check_weights(plan, check, engine, version, cast(Sequence[int], ids)))
+        for plan, weights in zip(unfinished, checked, strict=True):
+            plan.kept.start(version, weights)
+            if len(plan.kept.missing) == len(plan.work.prompts):
+                (folder / f"{plan.system.name}.json").unlink(missing_ok=True)  # replies to something else
+        asked: dict[str, tuple[KeptReplies, int]] = {}  # by request
 
-            def requests(kept: KeptReplies, places: Sequence[int]) -> list[Request]:
-                plan = unfinished[kept]
-                asked, listed = plan.work, []
-                for place in places:
-                    prompt, temperature = prompts[id(asked)][place], plan.system.temperature
-                    most = int(asked.decoding["max_new_tokens"])
-                    if asked.temperatures and (named := asked.temperatures[place]) is not None:
-                        temperature = named
-                    request = Request(
-                        key=kept.request_key(place),
-                        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
-                        adapter=plan.adapter,
-                        max_tokens=most if room is None else min(most, room - len(prompt)),
-                        min_tokens=asked.decoding.get("min_new_tokens", 0),
-                        temperature=temperature,
-                        # A server need not know seeds, which matter only where something is drawn.
-                        seed=asked.seeds[place] if room is not None or temperature > 0 else None,
-                    )
-                    listed.append(request)
-                return listed
+        def requests() -> Iterator[Request]:
+            for plan in unfinished:
+                progress.update(bar, description=f"{plan.work.what} of {plan.system.name}")
+                for place in plan.kept.missing:
+                    request = _request(plan, place, prompts[id(plan.work)][place], room)
+                    asked[request.key] = plan.kept, place
+                    yield request
 
-            batches = FixedBatches(work.what, list(unfinished), requests, apart=config.engine == "server")
-            ask_engine(engine, batches, show)
-            for kept in unfinished:
-                _check_answered(kept, f"model {model.name}")
-        finally:
-            engine.close()
+        total = sum(len(plan.work.prompts) for plan in served)
+        progress.update(bar, total=total, completed=total - sum(len(plan.kept.missing) for plan in unfinished))
+        began = time.monotonic()
+        for portion in engine.complete(requests()):
+            seconds = time.monotonic() - began
+            arrived: dict[KeptReplies, list[tuple[int, Reply]]] = {}
+            for request, reply in portion:
+                kept, place = asked.pop(request.key)
+                arrived.setdefault(kept, []).append((place, reply))
+            for kept, replies in arrived.items():
+                kept.add(replies, seconds * len(replies) / len(portion))
+            progress.advance(bar, len(portion))
+            began = time.monotonic()
+        for plan in unfinished:
+            _check_answered(plan.kept, f"model {model.name}")
+
+
+def _request(plan: _Planned, place: int, prompt: _Asked, room: int | None) -> Request:
+    """The request of a system's prompt; `room`: of a model whose weights are here, the most tokens of both."""
+    work, temperature = plan.work, plan.system.temperature
+    most = int(work.decoding["max_new_tokens"])
+    if work.temperatures and (named := work.temperatures[place]) is not None:
+        temperature = named
+    return Request(
+        key=f"{plan.system.name}/{place}",
+        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
+        adapter=plan.adapter,
+        max_tokens=most if room is None else min(most, room - len(prompt)),
+        min_tokens=work.decoding.get("min_new_tokens", 0),
+        temperature=temperature,
+        # A server need not know seeds, which matter only where something is drawn.
+        seed=work.seeds[place] if room is not None or temperature > 0 else None,
+    )
 
 
 def _check_weights(plan: _Planned, check: WeightsCheck, engine: Engine, version: str, ids: Sequence[int]) -> str | None:
@@ -240,8 +254,8 @@ def _check_weights(plan: _Planned, check: WeightsCheck, engine: Engine, version:
     """
     if plan.system.source is None:
         return None
-    if plan.kept.engine == version and plan.kept.weights:
-        return plan.kept.weights
+    if plan.kept.engine == version and plan.kept.work.weights:
+        return plan.kept.work.weights
     if plan.system.name not in check.canaries:
         return _check_effect(plan, engine, ids)
     return check.outcome(plan.system.name, plan.adapter)
@@ -294,7 +308,7 @@ def _with_weights(
     canaries: Mapping[str, Canary],
 ) -> tuple[Engine, _Prompts, int]:
     """The engine for systems on one base, here or on a cluster, the prompts' tokens, and the room for each."""
-    kind = local_kind(model, config)
+    kind = local_kind(model, config, where)
     base, work = served[0].model, served[0].work
     revision = model.revision if base == model.name else None
     # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
@@ -365,16 +379,15 @@ def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEF
     return asked
 
 
-def local_kind(model: ModelOptions, config: EngineConfig) -> LocalKind:
-    """The engine that `config.engine` names; `auto` is vLLM if it is installed and can load the model."""
-    installed = vllm_is_installed()
-    if config.engine == "vllm" and not installed:
+def local_kind(model: ModelOptions, config: EngineConfig, where: Where = None) -> LocalKind:
+    """The engine that `config.engine` names, or for `auto` one that can load the model."""
+    if config.engine == "vllm" and not vllm_is_installed():
         raise InputError(
             f"generation.engine vllm: vLLM is not installed; run `{pip_install('vllm')}` or set it to transformers"
         )
-    if config.engine == "transformers" or not installed or (config.engine == "auto" and model.quantization):
-        return "transformers"
-    return "vllm"
+    if config.engine in ("vllm", "transformers"):
+        return "vllm" if config.engine == "vllm" else "transformers"
+    return "transformers" if model.quantization else default_kind(where)
 
 
 def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:
