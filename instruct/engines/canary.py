@@ -61,17 +61,26 @@ class Canary:
             InputError: it scores no text with this adapter.
         """
 
-        def asked(ids: list[int], start: int) -> dict[int, float]:
-            """The log-probabilities of the tokens from `start` on, by their places."""
-            request = Request(KEY, tuple(ids), adapter=adapter, max_tokens=1, seed=0, temperature=0.0, scored=start)
-            replies = [reply for portion in engine.complete([request]) for _, reply in portion]
-            return dict(enumerate(replies[0].token_logprobs if isinstance(replies[0], ScoredCompletion) else (), start))
+        def asked(ends: Sequence[int], first: int | None = None) -> dict[int, float]:
+            """The log-probabilities of the tokens before these ends, or of all from `first` on, by their places."""
+            scored = [end - 1 if first is None else first for end in ends]
+            requests = [
+                Request(f"{KEY} {end}", tuple(self.ids[:end]), 0.0, adapter, 1, seed=0, temperature=0.0, scored=start)
+                for end, start in zip(ends, scored, strict=True)
+            ]
+            return {
+                place: logprob
+                for portion in engine.complete(requests)
+                for request, reply in portion
+                if isinstance(reply, ScoredCompletion)
+                for place, logprob in enumerate(reply.token_logprobs, request.scored or 0)
+            }
 
         try:
-            found = asked(self.ids, self.places[0])
+            found = asked([len(self.ids)], self.places[0])
         except InputError:  # an adapter beside the weights in vLLM, which scores one token at a time
-            found = {place: asked(self.ids[: place + 1], place).get(place, math.nan) for place in self.places}
-        return [found[place] for place in self.places] if found else []
+            found = asked([place + 1 for place in self.places])
+        return [found.get(place, math.nan) for place in self.places] if found else []
 
 
 def read_canary(folder: Path | None) -> Canary | None:

@@ -35,13 +35,13 @@ class Scores:
         self.scores, self.base, self.one_by_one, self.asked = scores, base, one_by_one, []
 
     def complete(self, requests):
-        (request,) = requests
-        self.asked.append((request.prompt, request.scored, request.adapter))
-        if self.one_by_one and len(request.prompt) - request.scored > 1:
-            raise InputError("one token at a time")
-        of_place = dict(zip(CANARY.places, self.scores if request.adapter else self.base, strict=True))
-        scores = [of_place[place] for place in range(request.scored, len(request.prompt))]
-        yield [(request, Failure("no") if None in scores else ScoredCompletion("", token_logprobs=tuple(scores)))]
+        for request in requests:
+            self.asked.append((request.prompt, request.scored, request.adapter))
+            if self.one_by_one and len(request.prompt) - request.scored > 1:
+                raise InputError("one token at a time")
+            of_place = dict(zip(CANARY.places, self.scores if request.adapter else self.base, strict=True))
+            scores = [of_place[place] for place in range(request.scored, len(request.prompt))]
+            yield [(request, Failure("no") if None in scores else ScoredCompletion("", token_logprobs=tuple(scores)))]
 
 
 def outcome(engine, canary=CANARY, adapter="a", **siblings) -> str:

@@ -61,10 +61,10 @@ def test_base_and_adapters_that_are_asked_at_once_answer_and_score_as_peft_does(
     engine = VLLMEngine(options)
     try:
         requests = [
-            Request(f"{kind} {place} {scored}", text, adapter=folder and str(folder), scored=1 if scored else None)
+            Request(f"{kind} {place} {scored}", text, adapter=folder and str(folder), scored=scored)
             for place, text in enumerate(ids)
             for kind, folder in folders.items()
-            for scored in (True, False)
+            for scored in (1, len(text) - 1, None)  # the last token alone is asked as a reply
         ]
         replies: dict[str, Any] = {
             request.key: reply for portion in engine.complete(requests) for request, reply in portion
@@ -79,9 +79,10 @@ def test_base_and_adapters_that_are_asked_at_once_answer_and_score_as_peft_does(
             with torch.no_grad():
                 logprobs = network.eval()(torch.tensor([text])).logits[0].double().log_softmax(-1)
             wanted = logprobs[torch.arange(len(text) - 1), list(text[1:])].tolist()
-            scores, answer = (replies[f"{kind} {place} {scored}"] for scored in (True, False))
+            scores, last, answer = (replies[f"{kind} {place} {scored}"] for scored in (1, len(text) - 1, None))
             assert isinstance(scores, ScoredCompletion)
             assert scores.token_logprobs == pytest.approx(wanted, abs=2e-3)
+            assert last.token_logprobs == pytest.approx(wanted[-1:], abs=2e-3)
             assert answer.text == tokenizer.decode(logprobs[-1].argmax())
             assert (answer.prompt_tokens, answer.completion_tokens) == (len(text), 1)
             found.add(scores.token_logprobs)
