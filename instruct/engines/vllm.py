@@ -68,8 +68,7 @@ class InVLLM(LocalEngine):
         }
         if (words := getattr(options.tokenizer, "name_or_path", None)) and not _has_words(model):
             arguments["tokenizer"] = words
-        listed = [f"--{name}={value}" for name, value in arguments.items() if value is not None]
-        return listed if has_gpu_device() else [*listed, "--enforce-eager"]
+        return [f"--{name}={value}" for name, value in arguments.items() if value is not None]
 
     def _client(self, served: VLLMServer | Replicas) -> ServerEngine:
         """What asks the server."""
@@ -153,9 +152,8 @@ class VLLMEngine(InVLLM):
     def _resolved(self, request: Request) -> Request | Failure:
         row = super()._resolved(request)
         several = request.scored is not None and len(row.prompt) - request.scored > 1 if isinstance(row, Request) else 0
-        if several and any(
-            has_gpu_device() or "lm_head" in adapted_modules(folder) for folder in self.options.adapters
-        ):
+        on_gpu = self._where is not None or has_gpu_device()  # where scoring beside adapters was never tried
+        if several and any(on_gpu or "lm_head" in adapted_modules(folder) for folder in self.options.adapters):
             raise InputError(
                 f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the "
                 "engine out for tasks that score it"

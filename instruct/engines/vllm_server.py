@@ -75,9 +75,13 @@ class VLLMServer:
         self._log: Any = None
         if not shown:
             self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (until close)
-        environment = ENVIRONMENT | ({} if has_gpu_device() else CPU_ENVIRONMENT) | os.environ
+        environment = ENVIRONMENT | os.environ
         environment.pop("OPENAI_API_KEY", None)
-        if (os.cpu_count() or 1) <= _FEW_CORES:
+        device = "cuda" if has_gpu_device() else "cpu"
+        if device == "cpu":
+            environment = CPU_ENVIRONMENT | environment
+            arguments = [*arguments, "--enforce-eager"]
+        if device == "cpu" and (os.cpu_count() or 1) <= _FEW_CORES:
             environment.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         module = [sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server"]
         where = ["--host", host, "--port", str(port), "--disable-uvicorn-access-log"]
@@ -93,7 +97,6 @@ class VLLMServer:
             while not self._is_ready():
                 self.check(starting=True)
                 time.sleep(0.1)
-            device = "cuda" if has_gpu_device() else "cpu"
             self.version = f"vllm {self._get('/version')['version']} {device}"
             self.context = int(self._get("/v1/models")["data"][0]["max_model_len"])
         except BaseException:
