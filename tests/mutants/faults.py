@@ -144,9 +144,9 @@ FAULTS = [
     # What answers.
     Fault(
         'the canary always says "checked"',
-        "instruct/generation/batches.py",
-        "    if plan.kept.engine == version and plan.kept.weights:",
-        '    return "checked"\n    if plan.kept.engine == version and plan.kept.weights:',
+        "instruct/generation/replies.py",
+        "    if plan.kept.engine == version and plan.kept.work.weights:",
+        '    return "checked"\n    if plan.kept.engine == version and plan.kept.work.weights:',
         "tests/training/test_canary.py::test_weights_that_are_not_those_of_training_do_not_answer",
     ),
     Fault(
@@ -179,7 +179,7 @@ FAULTS = [
     ),
     Fault(
         "answers that are decoded otherwise are not made again",
-        "instruct/generation/batches.py",
+        "instruct/generation/replies.py",
         "[*identities, work.identities, *work.identity, decoding]",
         "[*identities, work.identities, *work.identity]",
         "tests/generation/test_answers.py::test_a_change_that_affects_answers_starts_from_scratch",
@@ -222,10 +222,10 @@ FAULTS = [
     ),
     # What a run keeps, asks again and ends with.
     Fault(
-        "replies to a batch that is cut short are lost",
+        "replies before a stop are lost",
         "instruct/run/replies.py",
-        "        with self._transaction():\n            self._insert(replies.items())\n\n    def add_batch",
-        "        del replies\n\n    def add_batch",
+        '            self._insert(replies)\n            self._db.execute("UPDATE work',
+        '            self._db.execute("UPDATE work',
         "tests/generation/test_server.py::test_a_server_that_breaks_keeps_what_it_replied",
     ),
     Fault(
@@ -237,10 +237,10 @@ FAULTS = [
     ),
     Fault(
         "a resumed reply is asked again",
-        "instruct/asking/kept.py",
-        "there = store.completions(keys).keys() | store.given_up(keys)",
-        "there = store.given_up(keys)",
-        "tests/asking/test_ask.py::test_what_a_server_replied_before_the_work_ended_is_not_asked_again",
+        "instruct/generation/kept.py",
+        "if reply is None or (isinstance(reply, Failure) and not reply.permanent)",
+        "if not (isinstance(reply, Failure) and reply.permanent)",
+        "tests/generation/test_kept.py::test_replies_in_any_order_are_resumed",
     ),
     Fault(
         "a step is done whatever it was made from",
