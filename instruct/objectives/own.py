@@ -195,8 +195,17 @@ def made_up_tokens(objective: Any) -> TokenStatistics:
 
 
 def _weighed(objective: Any, name: str, token: TokenStatistics) -> Weighting:
+    given = {key: one for key, one in vars(token).items() if one is not None}
+    before = {key: (one._version, one.clone()) for key, one in given.items()}
     with _own_code(f"objective {name}: weigh fails on made-up tokens: "):
         weighting = objective.weigh(token)
+    for key, one in given.items():
+        version, values = before[key]
+        if one._version != version or not torch.equal(one, values):  # `.data` has no version
+            raise InputError(
+                f"objective {name}: weigh changes {key} in place, and with it what is logged; write its result to a "
+                "new tensor, as clamp does and clamp_ does not"
+            )
     if not isinstance(weighting, Weighting):
         raise InputError(f"objective {name}: weigh returns {type(weighting).__name__}; return a Weighting")
     return weighting
