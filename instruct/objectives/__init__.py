@@ -17,7 +17,6 @@ from instruct.objectives.built_in import (
     TaiLr,
 )
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
-from instruct.objectives.logit_losses import ASFT, GEM, GIFT, TOFU, Brier, Spherical, TargetSFT, TopEAFT
 from instruct.objectives.objective import LogitLoss, Objective, TokenStatistics, Weighting
 from instruct.objectives.transport import (
     CosineCost,

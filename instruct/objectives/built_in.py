@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,17 +16,17 @@ from torch import Tensor
 
 from instruct.objectives.arguments import require, require_at_least_0, require_choice, require_share
 from instruct.objectives.logit_losses import (
-    ASFT,
-    GEM,
-    GIFT,
-    TOFU,
-    Brier,
-    Spherical,
-    TargetSFT,
-    TopEAFT,
+    asft,
+    brier,
+    eaft_top,
     focal_slope,
+    gem,
+    gift,
+    spherical,
+    target_sft,
+    tofu,
 )
-from instruct.objectives.objective import BASE, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import BASE, LogitLoss, Objective, TokenStatistics, Weighting
 
 # Added to denominators, as in the authors' released code.
 EPSILON = 1e-10
@@ -78,7 +78,6 @@ class EMO:
         require_choice("EMO emphasis", self.emphasis, Emphasis)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.cost is not None
         cost = token.cost + token.q_target if self.variant == "official" else token.cost
         if self.emphasis == "emo":
             a = cost / (token.ce + EPSILON)
@@ -113,7 +112,6 @@ class Energy:
         require(self.dim >= 1, f"energy_dim is {self.dim}; it must be at least 1")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.cost is not None
         half = torch.full_like(token.ce, 0.5)
         b = half * self.weight
         return Weighting(a=half, b=b, value=half * token.ce + b * token.cost)
@@ -216,7 +214,6 @@ class ErrorNormTruncation:
         require(inside, f"threshold is {self.threshold}; an error norm lies between 0 and sqrt(2) = 1.414")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.error_norm is not None
         truncated = token.error_norm > self.threshold
         a = (~truncated).to(token.ce.dtype)
         return Weighting(a=a, value=a * token.ce, clamped=truncated)
@@ -294,7 +291,6 @@ class DEFT:
     needs = ("squares",)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.squares is not None
         alpha = token.squares
         scale = alpha / (alpha + 1e-6)
         return Weighting(a=token.q_target**alpha * scale, value=-torch.expm1(-alpha * token.ce) / (alpha + 1e-6))
@@ -304,7 +300,7 @@ class DEFT:
 class EAFT:
     """Cross-entropy weighted by the model's own entropy: a = (entropy / 3)^alpha (arXiv 2601.02151).
 
-    A token that the model is sure of, right or wrong, counts little. The entropy is exact, in nats; `TopEAFT` has that
+    A token that the model is sure of, right or wrong, counts little. The entropy is exact, in nats; `eaft_top` has that
     of the authors' code.
 
     Raises:
@@ -319,7 +315,6 @@ class EAFT:
         require_at_least_0("alpha", self.alpha)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.entropy is not None
         return weighted_cross_entropy(token, (token.entropy / 3) ** self.alpha)
 
 
@@ -346,7 +341,6 @@ class IDFT:
         require(inside, f"least is {self.least} and most {self.most}; they must be numbers, 0 <= least <= most")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.entropy is not None
         power = torch.exp(token.ce - token.entropy).clamp(self.least, self.most)
         return weighted_cross_entropy(token, token.q_target**power)
 
@@ -370,7 +364,6 @@ class LabelSmoothing:
         require_share("epsilon", self.epsilon)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.uniform is not None
         u = torch.full_like(token.ce, self.epsilon)
         return Weighting(a=1 - u, u=u, value=(1 - self.epsilon) * token.ce + self.epsilon * token.uniform)
 
@@ -410,8 +403,6 @@ class Frozen:
         return ("ref_ce", "ref_q_target", *(f"ref_{name}" for name in self._weighs.needs))
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        assert token.ref_ce is not None
-        assert token.ref_q_target is not None
         weighting = self._weighs.weigh(TokenStatistics(token.ref_ce, token.ref_q_target, entropy=token.ref_entropy))
         return Weighting(a=weighting.a, value=weighting.a * token.ce, clamped=weighting.clamped)
 
@@ -419,7 +410,7 @@ class Frozen:
 _WEIGHS_CROSS_ENTROPY = (MixCE, TaiLr, DFT, Focal, ProbabilityPower, EAFT, IDFT)
 
 
-OBJECTIVES: dict[str, type[Objective]] = {
+OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "mle": MLE,
     "emo": EMO,
     "energy": Energy,
@@ -431,15 +422,15 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "power": ProbabilityPower,
     "deft": DEFT,
     "eaft": EAFT,
-    "eaft_top": TopEAFT,
+    "eaft_top": functools.partial(LogitLoss, eaft_top),
     "idft": IDFT,
     "label_smoothing": LabelSmoothing,
-    "gem": GEM,
-    "asft": ASFT,
+    "gem": functools.partial(LogitLoss, gem),
+    "asft": functools.partial(LogitLoss, asft),
     "frozen": Frozen,
-    "gift": GIFT,
-    "target_sft": TargetSFT,
-    "tofu": TOFU,
-    "brier": Brier,
-    "spherical": Spherical,
+    "gift": functools.partial(LogitLoss, gift),
+    "target_sft": functools.partial(LogitLoss, target_sft),
+    "tofu": functools.partial(LogitLoss, tofu),
+    "brier": functools.partial(LogitLoss, brier),
+    "spherical": functools.partial(LogitLoss, spherical),
 }

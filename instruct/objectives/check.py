@@ -19,9 +19,7 @@ from torch import Tensor
 from instruct.base.machine import one_thread
 from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.linear import linear_objective_loss
-from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
-from instruct.objectives.own import made_up_tokens
-from instruct.objectives.torch_kernels import losses_of
+from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics, made_up_tokens
 from instruct.objectives.transport import CosineCost, EnergyTable
 
 Kind = Literal["proper", "calibrated", "not calibrated", "no interior optimum"]
@@ -406,8 +404,8 @@ class Expectation:
             count = logits.shape[1]
             labels = torch.arange(count, device=logits.device).repeat(len(logits))
             rows = logits.repeat_interleave(count, dim=0)
-            others = [] if reference is None else [reference.repeat_interleave(count, dim=0)]
-            return (shares.flatten() * losses_of(self.objective, rows, labels, *others)).sum()
+            seen = None if reference is None else reference.repeat_interleave(count, dim=0)
+            return (shares.flatten() * self.objective.losses(rows, labels, seen)).sum()
         logs = torch.log_softmax(logits, dim=-1)
         q = logs.exp()
         seen = logs.detach() if reference is None else reference.log_softmax(dim=-1)

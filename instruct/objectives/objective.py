@@ -13,10 +13,12 @@ reported as its loss; built_in.py and logit_losses.py have those that come with 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -31,14 +33,14 @@ class TokenStatistics:
 
     ce: Tensor
     q_target: Tensor
-    cost: Tensor | None = None
-    error_norm: Tensor | None = None
-    entropy: Tensor | None = None
-    squares: Tensor | None = None
-    uniform: Tensor | None = None
-    ref_ce: Tensor | None = None
-    ref_q_target: Tensor | None = None
-    ref_entropy: Tensor | None = None
+    cost: Any = None
+    error_norm: Any = None
+    entropy: Any = None
+    squares: Any = None
+    uniform: Any = None
+    ref_ce: Any = None
+    ref_q_target: Any = None
+    ref_entropy: Any = None
 
 
 # The statistics that are computed only if an objective needs them.
@@ -73,7 +75,7 @@ class Weighting:
         """The weights that are not None, by their names."""
         return {name: part for name in TERMS if (part := getattr(self, name)) is not None}
 
-    def float16_unit(self, others: Tensor, spread: Tensor | None, entropy: Tensor | None = None) -> Tensor:
+    def float16_unit(self, others: Tensor, spread: Any, entropy: Any) -> Tensor:
         """(tokens,): what a token's gradient to the logits is divided by, to lie in the middle of float16's range.
 
         A confident token's gradient is smaller than the smallest float16 number. The loss scale that would lift it
@@ -85,9 +87,9 @@ class Weighting:
             entropy: the statistic, a bound for its own gradient.
         """
         largest = self.a.abs() * others
-        if self.b is not None and spread is not None:
+        if self.b is not None:
             largest = largest + self.b.abs() * spread
-        if self.h is not None and entropy is not None:
+        if self.h is not None:
             largest = largest + self.h.abs() * entropy
         if self.u is not None:
             largest = largest + self.u.abs()
@@ -99,25 +101,42 @@ BASE = "base"
 
 
 class LogitLoss:
-    """The slower door, for a loss that no token statistic describes: subclass it and define `losses`.
+    """The slower door, for a loss that no token statistic describes: a function of the logits.
 
     Its gradient is autograd's, a block of tokens at a time. It needs several buffers of the block's logits, runs
     without Triton, and rounds the gradient of a confident token where the weights of statistics do not.
+
+    Args:
+        function: of logits, (tokens, vocabulary), float32, or float64 for float64 operands, and of labels, (tokens,)
+            int64; if it has an argument `reference`, also of the logits of the model before training, which is the one
+            under the adapter. It returns the loss of each token, (tokens,), of its own row alone, and detaches what is
+            not to be trained.
+        arguments: its others.
+
+    Raises:
+        TypeError: it has other arguments, or is no function.
     """
 
     needs: Collection[str] = ()
-    reference: str | None = None
-    """`base`: `losses` takes the logits of the model before training, too, which is the one under the adapter."""
 
-    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-        """The loss of each token, (tokens,), of its own row alone.
+    def __init__(self, function: Callable[..., Tensor], **arguments: Any) -> None:
+        signature = inspect.signature(function)
+        self.reference = BASE if "reference" in signature.parameters else None
+        signature.bind(None, None, **arguments, **({"reference": None} if self.reference else {}))
+        self.function, self.arguments = function, arguments
 
-        Args:
-            logits: (tokens, vocabulary), float32, or float64 for float64 operands; detach what is not to be trained.
-            labels: (tokens,) int64.
-            reference: like `logits`, without a gradient: those of the base, if `reference` names it.
-        """
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        parameters = inspect.signature(self.function).parameters.values()
+        options = {one.name: one.default for one in parameters if one.default is not one.empty} | self.arguments
+        named = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"{getattr(self.function, '__name__', self.function)}({named})"
+
+    def losses(self, logits: Tensor, labels: Tensor, reference: Tensor | None = None) -> Tensor:
+        """The loss of each token; without a reference it is the model itself, as when training begins."""
+        if not self.reference:
+            return self.function(logits, labels, **self.arguments)
+        seen = logits.detach() if reference is None else reference
+        return self.function(logits, labels, reference=seen, **self.arguments)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         """It has no weights."""
@@ -127,10 +146,32 @@ class LogitLoss:
 class Objective(Protocol):
     """A token-level objective. `needs` names the statistics that have to be computed, of OPTIONAL and OF_REFERENCE.
 
-    With the latter it has an attribute `reference`, as a LogitLoss has.
+    With the latter it has an attribute `reference`: "base".
     """
 
     @property
     def needs(self) -> Collection[str]: ...
 
     def weigh(self, token: TokenStatistics) -> Weighting: ...
+
+
+# How many tokens are made up.
+PROBED = 64
+
+
+def made_up_tokens(objective: Objective) -> TokenStatistics:
+    """Likely and unlikely tokens, float32, with a probability of 0 or 1 at the ends."""
+    ce = torch.linspace(0, 120, PROBED, dtype=torch.float32, device="cpu")
+    q_target = torch.exp(-ce)
+    others = 1 - q_target
+    made_up = {
+        "cost": others * 0.8,
+        "error_norm": others * 1.2,
+        "entropy": others * 4,
+        "squares": q_target**2 + others**2 / 5,
+        "uniform": 8 + q_target,
+        "ref_ce": ce.flip(0),
+        "ref_q_target": q_target.flip(0),
+        "ref_entropy": others.flip(0) * 3,
+    }
+    return TokenStatistics(ce, q_target, **{name: made_up[name] for name in objective.needs})

@@ -208,17 +208,17 @@ class TorchWeigher:
             a, b, h, u = (weights.get(name) for name in TERMS)
             assert a is not None
             at_target, of_q = -a * others, a
-            if b is not None and statistics.cost is not None:
+            if b is not None:
                 at_target -= b * statistics.q_target * statistics.cost
                 of_q = of_q - b * statistics.cost
-            if h is not None and statistics.entropy is not None:
+            if h is not None:
                 at_target += h * statistics.q_target * (statistics.ce - statistics.entropy)
                 of_q = of_q - h * statistics.entropy
             if u is not None:
                 at_target += u * (statistics.q_target - 1 / q.shape[1])
                 of_q = of_q + u
             q.mul_(of_q[:, None])
-            if b is not None and statistics.cost is not None:
+            if b is not None:
                 q.addcmul_(spare, b[:, None])
             if h is not None and self.information is not None:
                 q.addcmul_(self.information[: len(q)], h[:, None])
@@ -342,9 +342,9 @@ class LogitWeigher(TorchWeigher):
         statistics, _ = self._leave_out_targets(product, target, place)
         self._store(statistics, place)
         logits = self.head.cap_(product.to(self.q.dtype, copy=True))
-        reference = () if self.reference is None else (self.reference.logits(place, logits),)
+        reference = None if self.reference is None else self.reference.logits(place, logits)
         with torch.enable_grad():
-            losses = losses_of(self.loss, logits.requires_grad_(self.wants_grad), target, *reference)
+            losses = self.loss.losses(logits.requires_grad_(self.wants_grad), target, reference)
         self.values[place] = losses.detach()
         if not self.wants_grad:
             return
@@ -354,10 +354,3 @@ class LogitWeigher(TorchWeigher):
             gradient /= unit[:, None]
         self.q[: len(product)].copy_(gradient)
         self._write_gradient_(product)
-
-
-def losses_of(loss: LogitLoss, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
-    """The losses; a loss that takes a reference and has none has the model itself, as when training begins."""
-    if not loss.reference:
-        return loss.losses(logits, labels)
-    return loss.losses(logits, labels, *(reference or (logits.detach(),)))

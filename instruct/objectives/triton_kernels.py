@@ -26,8 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStatistics
-from instruct.objectives.own import made_up_tokens
+from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStatistics, made_up_tokens
 from instruct.objectives.plan import whole_rows
 from instruct.objectives.torch_kernels import Head, LossParts
 from instruct.objectives.transport import CosineCost, unit_rows

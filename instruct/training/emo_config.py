@@ -23,7 +23,7 @@ from instruct.data.chats import TRAIN_ON
 from instruct.data.token_weights import check_prompt_weight
 from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES
-from instruct.objectives.own import check_objective, make_own_objective
+from instruct.objectives.make import make_objective, name_of
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OPTIONS, is_own, objective_arguments
 
@@ -74,9 +74,10 @@ class EMOConfig(SFTConfig):
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"ent"` (error-norm truncation), `"focal"`,
             `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"`,
             `"gem"`, or, beside the model under an adapter, `"asft"`. See [`~instruct.objectives`]. Or your own:
-            `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
+            a function `(logits, labels) -> losses`, a class or an object (docs/objectives.md, "Write your own"), or
+            the name of one, `"my_loss.py:my_loss"` or `"package.module:my_loss"`.
         objective_args (`dict`, *optional*):
-            The arguments that the objective's class is made with, such as `{"k": 0.5}` for `"power"`; they replace the
+            The arguments of the objective, such as `{"k": 0.5}` for `"power"`; they replace the
             options below. See [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18) or `"official"` (the authors' instruction-tuning code). See
@@ -185,15 +186,14 @@ class EMOConfig(SFTConfig):
             )
 
     def _take_object(self) -> None:
-        """Keep an objective given as an object, and its name in its place: the configuration is logged as JSON.
+        """Keep an objective that is no name, and a name in its place: the configuration is logged as JSON.
 
         One that is named is kept, too, when it is first made, so that its code runs once.
         """
         self._object: Any = None
         if not isinstance(self.objective, str):
-            self._object, kind = self.objective, type(self.objective)
-            self.objective = f"{kind.__module__}:{kind.__qualname__}"
-            check_objective(self._object, self.objective)
+            self._object = make_objective(self.objective, self.objective_args)
+            self.objective = name_of(self.objective)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the object, whose class may be one that cannot be pickled; checkpoints hold the configuration."""
@@ -247,7 +247,7 @@ class EMOConfig(SFTConfig):
         """
         self._check_options()
         if self._object is None and is_own(self.objective):
-            self._object = make_own_objective(self.objective, self.objective_args)
+            self._object = make_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
         if self.objective not in OBJECTIVES:
@@ -260,7 +260,7 @@ class EMOConfig(SFTConfig):
                     f"{option} is {value!r}, but objective_args.{name} is {arguments[name]!r}; give one of them"
                 )
         try:
-            return OBJECTIVES[self.objective](**arguments)
+            return make_objective(self.objective, arguments)
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
 

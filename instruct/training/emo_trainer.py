@@ -23,7 +23,7 @@ from instruct.base.errors import InputError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, LogitLoss, Objective, ObjectiveStatistics
-from instruct.objectives.own import made_up_tokens
+from instruct.objectives.objective import made_up_tokens
 from instruct.training.batches import (
     HostLabelsCollator,
     SeededByEpoch,
@@ -135,7 +135,10 @@ class EMOTrainer(SFTTrainer):
                 raise ValueError(ADAPTER_ON_HEAD) from None
             raise
         if self.compute_loss_func is not None:
-            raise ValueError("compute_loss_func would replace the objective; drop it, or use SFTTrainer")
+            raise ValueError(
+                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, "
+                "labels) -> losses, or use SFTTrainer"
+            )
         check_parallelism(self.accelerator.parallelism_config)
         # Whatever the model's own forward accepts, this one divides by the tokens of all micro-batches. Otherwise the
         # Trainer counts none and averages the micro-batches' means.

@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, str]] = {
 }
 OBJECTIVES = tuple(OPTIONS)
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
-"""A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
+"""A user's own: FILE.py:NAME or MODULE:NAME, see objectives/make.py."""
 
 
 def objective_arguments(objective: str, options: Mapping[str, Any], args: Mapping[str, Any] | None) -> dict[str, Any]:

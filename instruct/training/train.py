@@ -349,7 +349,7 @@ def check_weights(run: RunDirectory, name: str) -> None:
 
 def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
     """What a training is made from: another one is outdated."""
-    from instruct.objectives.own import source_of
+    from instruct.objectives.make import source_of
 
     objective = config.systems[name].objective
     optional = {
@@ -369,7 +369,7 @@ def _finished(
     config: TrainingOptions, name: str, data: TrainingRows, trainer: Any, folder: Path, train: dict[str, Any]
 ) -> dict[str, Any]:
     """Put the card and the log beside the saved weights; returns the step's results."""
-    from instruct.objectives.own import source_of
+    from instruct.objectives.make import source_of
     from instruct.training.callbacks import evaluation_summary
 
     if not config.lora:

@@ -5,22 +5,19 @@ It shares no code with objectives/linear.py or with the objectives' weights, and
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import (
-    ASFT,
     DEFT,
     DFT,
     EAFT,
     EMO,
-    GEM,
-    GIFT,
     IDFT,
     MLE,
     OBJECTIVES,
-    TOFU,
-    Brier,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -28,12 +25,19 @@ from instruct.objectives.built_in import (
     LabelSmoothing,
     MixCE,
     ProbabilityPower,
-    Spherical,
     TaiLr,
-    TargetSFT,
-    TopEAFT,
 )
-from instruct.objectives.objective import Objective
+from instruct.objectives.objective import LogitLoss, Objective
+
+# What the authors' code has where nothing is given.
+DEFAULTS = {
+    "eaft_top": {"alpha": 1.0, "k": 20},
+    "gem": {"beta": 0.7, "h": "linear"},
+    "asft": {"weight": 0.1},
+    "gift": {"beta": 20.0},
+    "target_sft": {"eta": 0.5},
+    "tofu": {"gamma": 3.0, "beta": 0.8},
+}
 
 
 def reference_token_loss(
@@ -63,6 +67,8 @@ def reference_token_loss(
     log_q = torch.log_softmax(logits, dim=-1)
     ce = -log_q.gather(1, labels[:, None])[:, 0]
     q_target = torch.exp(-ce).detach()
+    name = objective.function.__name__ if isinstance(objective, LogitLoss) else None
+    given = SimpleNamespace(**DEFAULTS.get(name, {}) | getattr(objective, "arguments", {}))
     if isinstance(objective, MLE):
         return ce
     if isinstance(objective, MixCE):
@@ -96,39 +102,37 @@ def reference_token_loss(
     if isinstance(objective, IDFT):  # phi_t, gamma_raw and the loss of fsdp_polylog_trainer.py
         phi = -ce - (log_q.exp() * log_q).sum(dim=-1)
         return (q_target ** torch.exp(-phi).clamp(objective.least, objective.most)).detach() * ce
-    if isinstance(objective, TopEAFT):
-        likeliest = logits.detach().sort(dim=-1, descending=True).values[:, : objective.k]
+    if name == "eaft_top":
+        likeliest = logits.detach().sort(dim=-1, descending=True).values[:, : given.k]
         top = torch.softmax(likeliest, dim=-1)
-        return (torch.special.entr(top).sum(dim=-1) / 3) ** objective.alpha * ce
-    if isinstance(objective, GEM):
-        c = torch.softmax(logits.detach() / objective.beta, dim=-1)
-        if objective.h == "logsigmoid":
+        return (torch.special.entr(top).sum(dim=-1) / 3) ** given.alpha * ce
+    if name == "gem":
+        c = torch.softmax(logits.detach() / given.beta, dim=-1)
+        if given.h == "logsigmoid":
             c = c / (1 + torch.exp(0.01 * (logits.detach().gather(1, labels[:, None]) - logits.detach())))
         return -(c * (-ce[:, None] - log_q)).sum(dim=-1)
     log_base = log_q.detach() if base is None else torch.log_softmax(base.double(), dim=-1)
-    if isinstance(objective, ASFT):
+    if name == "asft":
         divergence = torch.nn.functional.kl_div(log_q, log_base, reduction="none", log_target=True).sum(dim=-1)
-        return q_target * ce + objective.weight * divergence
+        return q_target * ce + given.weight * divergence
     if isinstance(objective, Frozen):  # the rule's weight of the reference's cross-entropy
         own = log_base, torch.eye(len(weight), dtype=torch.float64), labels
         of_base = reference_token_loss(*own, OBJECTIVES[objective.rule](**objective.args))
         return of_base / reference_token_loss(*own, MLE()) * ce
     onehot = torch.nn.functional.one_hot(labels, len(weight))
-    if isinstance(objective, GIFT):
-        tilted = log_base.exp() * torch.exp(objective.beta * onehot)
+    if name == "gift":
+        tilted = log_base.exp() * torch.exp(given.beta * onehot)
         return -(tilted / tilted.sum(dim=-1, keepdim=True) * log_q).sum(dim=-1)
-    if isinstance(objective, TargetSFT):
-        guided = torch.softmax((1 - objective.eta) * log_q.detach() + objective.eta * log_base, dim=-1)
+    if name == "target_sft":
+        guided = torch.softmax((1 - given.eta) * log_q.detach() + given.eta * log_base, dim=-1)
         return q_target * ce - (1 - q_target) * (guided * log_q).sum(dim=-1)
-    if isinstance(objective, TOFU):  # tofu_loss.py
-        p, gamma = q_target, objective.gamma
+    if name == "tofu":  # tofu_loss.py
+        p, gamma = q_target, given.gamma
         term = (1 - p) ** gamma - gamma * p * (1 - p) ** (gamma - 1) * torch.log(p)
-        return (
-            -term * torch.log_softmax(logits / objective.beta, dim=-1).gather(1, labels[:, None])[:, 0] * objective.beta
-        )
-    if isinstance(objective, Brier):
+        return -term * torch.log_softmax(logits / given.beta, dim=-1).gather(1, labels[:, None])[:, 0] * given.beta
+    if name == "brier":
         return (log_q.exp() - onehot).square().sum(dim=-1)
-    if isinstance(objective, Spherical):
+    if name == "spherical":
         return 1 - torch.exp(-ce) / torch.linalg.vector_norm(log_q.exp(), dim=-1)
     if isinstance(objective, LabelSmoothing):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)

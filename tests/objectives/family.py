@@ -6,17 +6,12 @@ import torch
 from torch import Tensor
 
 from instruct.objectives import (
-    ASFT,
     DEFT,
     DFT,
     EAFT,
     EMO,
-    GEM,
-    GIFT,
     IDFT,
     MLE,
-    TOFU,
-    Brier,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -25,11 +20,9 @@ from instruct.objectives import (
     MixCE,
     Objective,
     ProbabilityPower,
-    Spherical,
     TaiLr,
-    TargetSFT,
-    TopEAFT,
 )
+from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics, Weighting
 
 EMO_VARIANTS: list[Objective] = [
@@ -56,17 +49,20 @@ FAMILY: list[Objective] = [
 ]
 # Functions of a chunk's logits: they have no weights.
 LOGIT_LOSSES: list[Objective] = [
-    TopEAFT(0.7),
-    TopEAFT(k=5),
-    GEM(),
-    GEM(0.5, "logsigmoid"),
-    ASFT(0.3),
-    GIFT(2.0),
-    TargetSFT(0.3),
-    TOFU(),
-    TOFU(0.5, 1.5),
-    Brier(),
-    Spherical(),
+    OBJECTIVES[name](**arguments)
+    for name, arguments in (
+        ("eaft_top", {"alpha": 0.7}),
+        ("eaft_top", {"k": 5}),
+        ("gem", {}),
+        ("gem", {"beta": 0.5, "h": "logsigmoid"}),
+        ("asft", {"weight": 0.3}),
+        ("gift", {"beta": 2.0}),
+        ("target_sft", {"eta": 0.3}),
+        ("tofu", {}),
+        ("tofu", {"gamma": 0.5, "beta": 1.5}),
+        ("brier", {}),
+        ("spherical", {}),
+    )
 ]
 # They weigh by a reference model's statistics, which are the model's own where there is none.
 FROZEN: list[Objective] = [Frozen(), Frozen("eaft", {"alpha": 0.7}), Frozen("tailr", {"gamma": 0.3})]

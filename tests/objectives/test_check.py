@@ -61,7 +61,12 @@ def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "temperature"),
-    [(POWER(0.5), 0.5), (GEM(0.7), 1 / 0.7), (OBJECTIVES["tofu"](0.0, 0.8), 1 / 0.8), (Frozen("dft"), 0.5)],
+    [
+        (POWER(0.5), 0.5),
+        (GEM(beta=0.7), 1 / 0.7),
+        (OBJECTIVES["tofu"](gamma=0.0, beta=0.8), 1 / 0.8),
+        (Frozen("dft"), 0.5),
+    ],
     ids=str,
 )
 def test_some_end_at_a_temperature(objective, temperature):

@@ -13,10 +13,7 @@ from family import FAMILY, FROZEN, LOGIT_LOSSES, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
-    ASFT,
     EMO,
-    GEM,
-    GIFT,
     CosineCost,
     Energy,
     EnergyTable,
@@ -25,9 +22,9 @@ from instruct.objectives import (
     MixCE,
     Objective,
     TaiLr,
-    TargetSFT,
     linear_objective_loss,
 )
+from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.objective import TERMS, TokenStatistics, Weighting
 from instruct.objectives.torch_kernels import Head, Reference
 
@@ -182,13 +179,23 @@ def test_an_invalid_option_is_refused(make, message):
 
 def test_blocks_of_a_function_of_logits_are_as_one(monkeypatch):
     hidden, weight, labels = example()
-    whole = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM())[0], hidden)[0]
+    gem = OBJECTIVES["gem"]()
+    whole = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, gem)[0], hidden)[0]
     monkeypatch.setattr("instruct.objectives.torch_kernels.LOGIT_NUMBERS", 3 * VOCABULARY)
-    parts = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM(), chunk_rows=8)[0], hidden)[0]
+    parts = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, gem, chunk_rows=8)[0], hidden)[0]
     torch.testing.assert_close(parts, whole)
 
 
-@pytest.mark.parametrize("objective", [ASFT(0.1), *FROZEN, GIFT(2.0), GIFT(), TargetSFT(), TargetSFT(1.0)], ids=str)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        *FROZEN,
+        *(OBJECTIVES[name]() for name in ("asft", "gift", "target_sft")),
+        OBJECTIVES["gift"](beta=2.0),
+        OBJECTIVES["target_sft"](eta=1.0),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize("chunk_rows", [None, 8])
 def test_an_objective_with_a_reference_model_equals_the_dense_one(objective, dtype, tolerance, chunk_rows):

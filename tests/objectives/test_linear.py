@@ -11,13 +11,13 @@ from torch import Tensor
 
 from instruct.objectives import (
     EMO,
-    GEM,
     MLE,
     CosineCost,
     linear,
     linear_objective_loss,
     torch_kernels,
 )
+from instruct.objectives.built_in import OBJECTIVES
 
 TOKENS, HIDDEN, VOCABULARY = 37, 16, 101
 
@@ -122,7 +122,7 @@ def test_under_fp16_loss_scale_and_item_count_are_applied_in_float32(num_items):
     assert relative_error(found, wanted.double() * 2.0**17 / num_items) <= 1e-2
 
 
-@pytest.mark.parametrize("objective", [*FAMILY, GEM()], ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, OBJECTIVES["gem"]()], ids=str)
 @pytest.mark.parametrize("margin", [4.0, 12.0, 20.0, 24.0])
 @pytest.mark.parametrize("sorted_by_label", [False, True])
 def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin, sorted_by_label):

@@ -1,4 +1,4 @@
-"""An objective of the user's own: loaded by name, checked before training, and trained with the gradient it states."""
+"""An objective of the user's own: a function or a class, checked before training, with the gradient that it states."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import CrossEntropyLoss
+from torch.nn.functional import cross_entropy
 
+from instruct import EMOConfig
 from instruct.base.errors import InputError
-from instruct.objectives import linear_objective_loss
-from instruct.objectives.own import make_own_objective, source_of
+from instruct.objectives import MLE, MixCE, linear_objective_loss
+from instruct.objectives.make import make_objective, source_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "objectives.md"
 IMPORTS = "import torch\nfrom instruct.objectives.objective import Weighting\n"
@@ -22,35 +25,94 @@ def entropy_bonus(logits, labels):
     return (torch.nn.functional.nll_loss(log_q, labels, reduction="none") - 0.3 * entropy).mean()
 
 
-def sharpened(logits, labels):
-    return torch.nn.functional.cross_entropy(logits / 0.5, labels)
+def sharpened(logits, labels, temperature=0.5, reduction="none"):
+    return cross_entropy(logits / temperature, labels, reduction=reduction)
+
+
+def loss_of(objective):
+    torch.manual_seed(0)
+    hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
+    head, labels = torch.randn(11, 8, dtype=torch.float64), torch.randint(0, 11, (7,))
+    return hidden, hidden @ head.T, labels, linear_objective_loss(hidden, head, labels, objective)[0]
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "dense"),
-    [("EntropyBonus", {"strength": 0.3}, entropy_bonus), ("Sharpened", {"temperature": 0.5}, sharpened)],
+    [
+        ("EntropyBonus", {"strength": 0.3}, entropy_bonus),
+        ("sharpened", {"temperature": 0.5}, lambda *given: sharpened(*given).mean()),
+    ],
 )
 def test_the_documented_examples_have_the_gradients_of_their_losses(tmp_path, name, arguments, dense):
-    (code,) = re.findall(rf"```python\n((?:(?!```).)*class {name}.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (code,) = re.findall(rf"```python\n((?:(?!```).)*(?:class|def) {name}.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)
-    torch.manual_seed(0)
-    hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
-    head, labels = torch.randn(11, 8, dtype=torch.float64), torch.randint(0, 11, (7,))
-    objective = make_own_objective(f"{tmp_path / 'my_loss.py'}:{name}", arguments)
-    loss, expected = linear_objective_loss(hidden, head, labels, objective)[0], dense(hidden @ head.T, labels)
+    hidden, logits, labels, loss = loss_of(make_objective(f"{tmp_path / 'my_loss.py'}:{name}", arguments))
+    expected = dense(logits, labels)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(each, hidden)[0] for each in (loss, expected)))
 
 
+class Called:
+    def __init__(self, temperature=1.0):
+        self.temperature = temperature
+
+    def __call__(self, logits, labels):
+        return sharpened(logits, labels, self.temperature)
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "temperature"),
+    [
+        (sharpened, None, 0.5),
+        (sharpened, {"temperature": 2.0}, 2.0),
+        (lambda logits, labels: cross_entropy(logits, labels, reduction="none"), None, 1.0),
+        (cross_entropy, {"reduction": "none"}, 1.0),
+        (CrossEntropyLoss(reduction="none"), None, 1.0),
+        (Called, {"temperature": 2.0}, 2.0),
+        (Called(2.0), None, 2.0),
+        (MLE, None, 1.0),
+        (MixCE, {"gamma": 1.0}, 1.0),
+    ],
+)
+def test_a_function_a_class_or_an_object_is_an_objective(tmp_path, given, arguments, temperature):
+    config = EMOConfig(str(tmp_path), objective=given, objective_args=arguments, report_to=[], use_cpu=True, bf16=False)
+    _, logits, labels, loss = loss_of(config.make_objective())
+    torch.testing.assert_close(loss, sharpened(logits, labels, temperature).mean())
+
+
+def trl_loss(outputs, labels, num_items_in_batch=None):
+    return cross_entropy(outputs.logits, labels, reduction="sum") / num_items_in_batch
+
+
+RIGHT = r'.*; write `def my_loss\(logits, labels\): return .*cross_entropy\(logits, labels, reduction="none"\)`$'
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "message"),
+    [
+        (trl_loss, None, f"'Tensor' object has no attribute 'logits'{RIGHT}"),
+        (lambda outputs, labels, num_items_in_batch: 0, None, f"missing a required argument: 'num_items_in_b{RIGHT}"),
+        (lambda loss: loss, None, f"too many positional arguments{RIGHT}"),
+        (3, None, f"3 is not a callable object{RIGHT}"),
+        (sharpened, {"beta": 1}, "got an unexpected keyword argument 'beta'; correct objective_args$"),
+        (cross_entropy, None, r"loss has the shape \(\); return one number per token, without a mean"),
+        (MLE(), {"gamma": 1}, "is made already; remove objective_args"),
+        (MixCE, {"gamma": 2}, "gamma is 2; it must lie between 0 and 1; correct objective_args"),
+    ],
+)
+def test_anything_else_is_refused_with_what_is_right(given, arguments, message):
+    with pytest.raises(InputError, match=f"^objective [^ ]+: .*{message}") as refused:
+        make_objective(given, arguments)
+    assert "\n" not in str(refused.value)
+
+
 def test_an_objective_of_a_module_is_imported_by_name():
-    objective = make_own_objective("instruct.objectives.built_in:MixCE", {"gamma": 0.5})
+    objective = make_objective("instruct.objectives.built_in:MixCE", {"gamma": 0.5})
     assert objective.gamma == 0.5
     assert source_of("instruct.objectives.built_in:MixCE").name == "built_in.py"
 
 
-LOSSES = (
-    "from instruct.objectives import LogitLoss\nclass Mine(LogitLoss):\n    def losses(self, logits, labels):\n        "
-)
+LOSSES = "def Mine(logits, labels):\n    "
 WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
 
 
@@ -59,14 +121,15 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
     [
         ("class Mine:\n    needs = ('entropie',)\n    weigh = None", "needs entropie; statistics are cost, "),
         (f"{WEIGH}return Weighting(a=token.ce, h=token.ce, value=token.ce)", "add entropy to `needs`"),
-        ("class Other: pass", "has no class Mine; name one that it defines"),
-        ("class Mine: pass", "has no needs; see docs/objectives.md"),
+        ("class Other: pass", "has no Mine; name what it defines"),
+        ("class Mine: pass", "is not a callable object; write `def my_loss(logits, labels): return "),
+        ("class Mine:\n    weigh = None", "has no needs; "),
         (None, "mine.py: no such file; give the path of a Python file"),
         ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
         (f"{WEIGH}return token.ce", "weigh returns Tensor; return a Weighting"),
         (f"{WEIGH}return token.nothing", "weigh fails on made-up tokens: AttributeError: "),
-        (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a of shape (); return one number per token"),
-        (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a that is not finite for some tokens"),
+        (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a has the shape (); return one number per"),
+        (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a is not finite for some tokens"),
         (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "add cost to `needs`"),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
@@ -89,35 +152,31 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         ),
         (
             f"{WEIGH}return Weighting(a=token.ce, value=token.ce + token.ce.mean())",
-            "a token's loss changes with the other tokens",
+            "a token's value changes with the other tokens",
         ),
-        (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1))", "weigh changes ce in place"),
-        (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1e9))", "weigh changes ce in place"),
-        (f"{WEIGH}token.q_target.data[0] = 0.5; return Weighting(a=token.ce, value=token.ce)", "weigh changes q_target in"),
+        (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1))", "ce is changed in place"),
+        (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1e9))", "ce is changed in place"),
+        (f"{WEIGH}token.q_target.data[0] = 0.5; return Weighting(token.ce, token.ce)", "q_target is changed in place"),
+        (f"{LOSSES}labels[0] = 1; return logits.mean(-1)", "labels is changed in place"),
         ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
         ("class Mine:\n    needs, reference = (), 'gpt2'\n    weigh = None", 'gpt2; the only one is "base"'),
         ("class Mine:\n    needs = ('ref_ce',)\n    weigh = None", 'the model before training; set reference = "base"'),
         (
             f"{LOSSES}ce = torch.nn.functional.cross_entropy(logits, labels, reduction='none')\n"
-            "        return ce / torch.arange(1, len(ce) + 1)",
+            "    return ce / torch.arange(1, len(ce) + 1)",
             "a token's loss changes with the other tokens",
         ),
         (
             f"{LOSSES}best = logits.max(-1).values; return (best - logits.gather(1, labels[:, None])[:, 0]).sqrt()",
-            "the gradient of losses is not finite for some logits",
-        ),
-        (
-            LOSSES.replace("    def", "    needs = ('entropy',)\n    def") + "pass",
-            "a LogitLoss has logits, and no statistics; remove `needs`",
+            "the gradient of the loss is not finite for some logits",
         ),
         ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
-        ("class Mine:\n    def __init__(self): raise RuntimeError('no')", "cannot be made (RuntimeError: no)"),
+        ("class Mine:\n    def __init__(self): raise RuntimeError('no')", "RuntimeError: no; correct objective_args"),
         ("raise SystemExit(0)", "SystemExit: 0; correct "),
         (f"{WEIGH}raise SystemExit(0)", "weigh fails on made-up tokens: SystemExit: 0"),
-        (f"{LOSSES}return logits.mean()", "losses returns shape (); return one number per token"),
-        (f"{LOSSES}return logits.detach().mean(-1)", "losses has no gradient to the logits; detach weights alone"),
-        (f"{LOSSES}return logits.log().mean(-1)", "losses returns numbers that are not finite for some tokens"),
-        (f"{LOSSES}return logit", "losses fails on made-up logits: NameError: name 'logit' is not defined"),
+        (f"{LOSSES}return logits.detach().mean(-1)", "the loss has no gradient to the logits; detach weights alone"),
+        (f"{LOSSES}return logits.log().mean(-1)", "loss is not finite for some tokens"),
+        (f"{LOSSES}return logit", "fails on made-up logits: NameError: name 'logit' is not defined"),
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
@@ -126,5 +185,5 @@ def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
         code = code.replace("needs = ()", f"needs = {needed}")
         (tmp_path / "mine.py").write_text(f"{IMPORTS}{code}\n")
     with pytest.raises(InputError, match=re.escape(message)) as refused:
-        make_own_objective(f"{tmp_path / 'mine.py'}:Mine")
+        make_objective(f"{tmp_path / 'mine.py'}:Mine")
     assert "\n" not in str(refused.value)

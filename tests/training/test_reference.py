@@ -12,11 +12,11 @@ from train_configs import tiny_config, write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
-from instruct.objectives.built_in import ASFT, GIFT, OBJECTIVES, Frozen, TargetSFT
+from instruct.objectives.built_in import OBJECTIVES
 from instruct.training.frozen import check_base
 
 TEXTS = ["the night was dark and it was fine", "a cat sat on the mat", "rain and wind all night", "so it was"]
-READ_THE_BASE = [name for name, kind in OBJECTIVES.items() if getattr(kind, "reference", None)]
+READ_THE_BASE = [name for name, kind in OBJECTIVES.items() if getattr(kind(), "reference", None)]
 
 
 def trainer(tmp_path, model, **options):
@@ -28,15 +28,10 @@ def trainer(tmp_path, model, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "kind"),
-    [
-        ("asft", {"weight": 0.3}, ASFT),
-        ("target_sft", {"eta": 0.7}, TargetSFT),
-        ("gift", {"beta": 2.0}, GIFT),
-        ("frozen", {}, Frozen),
-    ],
+    ("name", "arguments"),
+    [("asft", {"weight": 0.3}), ("target_sft", {"eta": 0.7}), ("gift", {"beta": 2.0}), ("frozen", {})],
 )
-def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, name, arguments, kind):
+def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, name, arguments):
     base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
     trained = trainer(tmp_path, tiny_model, objective=name, objective_args=arguments)
     trained.train()
@@ -47,7 +42,9 @@ def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, nam
         found = float(trained.compute_loss(trained.model.eval(), dict(batch)))
         own, other = (each(input_ids=batch["input_ids"]).logits[:, :-1][kept] for each in (trained.model, base))
     of_base, of_itself = (
-        reference_token_loss(own, torch.eye(own.shape[1]), labels[kept], kind(**arguments), base=logits).mean().item()
+        reference_token_loss(own, torch.eye(own.shape[1]), labels[kept], OBJECTIVES[name](**arguments), base=logits)
+        .mean()
+        .item()
         for logits in (other, own)
     )
     assert found == pytest.approx(of_base, rel=1e-4)
