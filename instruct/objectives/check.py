@@ -6,7 +6,6 @@ said of every objective is where its descent ends on an exact truth, with infini
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -48,12 +47,9 @@ class Behavior:
             training stays, and where it ends from other starts. `not calibrated`: it ends elsewhere. `no interior
             optimum`: it ends with all probability on one token, or in different places.
         one_end: training ends at one place from all three starts.
-        force: the largest entry of the gradient to the logits at the truth, relative to that of cross-entropy for a
-            uniform model.
         truth_entropy, entropy: of the truth and of where training ends.
         distance: Jensen-Shannon divergence from the truth.
         temperature, residual: of the truth that is nearest, and the divergence that is left.
-        matched_temperature: at which the truth has the same entropy.
         noise: the divergence from the truth after training with 10 % of the labels drawn uniformly, mean of contexts.
         rare: what is left of the probability of RARE tokens, relative to the truth's.
         end: the probability where training ends of a token that has END in truth.
@@ -61,13 +57,11 @@ class Behavior:
 
     kind: Kind
     one_end: bool
-    force: float
     truth_entropy: list[float]
     entropy: list[float]
     distance: list[float]
     temperature: list[float]
     residual: list[float]
-    matched_temperature: list[float]
     noise: float
     rare: float
     end: float
@@ -77,12 +71,6 @@ class Behavior:
         """The temperature of the truth that training ends at, if it is the same for all contexts."""
         same = max(self.temperature) - min(self.temperature) < 0.01 and max(self.residual) < IMITATES
         return sum(self.temperature) / len(self.temperature) if same and self.kind == "not calibrated" else None
-
-    @property
-    def length(self) -> str:
-        """How long texts become whose end has the probability `end` at each token."""
-        longer = "hardly end" if self.end < END / 1000 else f"are {1 / self.end:.0f} tokens long on average"
-        return f"texts of {1 / END:.0f} tokens {longer}"
 
     @property
     def words(self) -> str:
@@ -171,10 +159,14 @@ class Checked:
             f"cross-entropy: {self.cross_entropy_noise:.4f}"
         )
         lines.append(f"rare tokens {behavior.rare:.2g} of their probability is left (tokens below {RARE:g} in truth)")
-        lines.append(f"end token   {behavior.end:.2g} where training ends, {END:g} in truth: {behavior.length}")
+        longer = "hardly end" if behavior.end < END / 1000 else f"are {1 / behavior.end:.0f} tokens long on average"
+        lines.append(
+            f"end token   {behavior.end:.2g} where training ends, {END:g} in truth: "
+            f"texts of {1 / END:.0f} tokens {longer}"
+        )
         lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
         for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
-            lines.append(_row(name, values))
+            lines.append(f"  {name:<12}" + "".join(f" {value:>9.3g}" for value in values))
         if pull.repels:
             lines.append("  negative: there the objective makes the label less likely")
         if pull.vanishes:
@@ -184,10 +176,6 @@ class Checked:
         return lines
 
 
-def _row(name: str, values: Sequence[float]) -> str:
-    return f"  {name:<12}" + "".join(f" {value:>9.3g}" for value in values)
-
-
 def check(objective: Objective) -> Checked:
     """Where training ends on the built-in truth, what single tokens weigh, and how exact the gradient is.
 
@@ -195,8 +183,9 @@ def check(objective: Objective) -> Checked:
     """
     reads_base = getattr(objective, "reference", None) is not None
     with one_thread():  # the tables are small: threads would wait for each other
-        errors, noise = gradient_errors(objective), _noise_of_cross_entropy()
-        return Checked(reads_base, behavior(objective), pull(objective), errors, noise)
+        return Checked(
+            reads_base, behavior(objective), pull(objective), gradient_errors(objective), behavior(MLE()).noise
+        )
 
 
 def built_in_truth() -> tuple[Tensor, Tensor]:
@@ -224,10 +213,14 @@ def behavior(objective: Objective) -> Behavior:
     expectation, log_truth = Expectation(objective, vectors), truth.log()
     reads_base = getattr(objective, "reference", None) is not None
     reference = log_truth if reads_base else None
-    unit = _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
-    force = _force(expectation, log_truth, truth, reference) / unit
+    # The largest entry of the gradient at the truth, relative to that of cross-entropy for a uniform model.
+    unit = Expectation(MLE(), vectors).gradient(torch.zeros_like(truth), truth).abs().max()
+    still = bool(expectation.gradient(log_truth, truth, reference).abs().max() < SAME * unit)
     permuted = log_truth[:, torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(1))]
-    noisy, ending = 0.9 * truth + 0.1 / VOCABULARY, _end_token()
+    noisy = 0.9 * truth + 0.1 / VOCABULARY
+    # A context in which the first token has END, and the others share the rest by their rank.
+    ranks = torch.arange(1, VOCABULARY, dtype=torch.float64)
+    ending = torch.cat([torch.tensor([END]), (1 - END) / ranks / (1 / ranks).sum()])[None]
     # One descent: each context takes its own steps.
     starts = [torch.zeros_like(truth), log_truth, permuted, torch.zeros_like(truth), torch.zeros_like(ending)]
     references = torch.cat([*[log_truth] * 4, ending.log()]) if reads_base else None
@@ -237,9 +230,9 @@ def behavior(objective: Objective) -> Behavior:
     one_end = all(float(jensen_shannon(end, other).max()) < SAME for other in ends)
     vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
     kind: Kind = "not calibrated"
-    if isinstance(objective, LogitLoss) and force < SAME and _is_score(expectation, truth, ends, reference):
+    if isinstance(objective, LogitLoss) and still and _is_score(expectation, truth, ends, reference):
         kind = "proper"
-    elif one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
+    elif one_end and float(jensen_shannon(end, log_truth).max()) < SAME and still:
         kind = "calibrated"
         if not isinstance(objective, LogitLoss):  # proper: the same weights for all tokens, of proper scores alone
             terms = objective.weigh(made_up_tokens(objective)).terms
@@ -249,34 +242,19 @@ def behavior(objective: Objective) -> Behavior:
     elif vertex or not one_end:
         kind = "no interior optimum"
     entropy = -(end.exp() * end).sum(dim=-1)
-    temperature = _least(lambda tempered: jensen_shannon(tempered, end), log_truth)
-    matched = _least(lambda tempered: ((tempered.exp() * tempered).sum(dim=-1) + entropy).abs(), log_truth)
-    residual = jensen_shannon((log_truth / temperature[:, None]).log_softmax(dim=-1), end)
+    temperature, residual = _nearest_temperature(log_truth, end)
     return Behavior(
         kind=kind,
         one_end=one_end,
-        force=force,
         truth_entropy=(-(truth * log_truth).sum(dim=-1)).tolist(),
         entropy=entropy.tolist(),
         distance=jensen_shannon(end, log_truth).clamp(min=0).tolist(),
         temperature=temperature.tolist(),
         residual=residual.clamp(min=0).tolist(),
-        matched_temperature=matched.tolist(),
         noise=float(jensen_shannon(noise, log_truth).mean()),
         rare=float(end.exp()[rare].sum() / truth[rare].sum()),
         end=float(stop[0, 0].exp()),
     )
-
-
-def _end_token() -> Tensor:
-    """A context, (1, vocabulary), in which the first token has END, and the others share the rest by their rank."""
-    ranks = torch.arange(1, VOCABULARY, dtype=torch.float64)
-    return torch.cat([torch.tensor([END]), (1 - END) / ranks / (1 / ranks).sum()])[None]
-
-
-@functools.cache
-def _noise_of_cross_entropy() -> float:
-    return behavior(MLE()).noise
 
 
 def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor], reference: Tensor | None) -> bool:
@@ -286,7 +264,7 @@ def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor], r
     """
     generator = torch.Generator().manual_seed(3)
     logits, step = (torch.randn(truth.shape, generator=generator, dtype=torch.float64) for _ in range(2))
-    (gradient,) = torch.autograd.grad(expectation.loss(logits.requires_grad_(), truth, reference), logits)
+    gradient = expectation.gradient(logits, truth, reference)
     with torch.no_grad():
         ahead, behind = (expectation.loss(logits + side * 1e-5 * step, truth, reference) for side in (1, -1))
         slope = float((gradient * step).sum())
@@ -302,33 +280,21 @@ def _is_score(expectation: Expectation, truth: Tensor, ends: Sequence[Tensor], r
 
 
 def pull(objective: Objective) -> Pull:
-    """The gradient to the label's logit, relative to that of cross-entropy."""
+    """The gradient to the label's logit, relative to that of cross-entropy; the label is the first token."""
+    _, vectors = built_in_truth()
     p = torch.tensor(PROBABILITIES, dtype=torch.float64)
     spread = torch.ones(len(p), VOCABULARY - 1, dtype=torch.float64)
     conflict = torch.full_like(spread, 1e-12)
     conflict[:, -1] = 1
-    pulls = [_relative_pull(objective, p, rest) for rest in (spread, conflict)]
-    return Pull(list(PROBABILITIES), pulls[0], pulls[1])
-
-
-def _with_label(p: Tensor, rest: Tensor) -> Tensor:
-    """Log-probabilities, (rows, 1 + others), of a label of probability `p`, (rows,), and others that share the rest."""
-    others = (1 - p)[:, None] * rest / rest.sum(dim=-1, keepdim=True)
-    return torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log()
-
-
-def _relative_pull(objective: Objective, p: Tensor, rest: Tensor) -> list[float]:
-    """By row, for a label of probability `p`, (rows,); `rest`: (rows, others), what the other tokens share."""
-    return (-_gradient(objective, _with_label(p, rest))[:, 0] / (1 - p)).tolist()
-
-
-def _gradient(objective: Objective, logits: Tensor) -> Tensor:
-    """Of the loss to the logits, (rows, tokens), where the first token is the label."""
-    _, vectors = built_in_truth()
-    point = logits.clone().requires_grad_()
-    label = torch.zeros_like(point)
-    label[:, 0] = 1
-    return torch.autograd.grad(Expectation(objective, vectors).loss(point, label), point)[0]
+    pulls = []
+    for rest in (spread, conflict):
+        others = (1 - p)[:, None] * rest / rest.sum(dim=-1, keepdim=True)
+        logits = torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log()
+        label = torch.zeros_like(logits)
+        label[:, 0] = 1
+        gradient = Expectation(objective, vectors).gradient(logits, label)
+        pulls.append((-gradient[:, 0] / (1 - p)).tolist())
+    return Pull(list(PROBABILITIES), *pulls)
 
 
 def gradient_errors(objective: Objective) -> dict[str, float]:
@@ -355,22 +321,21 @@ def gradient_errors(objective: Objective) -> dict[str, float]:
     return errors
 
 
-def _least(distance: Callable[[Tensor], Tensor], log_truth: Tensor) -> Tensor:
-    """Of each context the temperature of the truth, 0.05 to 20, that has the least distance; by golden sections."""
+def _nearest_temperature(log_truth: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each context the truth's temperature, 0.05 to 20, that is nearest to `end`, and the divergence left."""
+
+    def divergence(log_temperature: Tensor) -> Tensor:
+        return jensen_shannon((log_truth / log_temperature.exp()[:, None]).log_softmax(dim=-1), end)
+
     low = torch.full((len(log_truth),), math.log(0.05), dtype=log_truth.dtype)
     high = torch.full_like(low, math.log(20))
     ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
+    for _ in range(60):  # golden sections
         left, right = high - ratio * (high - low), low + ratio * (high - low)
-        near, far = (distance((log_truth / at.exp()[:, None]).log_softmax(dim=-1)) for at in (left, right))
-        low, high = torch.where(near < far, low, left), torch.where(near < far, right, high)
-    return ((low + high) / 2).exp()
-
-
-def _force(expectation: Expectation, logits: Tensor, truth: Tensor, reference: Tensor | None = None) -> float:
-    point = logits.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(expectation.loss(point, truth, reference), point)
-    return float(gradient.abs().max())
+        nearer = divergence(left) < divergence(right)
+        low, high = torch.where(nearer, low, left), torch.where(nearer, right, high)
+    found = (low + high) / 2
+    return found.exp(), divergence(found)
 
 
 STEPS, RATE = 3000, 0.3
@@ -423,6 +388,11 @@ class Expectation:
         statistics = {name: term.detach() for name, term in terms.items()}
         weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **statistics)).terms
         return torch.stack([(shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items()]).sum()
+
+    def gradient(self, logits: Tensor, shares: Tensor, reference: Tensor | None = None) -> Tensor:
+        """The loss's, to the logits."""
+        point = logits.clone().requires_grad_()
+        return torch.autograd.grad(self.loss(point, shares, reference), point)[0]
 
     def _cost(self, q: Tensor) -> Tensor:
         """The expected cost, or the energy, of every token as the label."""
