@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,12 +106,10 @@ class EnergyTable:
         checksum: of the table, see CosineCost.
 
     Raises:
-        ValueError: as CosineCost, or `dim` is below 1.
+        ValueError: as CosineCost.
     """
 
     def __init__(self, table: Tensor, dim: int, vocabulary: int | None = None) -> None:
-        if dim < 1:
-            raise ValueError(f"energy_dim is {dim}; it must be at least 1")
         source = CosineCost(table, vocabulary)
         wide = torch.promote_types(source.table.dtype, torch.float32)
         width = source.table.shape[1]
@@ -154,17 +151,12 @@ def load_cost_table(path: str | Path) -> Tensor:
     folder = Path(text)
     if not folder.is_dir():
         return _read(folder, None)
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            files = {name: folder / file for name, file in json.loads(index.read_text("utf-8"))["weight_map"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{index}: not a weight index ({one_line(error, 100)}); save the model again") from error
-    else:
-        if not (folder / "model.safetensors").is_file():
-            raise InputError(f"{folder}: no model.safetensors; give a model folder written by save_pretrained")
-        with _opened(folder / "model.safetensors") as tensors:
-            files = dict.fromkeys(tensors.keys(), folder / "model.safetensors")
+    files: dict[str, Path] = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        with _opened(file) as tensors:
+            files |= dict.fromkeys(tensors.keys(), file)
+    if not files:
+        raise InputError(f"{folder}: no model.safetensors; give a model folder written by save_pretrained")
     for endings in (HEADS, EMBEDDINGS):  # the head, or the input embedding that it is tied to
         names = [name for name in files if name.endswith(endings)]
         if len(names) == 1:

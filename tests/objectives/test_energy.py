@@ -78,14 +78,6 @@ def test_the_projection_keeps_squared_distances_on_average():
     assert torch.equal(few, EnergyTable(random(400, 96), 32).embeddings)
 
 
-def test_rows_that_the_table_does_not_have_are_zero_and_another_tokenizers_table_is_refused():
-    table = EnergyTable(random(5, 4), 4, vocabulary=8)
-    assert table.vocabulary == 8
-    assert (table.embeddings[5:] == 0).all()
-    with pytest.raises(ValueError, match="they belong to different tokenizers"):
-        EnergyTable(random(5, 4), 4, vocabulary=5000)
-
-
 def test_a_transport_cost_is_refused():
     hidden, weight, labels = example()
     with pytest.raises(ValueError, match="Energy is measured in an EnergyTable, not in a CosineCost"):

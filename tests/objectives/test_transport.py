@@ -135,18 +135,12 @@ def pickled(tmp_path: Path) -> Path:
     return tmp_path / "table.pt"
 
 
-def broken_index(tmp_path: Path) -> Path:
-    (tmp_path / "model.safetensors.index.json").write_text("[]")
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda folder: folder / "none.safetensors", "none.safetensors: no such file"),
         (pickled, "table.pt: not a safetensors file .*save_file"),
         (lambda folder: folder, "no model.safetensors; give a model folder"),
-        (broken_index, "index.json: not a weight index"),
         (lambda folder: folder_with(folder, {"x": table()}), "no lm_head and no input embedding"),
         (
             lambda folder: folder_with(folder, {"a.embed_tokens.weight": table(), "b.embed_tokens.weight": table()}),
