@@ -111,23 +111,6 @@ def linear_objective_loss(
         ValueError: the shapes do not match, the cost and the head differ in their vocabulary, Energy is given a
             transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
-    head = Head(weight, bias, logit_scale, softcap)
-    return linear_objective(hidden, head, labels, objective, cost, num_items, chunk_rows, reference, token_weights)
-
-
-def linear_objective(
-    hidden: Tensor,
-    head: Head,
-    labels: Tensor,
-    objective: Objective,
-    cost: CosineCost | EnergyTable | None = None,
-    num_items: Tensor | int | None = None,
-    chunk_rows: int | None = None,
-    reference: Reference | None = None,
-    token_weights: Tensor | None = None,
-) -> tuple[Tensor, ObjectiveStatistics]:
-    """`linear_objective_loss` of a head."""
-    weight = head.weight
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
         raise ValueError(
             f"hidden {tuple(hidden.shape)}, labels {tuple(labels.shape)} and weight {tuple(weight.shape)} must be "
@@ -155,10 +138,11 @@ def linear_objective(
         token_weights = token_weights.to(hidden.device, wide)
         if plan.order is not None:
             token_weights = token_weights[plan.order]
+    head = Head(weight, bias, logit_scale, softcap)
     work = LossParts(head, objective, plan, cost, reference, wants_grad, weights=token_weights)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
-        sum_loss, sums = _LinearObjective.apply(hidden, weight, head.bias, work)
+        sum_loss, sums = _LinearObjective.apply(hidden, weight, bias, work)
     if num_items is None:
         num_items = len(plan.labels) if token_weights is None else token_weights.sum()
     # A number is not moved to the GPU: the host would wait for the copy. Without tokens the sum is 0, whatever divides.
@@ -201,7 +185,7 @@ class _LinearObjective(torch.autograd.Function):
             products = hidden.new_empty(whole_rows(rows), len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
-            reference = reference.ordered(plan.order)
+            reference = replace(reference, states=reference.states.index_select(0, plan.order))
         seen = reference or Reference(states, head)  # without one: the model itself, as when training begins
         like = hidden.new_empty(0, len(weight), dtype=wide)
         of_reference = reference_statistics(seen, plan.labels, objective.needs, like, rows)

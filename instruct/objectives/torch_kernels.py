@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,6 @@ from instruct.objectives.objective import (
     OF_REFERENCE,
     OPTIONAL,
     TERMS,
-    LogitLoss,
     Objective,
     TokenStatistics,
 )
@@ -80,10 +79,6 @@ class Reference:
         product = self.states[place] @ self.head.weight.T
         return self.head.cap_(product.to(like.dtype))
 
-    def ordered(self, order: Tensor) -> Reference:
-        """The same, of these tokens in this order."""
-        return replace(self, states=self.states.index_select(0, order))
-
     def on_device(self, like: Tensor) -> Reference:
         """The same in the dtype and on the device of the model's own states."""
         bias = None if self.head.bias is None else self.head.bias.to(like.device)
@@ -99,14 +94,13 @@ def reference_statistics(
     Args:
         like: (any, vocab), on the device of the model's own states.
     """
-    names = [name for name in OF_REFERENCE if name in needs]
-    found = {name: like.new_empty(len(labels)) for name in names}
-    for start in range(0, len(labels) if names else 0, max(1, rows)):
+    found = {name: like.new_empty(len(labels)) for name in OF_REFERENCE if name in needs}
+    for start in range(0, len(labels) if found else 0, max(1, rows)):
         place = slice(start, start + rows)
         logs = reference.logits(place, like).log_softmax(dim=-1)
         ce = -logs.gather(1, labels[place, None])[:, 0]
         known = {"ref_ce": ce, "ref_q_target": torch.exp(-ce)}
-        if "ref_entropy" in names:
+        if "ref_entropy" in found:
             known["ref_entropy"] = torch.special.entr(logs.exp()).sum(dim=-1)
         for name, values in found.items():
             values[place] = known[name]
@@ -147,21 +141,23 @@ class TorchWeigher:
     """
 
     def __init__(self, work: LossParts, like: Tensor) -> None:
-        self.head, self.objective, self.wants_grad = work.head, work.objective, work.wants_grad
-        # A table of energies has no rows of costs.
-        cost = self.cost = None if work.plan.distinct is None else cast("CosineCost", work.cost)
+        self.head, self.wants_grad = work.head, work.wants_grad
+        self.objective: Any = work.objective
+        self.cost: Any = work.cost
         rows, vocabulary = like.shape
         self.size = max(1, min(rows, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else rows))
         wide = torch.promote_types(like.dtype, torch.float32)
         # Allocated once: fresh memory for each pass costs more than the pass.
         self.q = like.new_empty(self.size, vocabulary, dtype=wide)
         self.spare = torch.empty_like(self.q)
-        self.gathered = None if cost is None else like.new_empty(self.size, vocabulary)
-        self.buffer = None if cost is None else like.new_empty(whole_rows(work.plan.most_labels), vocabulary)
-        self.cost_rows: Tensor | None = None
-        optional = [name for name in OPTIONAL if name in work.objective.needs]
-        needed = [name for name in optional if name != "cost" or cost is not None]
-        self.information = torch.empty_like(self.q) if "entropy" in needed else None
+        self.gathered: Any = None
+        self.buffer: Any = None
+        self.cost_rows: Any = None
+        if work.plan.distinct is not None:  # a table of energies has no rows of costs
+            self.gathered = like.new_empty(self.size, vocabulary)
+            self.buffer = like.new_empty(whole_rows(work.plan.most_labels), vocabulary)
+        needed = [name for name in OPTIONAL if name in work.objective.needs]
+        self.information: Any = torch.empty_like(self.q) if "entropy" in needed else None
         tokens = len(work.plan.labels)
         ce, q_target, *others = like.new_empty((2 + len(needed), tokens), dtype=wide)
         self.of_reference = work.of_reference
@@ -171,8 +167,6 @@ class TorchWeigher:
 
     def load_costs(self, labels: Tensor) -> None:
         """Computes the cost rows of these labels for the chunks that follow."""
-        assert self.cost is not None
-        assert self.buffer is not None
         labels = torch.cat([labels, labels[:1].expand(whole_rows(len(labels)) - len(labels))])
         self.cost_rows = self.cost.rows(labels, out=self.buffer[: len(labels)]).to(self.buffer.dtype)
 
@@ -188,7 +182,7 @@ class TorchWeigher:
         for first in range(0, len(product), self.size):
             block = slice(first, first + self.size)
             rows = None
-            if row_of is not None and self.cost_rows is not None and self.gathered is not None:
+            if row_of is not None:
                 rows = torch.index_select(self.cost_rows, 0, row_of[block], out=self.gathered[: len(product[block])])
             place = slice(tokens.start + first, min(tokens.start + first + self.size, tokens.stop))
             self._weigh_block_(product[block], target[block], rows, place)
@@ -220,7 +214,7 @@ class TorchWeigher:
             q.mul_(of_q[:, None])
             if b is not None:
                 q.addcmul_(spare, b[:, None])
-            if h is not None and self.information is not None:
+            if h is not None:
                 q.addcmul_(self.information[: len(q)], h[:, None])
             if u is not None:
                 q.sub_(u[:, None] / q.shape[1])
@@ -299,9 +293,7 @@ class EnergyWeigher(TorchWeigher):
 
     def __init__(self, work: LossParts, like: Tensor) -> None:
         super().__init__(work, like)
-        assert isinstance(work.cost, EnergyTable)
-        self.embeddings = work.cost.embeddings.to(self.q)
-        self.statistics = replace(self.statistics, cost=torch.empty_like(self.statistics.ce))
+        self.embeddings = self.cost.embeddings.to(self.q)
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
         statistics, others = self._leave_out_targets(product, target, place)
@@ -333,8 +325,7 @@ class LogitWeigher(TorchWeigher):
 
     def __init__(self, work: LossParts, like: Tensor) -> None:
         super().__init__(work, like)
-        assert isinstance(work.objective, LogitLoss)
-        self.loss, self.reference = work.objective, work.reference
+        self.reference = work.reference
         self.size = max(1, min(self.size, LOGIT_NUMBERS // like.shape[1]))
         self.values = torch.empty_like(self.statistics.ce)
 
@@ -344,7 +335,7 @@ class LogitWeigher(TorchWeigher):
         logits = self.head.cap_(product.to(self.q.dtype, copy=True))
         reference = None if self.reference is None else self.reference.logits(place, logits)
         with torch.enable_grad():
-            losses = self.loss.losses(logits.requires_grad_(self.wants_grad), target, reference)
+            losses = self.objective.losses(logits.requires_grad_(self.wants_grad), target, reference)
         self.values[place] = losses.detach()
         if not self.wants_grad:
             return

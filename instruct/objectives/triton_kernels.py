@@ -19,7 +19,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -29,7 +29,7 @@ from torch import Tensor
 from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStatistics, made_up_tokens
 from instruct.objectives.plan import whole_rows
 from instruct.objectives.torch_kernels import Head, LossParts
-from instruct.objectives.transport import CosineCost, unit_rows
+from instruct.objectives.transport import unit_rows
 
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
@@ -77,8 +77,7 @@ class RawStatistics:
         return TokenStatistics(self.ce, self.q_target, **{name: getattr(self, name) for name in OPTIONAL})
 
 
-@dataclass(frozen=True)
-class CostRows:
+class CostRows(NamedTuple):
     """The transport costs of some tokens.
 
     Args:
@@ -92,6 +91,9 @@ class CostRows:
     rows: Tensor
     row_of: Tensor
     inverse_norm: Tensor | None = None
+
+
+NO_COSTS = (None, None, None)
 
 
 def token_statistics(
@@ -113,21 +115,9 @@ def token_statistics(
         _statistics_kernel[(tokens,)](
             logits,
             target,
-            None if costs is None else costs.rows,
-            None if costs is None else costs.row_of,
-            None if costs is None else costs.inverse_norm,
+            *(costs or NO_COSTS),
             head.bias,
-            out.ce,
-            out.q_target,
-            out.cost,
-            out.error_norm,
-            out.entropy,
-            out.squares,
-            out.uniform,
-            out.correct,
-            out.q_others,
-            out.peak,
-            out.total,
+            *vars(out).values(),  # in the kernel's order
             **shape,
             SCALE=head.logit_scale,
             SOFTCAP=head.softcap,
@@ -174,9 +164,7 @@ def logit_gradient_(
             statistics.peak,
             statistics.total,
             *(None if weight is None else weight.contiguous() for weight in (a, b, h, u)),
-            None if costs is None else costs.rows,
-            None if costs is None else costs.row_of,
-            None if costs is None else costs.inverse_norm,
+            *(costs or NO_COSTS),
             head.bias,
             **shape,
             SCALE=head.logit_scale,
@@ -192,12 +180,8 @@ def _row_shape(logits: Tensor, costs: CostRows | None, width: int) -> tuple[int,
 
     READABLE is the part of a row, padding included, that whole loads and stores may touch.
     """
-    vocabulary, stride = logits.shape[1], logits.stride(0)
-    strides = [stride]
-    assert logits.stride(1) == 1
+    vocabulary, strides = logits.shape[1], [logits.stride(0)]
     if costs is not None:
-        assert costs.rows.stride(1) == 1
-        assert costs.rows.shape[1] == vocabulary
         strides.append(costs.rows.stride(0))
         if costs.inverse_norm is not None:
             strides.append(len(costs.inverse_norm))
@@ -205,7 +189,7 @@ def _row_shape(logits: Tensor, costs: CostRows | None, width: int) -> tuple[int,
     return width, {
         "VOCABULARY": vocabulary,
         "READABLE": whole_rows(vocabulary, width),
-        "STRIDE": stride,
+        "STRIDE": strides[0],
         "COST_STRIDE": strides[1] if len(strides) > 1 else 0,
     }
 
@@ -474,7 +458,8 @@ class TritonWeigher:
     def __init__(self, work: LossParts, like: Tensor) -> None:
         objective, tokens = work.objective, len(work.plan.labels)
         self.head, self.objective, self.wants_grad = work.head, objective, work.wants_grad
-        cost = self.cost = cast("CosineCost | None", work.cost)  # EnergyWeigher has the tables of energies
+        cost: Any = work.cost  # EnergyWeigher has the tables of energies
+        self.cost = cost
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
         self.of_reference = work.of_reference
         self.statistics = replace(self.raw.of_tokens, **self.of_reference)  # filled by `weigh_`, as is `correct`
@@ -483,8 +468,8 @@ class TritonWeigher:
         self.unit = torch.empty(tokens, device=like.device) if in_units else None
         self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if work.wants_grad else []
         self.inverse_norm: Tensor | None = None
-        self.buffer: Tensor | None = None
-        self.cost_rows: Tensor | None = None
+        self.buffer: Any = None
+        self.cost_rows: Any = None
         if cost is not None:
             rows = like.new_empty(work.plan.most_labels, like.stride(0), dtype=cost.table.dtype)
             self.buffer = rows[:, : like.shape[1]]
@@ -493,14 +478,12 @@ class TritonWeigher:
             self.inverse_norm = torch.nn.functional.pad(cost.inverse_norm.to(like.dtype), (0, missing))
 
     def load_costs(self, labels: Tensor) -> None:
-        assert self.cost is not None
-        assert self.buffer is not None
         units = compiled(unit_rows)(self.cost.table, self.cost.inverse_norm, labels)
         self.cost_rows = torch.mm(units, self.cost.table.T, out=self.buffer[: len(labels)])
 
     def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
         costs = None
-        if self.cost_rows is not None and row_of is not None:
+        if row_of is not None:
             costs = CostRows(self.cost_rows, row_of, self.inverse_norm)
         raw = self.raw.part(tokens)
         token_statistics(product, target, self.head, raw, costs)

@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 from instruct.base.errors import InputError
 from instruct.base.networks import backbone_of
 from instruct.objectives import CosineCost, EnergyTable, Objective, ObjectiveStatistics
-from instruct.objectives.linear import linear_objective
+from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.torch_kernels import Head, Reference
 from instruct.training.batches import HostLabels
 
@@ -178,12 +178,15 @@ def attach_objective(
                 put_before = labels.shape[1] - token_weights.shape[1]
                 weights = functional.pad(token_weights, (put_before, 0), value=1)
                 weights = functional.pad(weights[:, 1:], (0, 1), value=1).flatten()
-            return linear_objective(
+            return linear_objective_loss(
                 states.flatten(0, 1),
-                whole,
+                whole.weight,
                 targets.flatten(),
                 objective,
                 cost,
+                whole.bias,
+                whole.logit_scale,
+                whole.softcap,
                 num_items=num_items,
                 chunk_rows=chunk_rows,
                 reference=None if reference is None else reference.on_device(states),

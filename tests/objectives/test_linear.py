@@ -154,14 +154,6 @@ def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin,
     assert float(rows[largest * scale > 1e-3].max()) <= 2e-2
 
 
-def test_a_loss_without_any_label_is_zero_and_differentiable():
-    hidden, weight, labels = example()
-    loss, _ = linear_objective_loss(hidden, weight, torch.full_like(labels, -100), EMO())
-    loss.backward()
-    assert loss == 0
-    assert torch.equal(hidden.grad, torch.zeros_like(hidden))
-
-
 @pytest.mark.parametrize("label", [VOCABULARY, -1])
 def test_a_label_outside_the_vocabulary_is_refused_in_one_line(label):
     hidden, weight, labels = example()
