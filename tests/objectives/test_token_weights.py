@@ -6,11 +6,9 @@ import pytest
 import torch
 from dense_reference import reference_token_loss
 from family import FAMILY, FROZEN, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_family import EXACT, VOCABULARY, example
 
-from instruct.objectives import DFT, EMO, MLE, Energy, linear_objective_loss
+from instruct.objectives import EMO, MLE, CosineCost, Energy, EnergyTable, linear_objective_loss
 from instruct.objectives.built_in import OBJECTIVES
 
 GEM = OBJECTIVES["gem"]()
@@ -79,35 +77,19 @@ def test_weights_of_1_change_no_bit(objective, dtype):
             assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("objective", [MLE(), EMO(), DFT(), GEM], ids=str)
-@settings(max_examples=25, deadline=None)
-@given(counts=st.lists(st.integers(0, 3), min_size=29, max_size=29))
-def test_a_token_of_weight_n_is_n_tokens(objective, counts):
-    """Weight 0 is the label -100. The sum over micro-batches, divided by the sum of all weights, is the loss of one."""
+@pytest.mark.parametrize("objective", ENGINES, ids=str)
+def test_micro_batches_divided_by_the_sum_of_all_weights_are_one_batch(objective):
     hidden, weight, labels = example()
-    number = torch.tensor(counts)
-    masked = labels.masked_fill(number == 0, -100)
-    found = gradients_of(objective, [hidden, weight], masked, token_weights=number.double().clamp(min=1e-3))
-    inputs = [tensor.detach().clone().requires_grad_() for tensor in (hidden, weight)]
-    twice = torch.repeat_interleave(torch.arange(len(labels)), number)
-    loss, statistics = linear_objective_loss(inputs[0][twice], inputs[1], labels[twice], objective)
-    expected = torch.autograd.grad(loss, inputs)
-    assert torch.allclose(found[0], loss.detach(), atol=1e-9)
-    assert statistics.tokens == found[2].tokens
-    halves = [torch.zeros_like(tensor) for tensor in (hidden, weight)]
-    for half in (slice(0, 11), slice(11, None)):
-        parts = gradients_of(
-            objective,
-            [hidden[half], weight],
-            masked[half],
-            token_weights=number[half].double().clamp(min=1e-3),
-            num_items=number.sum().double(),
-        )
-        halves[0][half] += parts[1][0]
-        halves[1] += parts[1][1]
-    for one, other, wanted in zip(found[1], halves, expected, strict=True):
-        assert torch.allclose(one, wanted, atol=1e-9)
-        assert torch.allclose(other, wanted, atol=1e-9)
+    weights = weights_of(labels).double()
+    table = EnergyTable(weight, 128) if isinstance(objective, Energy) else CosineCost(weight)
+    whole = gradients_of(objective, [hidden, weight], labels, token_weights=weights, cost=table)[1]
+    head = 0
+    for part, expected in zip((slice(0, 11), slice(11, None)), whole[0].split([11, len(labels) - 11]), strict=True):
+        more = {"token_weights": weights[part], "num_items": weights.sum(), "cost": table}
+        states, of_head = gradients_of(objective, [hidden[part], weight], labels[part], **more)[1]
+        torch.testing.assert_close(states, expected)
+        head = head + of_head
+    torch.testing.assert_close(head, whole[1])
 
 
 @pytest.mark.parametrize("objective", ENGINES, ids=str)

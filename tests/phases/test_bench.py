@@ -393,7 +393,7 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
 def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_path, smollm2):
     """-log p - 0.1 H(q), as docs/objectives.md says how to write it, beside MLE; every command is of the docs."""
     page = (ROOT / "docs" / "objectives.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n([^`]*class EntropyBonus[^`]*)```", page)
     (tmp_path / "my_loss.py").write_text(code)
     rows = [{"instruction": f"What is {n} plus {n + 1}?", "output": f"It is {2 * n + 1}."} for n in range(24)]
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
