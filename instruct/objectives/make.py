@@ -50,10 +50,11 @@ def make_objective(given: Any, arguments: Mapping[str, Any] | None = None) -> Ob
         InputError: nothing of that name, no objective, arguments that it refuses, or one that cannot be trained with.
     """
     name, arguments = name_of(given), arguments or {}
-    objective = OBJECTIVES[name](**arguments) if name in OBJECTIVES else None
+    made = OBJECTIVES[name](**arguments) if name in OBJECTIVES else None
+    if made is not None and not isinstance(made, LogitLoss):
+        return made  # its class checks the arguments; a function does so when it is called
     with _stated(f"objective {name}: "):
-        if objective is None:
-            objective = _own(given, arguments)
+        objective = made or _own(given, arguments)
         _check(objective)
     return objective
 
@@ -183,7 +184,7 @@ def _called(objective: Objective, given: Mapping[str, Tensor]) -> dict[str, Tens
     """What an objective makes of tokens, by the names of the parts."""
     before = {key: (one._version, one.detach().clone()) for key, one in given.items()}
     if isinstance(objective, LogitLoss):
-        with _stated("fails on made-up logits: ", f"; {SHORTEST}"):
+        with _stated("fails on made-up logits: ", "" if objective.arguments else f"; {SHORTEST}"):
             parts = {"loss": objective.losses(**given)}
     else:
         with _stated("weigh fails on made-up tokens: "):

@@ -98,6 +98,7 @@ RIGHT = r'.*; write `def my_loss\(logits, labels\): return .*cross_entropy\(logi
         (cross_entropy, None, r"loss has the shape \(\); return one number per token, without a mean"),
         (MLE(), {"gamma": 1}, "is made already; remove objective_args"),
         (MixCE, {"gamma": 2}, "gamma is 2; it must lie between 0 and 1; correct objective_args"),
+        ("gem", {"beta": 3}, "beta is 3; it must lie above 0 and be at most 1$"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_right(given, arguments, message):
