@@ -55,7 +55,7 @@ from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_hea
 from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
-from instruct.training.trained import ALL_LINEAR, report_trained
+from instruct.training.trained import ALL_LINEAR, check_adapter, report_trained
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -134,6 +134,8 @@ class EMOTrainer(SFTTrainer):
             if "adapter to `lm_head`" in str(error):  # TRL's message mentions target_modules only
                 raise ValueError(ADAPTER_ON_HEAD) from None
             raise
+        if peft_config is not None:
+            check_adapter(self.model)
         if self.compute_loss_func is not None:
             raise ValueError(
                 "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, "

@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
 from peft import PeftModel, get_peft_model
-from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.tuners.lora import LoraLayer
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
 from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import log_once, say, warn
 
@@ -49,7 +51,7 @@ def left_frozen(network: PeftModel) -> list[str]:
         elif isinstance(module, AuxiliaryTrainingWrapper):
             changed |= {id(parameter) for parameter in module.original_module.parameters()}
     for path, module in base.named_modules():
-        if id(module) not in reached or isinstance(module, _ConvNd) or (excluded and re.fullmatch(excluded, path)):
+        if id(module) not in reached or isinstance(module, _ConvNd) or _is_named(path, excluded):
             continue
         for name, parameter in module.named_parameters(recurse=False):
             of_all_experts = len(getattr(parameter, "ds_shape", parameter.shape)) == 3
@@ -57,6 +59,68 @@ def left_frozen(network: PeftModel) -> list[str]:
             if (of_all_experts or is_linear) and not parameter.requires_grad and id(parameter) not in changed:
                 names.add(".".join(f"{path}.{name}".split(".")[-3:]))
     return sorted(names)
+
+
+def _is_named(path: str, names: str | Collection[str] | None) -> bool:
+    """Whether PEFT takes a module for one of these names; a text is a regular expression."""
+    if isinstance(names, str):
+        return re.fullmatch(names, path) is not None
+    return any(f".{path}".endswith(f".{name}") for name in names or ())
+
+
+def check_adapter(network: PeftModel) -> None:
+    """Refuse an adapter that PEFT did not make as its config says, that cannot answer, or that cannot be merged.
+
+    Raises:
+        ValueError: it is one; the message has the remedy.
+    """
+    tuner, config = network.base_model, network.active_peft_config
+    if not isinstance(tuner, BaseTuner):  # prompt learning
+        return
+    modules = dict(network.get_base_model().named_modules())
+    layers = [*tuner.targeted_module_names, *tuner.targeted_parameter_names]
+    part, pattern = r"(.*\.)?{}", r"(.*\.)?({})(\.\w+)?"
+    # Where PEFT looks for names, and as what; it ignores those that it does not find:
+    # https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig
+    for option, places, form in (
+        ("target_modules", layers, part),
+        ("target_parameters", layers, part),
+        ("rank_pattern", layers, pattern),
+        ("alpha_pattern", layers, pattern),
+        ("exclude_modules", modules, part),
+        ("modules_to_save", modules, ".*{}"),
+    ):
+        names = getattr(config, option, None) or ()
+        if isinstance(names, str):  # a regular expression; without a target PEFT refuses it
+            names, form = [names] if option == "exclude_modules" else (), "{}"
+        for name in names:
+            if not any(re.fullmatch(form.format(name), place) for place in places):
+                known = nearest(name, {place.rpartition(".")[2] for place in places})
+                raise ValueError(f"{option}: has {one_line(name, 60)}, which is nowhere in the model{known}; remove it")
+    init, of_data = getattr(config, "init_lora_weights", True), "_peft_loraga_grad"
+    for is_so, reason in (
+        # https://huggingface.co/docs/peft/developer_guides/lora#eva: by a function that gets the data
+        (init == "eva", "init_lora_weights: eva starts as true does, because nothing here shows it the data"),
+        # https://huggingface.co/docs/peft/developer_guides/lora#lora-ga: so is this
+        (
+            init == "lora_ga" and not any(hasattr(module, of_data) for module in modules.values()),
+            "init_lora_weights: lora_ga starts as true does, because nothing here shows it the data",
+        ),
+        # https://github.com/huggingface/peft/pull/2609: it acts after tokens that PEFT alone looks for
+        (getattr(config, "alora_invocation_tokens", None), "alora_invocation_tokens: no engine answers with such an adapter"),
+        # https://github.com/huggingface/peft/pull/2237
+        (
+            any(
+                isinstance(module, LoraLayer)
+                and any(module.lora_bias.values())
+                and getattr(module.get_base_layer(), "bias", None) is None
+                for module in modules.values()
+            ),
+            "lora_bias: a layer without a bias has none to merge it into",
+        ),
+    ):
+        if is_so:
+            raise ValueError(f"{reason}; remove it")
 
 
 def planned_network(network: Any, peft_config: Any) -> Any:
@@ -76,7 +140,10 @@ def planned_network(network: Any, peft_config: Any) -> Any:
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the trainer's PEFT says it again
-            return get_peft_model(network, planned, low_cpu_mem_usage=True)
+            made = get_peft_model(network, planned, low_cpu_mem_usage=True)
+        planned.init_lora_weights = getattr(peft_config, "init_lora_weights", None)
+        check_adapter(made)
+        return made
     except ValueError as error:
         raise InputError(f"lora: {one_line(error)}") from None
 

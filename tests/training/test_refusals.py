@@ -14,6 +14,7 @@ from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.training.checks import check_parallelism
 from instruct.training.head import output_head
+from instruct.training.trained import planned_network
 
 
 def test_a_loss_of_ligers_is_refused(tmp_path):
@@ -76,6 +77,50 @@ def test_rows_of_no_format_are_refused(tmp_path, columns, streamed):
 def test_an_adapter_on_the_head_is_refused(tmp_path, tied, peft_config):
     with pytest.raises(ValueError, match=r"adapter.* lm_head.* never be trained.*ensure_weight_tying.*modules_to_save"):
         make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
+
+
+IGNORED = {
+    "target_modules": ["q_proj", "qproj"], "target_parameters": ["qproj"], "rank_pattern": {"q_proj": 4, "qproj": 4},
+    "alpha_pattern": {"qproj": 4}, "modules_to_save": ["lm_head", "qproj"], "exclude_modules": ["k_proj", "qproj"],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # PEFT names some of them
+@pytest.mark.filterwarnings("ignore:You have passed exclude_modules")
+@pytest.mark.filterwarnings("ignore:.lora_bias=True. was passed")
+@pytest.mark.filterwarnings("ignore:.*[Ee][Vv][Aa]")
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        *((option, value, rf"has qproj, .* \(nearest: .*_proj.*; remove") for option, value in IGNORED.items()),
+        ("exclude_modules", "layers[.]9", "layers.*9, which is nowhere in the model"),
+        ("init_lora_weights", "eva", "eva starts as true does"),
+        ("init_lora_weights", "lora_ga", "lora_ga starts as true does"),
+        ("alora_invocation_tokens", [3, 4], "no engine answers"),
+        ("lora_bias", True, "a layer without a bias"),
+    ],
+)
+def test_an_adapter_that_is_not_what_its_config_says_is_refused(tmp_path, option, value, message):
+    config = {"target_modules": ["q_proj"], "r": 2, "task_type": "CAUSAL_LM", option: value}
+    with pytest.raises(ValueError, match=f"^{option}: .*{message}"):
+        make_trainer(tmp_path / "python", tiny_model(tied=False), peft_config=LoraConfig(**config))
+    with pytest.raises(InputError, match=f"^lora: {option}: .*{message}"):
+        planned_network(tiny_model(tied=False).to("meta"), LoraConfig(**config))
+
+
+def test_names_that_peft_finds_are_taken(tmp_path):
+    network = planned_network(
+        tiny_model(tied=False).to("meta"),
+        LoraConfig(
+            target_modules=["layers.0.self_attn.q_proj", "k_proj", "up_proj"],
+            rank_pattern={r"layers\.0.*q_proj": 4},
+            alpha_pattern={"^model.layers.1.self_attn.k_proj": 4},
+            modules_to_save=["head"],
+            exclude_modules=["layers.1.mlp.up_proj"],
+            task_type="CAUSAL_LM",
+        ),
+    )
+    assert len(network.base_model.targeted_module_names) == 4
 
 
 def test_an_adapter_injected_by_transformers_itself_is_refused(tmp_path):
