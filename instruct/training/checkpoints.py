@@ -8,17 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.trainer_utils import rotate_checkpoints
 
 from instruct.base.errors import InputError
 from instruct.base.files import changed_file, sha256_of, sync, write_atomically
 from instruct.base.output import warn
 
-STATE = "trainer_state.json"  # the Trainer writes it last
+STATE = "trainer_state.json"
 HASHES = "sha256.json"
 
 
 class RecordHashes(TrainerCallback):
-    """Puts the SHA-256 of each of its files into every checkpoint, after all processes have written theirs."""
+    """Puts the SHA-256 of each of its files into every checkpoint, after all processes have written theirs.
+
+    Only then are older ones removed, of which the Trainer is to keep all.
+
+    Args:
+        limit: how many checkpoints are kept beside the best one, as `save_total_limit` says; None: all.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         from accelerate import PartialState
@@ -26,6 +36,7 @@ class RecordHashes(TrainerCallback):
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             record_hashes(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            rotate_checkpoints(args.output_dir, self.limit, state.best_model_checkpoint, use_mtime=True)
 
 
 def record_hashes(checkpoint: Path) -> None:
@@ -39,8 +50,9 @@ def record_hashes(checkpoint: Path) -> None:
 def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     """The newest complete checkpoint that `processes` processes wrote; newer ones that are not are removed.
 
-    With a different number of processes a step takes different rows, and a sharded checkpoint cannot be read at all.
-    One that was complete and is damaged is passed over with a warning, if there is an older one.
+    One without hashes was being written when its process ended. With a different number of processes a step takes
+    different rows, and a sharded checkpoint cannot be read at all. One that was complete and is damaged is passed over
+    with a warning, if there is an older one.
 
     Raises:
         InputError: the only complete checkpoint is damaged; it is not removed.
@@ -49,26 +61,23 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     numbers = {path: int(step) for path, step in steps.items() if step.isdecimal()}  # others are a user's copies
     damaged: dict[Path, str] = {}
     for checkpoint in sorted(numbers, key=numbers.__getitem__, reverse=True):
-        try:
-            json.loads((checkpoint / STATE).read_text())
-            # One process writes rng_state.pth.
-            complete = (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes
-        except (OSError, ValueError):
-            complete = False
-        if damage := _damage(checkpoint):
+        wrote = len(list(checkpoint.glob("rng_state_*.pth"))) or 1  # one process writes rng_state.pth
+        if not (checkpoint / HASHES).is_file():
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        elif damage := _damage(checkpoint):
             damaged[checkpoint] = damage
-        elif (lacks := missing_state(checkpoint)) and (checkpoint / STATE).is_file():
+        elif lacks := missing_state(checkpoint):
             warn(
                 f"warning   {checkpoint}: has no state of the {lacks} (save_only_model), and training cannot go on "
                 "from it; leave save_only_model out to resume"
             )
-        elif complete:
+        elif wrote != processes:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        else:
             for other, damage in damaged.items():
                 warn(f"warning   {other}: {damage}; training goes on from {checkpoint.name}, before it")
                 shutil.rmtree(other, ignore_errors=True)
             return str(checkpoint)
-        else:
-            shutil.rmtree(checkpoint, ignore_errors=True)
     for checkpoint, damage in damaged.items():
         raise InputError(
             f"{checkpoint}: {damage}, and there is no older checkpoint; restore it, or delete {folder} to train from "
@@ -86,15 +95,9 @@ def missing_state(checkpoint: Path) -> str:
 
 
 def _damage(checkpoint: Path) -> str:
-    """What is wrong with a checkpoint whose files were all written, "" if nothing is.
-
-    A process that was killed may have recorded no hashes.
-    """
-    file = checkpoint / HASHES
-    if not file.is_file():
-        return ""
+    """What is wrong with a checkpoint whose files were all written, "" if nothing is."""
     try:
-        changed = changed_file(checkpoint, json.loads(file.read_text()))
+        changed = changed_file(checkpoint, json.loads((checkpoint / HASHES).read_text()))
     except (OSError, ValueError, AttributeError):
         changed = HASHES
     return f"{changed} is damaged" if changed else ""

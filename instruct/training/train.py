@@ -264,6 +264,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
     inputs = _inputs(config, name, data)
     train = {**train_options(config, data.rows.plain_text), **hyperparameters(arguments)}
+    kept, arguments.save_total_limit = arguments.save_total_limit, None  # RecordHashes removes them
     processes = PartialState()
     main = processes.is_main_process
 
@@ -281,7 +282,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         if data.eval_encoded:
             samples = samples_of(data.eval_encoded, config.data.eval_samples)
             trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
-        trainer.add_callback(RecordHashes())
+        trainer.add_callback(RecordHashes(kept))
         keeper = KeepCanary(trainer, data.encoded, None if config.lora else compute_dtype(config.model))
         trainer.add_callback(keeper)
         with run_of_its_own(trainer), steps_shown(trainer, name):

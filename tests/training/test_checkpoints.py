@@ -17,6 +17,7 @@ from train_configs import interrupted as interrupted_training
 from instruct.base.errors import InputError
 from instruct.phases.answer import generate
 from instruct.reporting.read import training_logs
+from instruct.training import checkpoints
 from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
 from instruct.training.merge import merge_adapter
 from instruct.training.train import check_weights
@@ -86,33 +87,54 @@ def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, int
     assert have_the_same_weights(damaged, fresh)
 
 
+def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, interrupted):
+    """A power cut leaves files that have their names and not all of their content."""
+    run, config = interrupted
+    shutil.copytree(run, tmp_path / "cut")
+    last = tmp_path / "cut" / "checkpoints" / "emo" / "checkpoint-6"
+    (last / "sha256.json").unlink()
+    for name in ("adapter_model.safetensors", "optimizer.pt"):
+        truncate(last / name)
+    cut, fresh = train(tmp_path / "cut", config), train(tmp_path / "fresh", config)
+    assert have_the_same_weights(cut, fresh)
+
+
+def test_older_checkpoints_are_kept_until_a_newer_one_is_whole(tmp_path, tiny_model_folder, monkeypatch):
+    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
+    folder = tmp_path / "run" / "checkpoints" / "emo"
+    seen = []
+    recorded = checkpoints.record_hashes
+    monkeypatch.setattr(
+        checkpoints,
+        "record_hashes",
+        lambda path: (recorded(path), seen.append(sorted(other.name for other in folder.glob("checkpoint-*")))),
+    )
+    train(tmp_path / "run", config)
+    assert seen == [["checkpoint-2"], ["checkpoint-2", "checkpoint-4"], ["checkpoint-4", "checkpoint-6"]]
+
+
 STATE = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
 @pytest.mark.parametrize(
-    ("files", "state", "processes"),
+    ("files", "processes"),
     [
-        *((tuple({*STATE} - {name}), "{}", 1) for name in STATE),
-        (STATE, '{"half', 1),
-        (STATE, None, 1),
-        ((*STATE[:2], "rng_state_0.pth", "rng_state_1.pth"), "{}", 1),
-        (STATE, "{}", 2),
+        *((tuple({*STATE} - {name}), 1) for name in STATE),
+        ((*STATE[:2], "rng_state_0.pth", "rng_state_1.pth"), 1),
+        (STATE, 2),
     ],
 )
-def test_a_checkpoint_without_hashes_is_used_if_it_is_whole_and_of_as_many_processes(tmp_path, files, state, processes):
+def test_a_checkpoint_without_a_state_or_of_other_processes_is_passed_over(tmp_path, files, processes):
     ranks = [f"rng_state_{rank}.pth" for rank in range(processes)] if processes > 1 else STATE[2:]
-    for step, names, text in ((2, (*STATE[:2], *ranks), "{}"), (4, files, state)):
+    for step, names in ((2, (*STATE[:2], *ranks)), (4, files)):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
         for name in names:
             (folder / name).touch()
-        if text is not None:
-            (folder / "trainer_state.json").write_text(text)
+        record_hashes(folder)
     (tmp_path / "checkpoint-2 copy").mkdir()
     assert last_complete_checkpoint(tmp_path, processes) == str(tmp_path / "checkpoint-2")
     assert (tmp_path / "checkpoint-4").exists() == (len(files) < 3)  # it is kept where only a state is missing
-    record_hashes(tmp_path / "checkpoint-2")
-    assert last_complete_checkpoint(tmp_path, processes) == str(tmp_path / "checkpoint-2")
 
 
 def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_change(tmp_path, tiny_model_folder):
