@@ -162,6 +162,9 @@ def test_a_flag_can_empty_a_section():
     assert load_config("demo", ["--lora", "null"]).lora is None
 
 
+NESTED = {"min_lr": 1e-6, "powers": [1e3], "name": "1e"}
+
+
 @pytest.mark.parametrize(
     ("key", "text", "value"),
     [
@@ -183,7 +186,9 @@ def test_a_flag_can_empty_a_section():
         ("train.run_name", "123e4", "123e4"),
         ("train.report_to", "[none]", ["none"]),
         ("train.bf16", "null", None),
-        ("train.lr_scheduler_kwargs", "{min_lr: 1.0}", {"min_lr": 1.0}),
+        ("train.lr_scheduler_kwargs", "{min_lr: 1e-6, powers: [+1E3], name: 1e}", NESTED),
+        ("systems.emo.objective_args", "{min_lr: 1e-6, powers: [+1E3], name: 1e}", NESTED),
+        ("lora.alpha_pattern", "{min_lr: 1e-6, powers: [+1E3], name: 1e}", NESTED),
         ("lora.target_modules", "10", "10"),
         ("lora.trainable_token_indices", "[1, 2]", [1, 2]),
         ("lora.use_rslora", "true", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from instruct.base.parsing import parse_yaml
+
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,15 @@ def options_in(annotation: Any) -> type[Options] | None:
     if isinstance(annotation, type) and issubclass(annotation, Options):
         return annotation
     return next(filter(None, map(options_in, get_args(annotation))), None)
+
+
+def with_numbers(value: Any) -> Any:
+    """A value whose nested texts such as 1e-6 are numbers; YAML 1.1 takes them for texts."""
+    if isinstance(value, dict):
+        return {key: with_numbers(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_numbers(part) for part in value]
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def flag_value(text: str, annotation: Any) -> Any:

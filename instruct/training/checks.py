@@ -85,14 +85,20 @@ def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = 
     return [f"LoRA: {' and '.join(sorted(names))} of {of} stay frozen: {reason}" for names, reason in reasons if names]
 
 
-def check_dataset(dataset: Any, args: SFTConfig) -> None:
+def check_datasets(dataset: Any, evaluation: Any, args: SFTConfig) -> None:
     """Refuse rows that give no step; the Trainer would end in an error about its sampler, or in none.
+
+    Args:
+        dataset: that is trained on.
+        evaluation: that is evaluated on; several by name.
 
     Raises:
         ValueError: no data set of `datasets`, no rows, or fewer than a batch of which the last is dropped.
     """
-    if isinstance(dataset, list | tuple):
-        raise ValueError("train_dataset is a list; give datasets.Dataset.from_list(rows)")
+    parts = evaluation.values() if isinstance(evaluation, dict) else [evaluation]
+    for name, given in (("train_dataset", dataset), *(("eval_dataset", part) for part in parts)):
+        if isinstance(given, list | tuple):
+            raise ValueError(f"{name} is a list; give datasets.Dataset.from_list(rows)")
     if not hasattr(dataset, "__len__"):
         return
     batch = args.per_device_train_batch_size * args.world_size

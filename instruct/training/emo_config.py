@@ -24,6 +24,7 @@ from instruct.data.token_weights import check_prompt_weight
 from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.make import make_objective, name_of
+from instruct.objectives.objective import LogitLoss, made_up_tokens
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OPTIONS, is_own, objective_arguments
 
@@ -111,8 +112,8 @@ class EMOConfig(SFTConfig):
             Stop when this many evaluations in a row have not improved `metric_for_best_model`.
         metric_for_best_model (`str`, *optional*, defaults to `"eval_ce"`):
             What `load_best_model_at_end` and `patience` compare, lower being better for `eval_ce` and
-            `eval_perplexity`. `eval_loss` is refused unless the objective is `"mle"`: values of other objectives do
-            not say how well a model predicts.
+            `eval_perplexity`. `eval_loss` is refused unless the objective is cross-entropy, as `"mle"` is: values of
+            others do not say how well a model predicts.
         bf16 (`bool`, *optional*):
             As in TRL, but if it is not set on a CPU: whether a product in bfloat16 is measured to be faster than one in
             float32. Without AVX-512 it is some hundred times slower.
@@ -229,7 +230,7 @@ class EMOConfig(SFTConfig):
         if self.metric_for_best_model is None and compares:  # type: ignore[has-type]
             self.metric_for_best_model = "eval_ce"
         metric = self.metric_for_best_model
-        if metric and re.fullmatch("(.*_)?loss", metric) and self.objective != "mle":
+        if metric and re.fullmatch("(.*_)?loss", metric) and not is_cross_entropy(self.make_objective()):
             raise ValueError(
                 f"metric_for_best_model {self.metric_for_best_model!r} is the value of the objective "
                 f"{self.objective}, which does not say how well a model predicts; use eval_ce"
@@ -287,3 +288,11 @@ def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:
         return EMOConfig(objective=name, objective_args=named, report_to=[], use_cpu=True, bf16=False).make_objective()
     except (TypeError, ValueError) as error:
         raise InputError(f"objective {one_line(name, 60)}: {one_line(error)}") from None
+
+
+def is_cross_entropy(objective: Objective) -> bool:
+    """Whether an objective's value of a token is the token's cross-entropy."""
+    if isinstance(objective, LogitLoss):
+        return False
+    token = made_up_tokens(objective)
+    return torch.allclose(objective.weigh(token).value, token.ce)

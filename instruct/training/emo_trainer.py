@@ -37,7 +37,7 @@ from instruct.training.checkpoints import missing_state
 from instruct.training.checks import (
     check_arguments,
     check_causal,
-    check_dataset,
+    check_datasets,
     check_logits,
     check_packing,
     check_parallelism,
@@ -101,7 +101,17 @@ class EMOTrainer(SFTTrainer):
         NonFiniteLossError: the loss or the gradient became NaN or infinite during training or evaluation.
     """
 
-    def __init__(self, model: Any, args: SFTConfig | None = None, *positional: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        args: SFTConfig | None = None,
+        data_collator: Any = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        *positional: Any,
+        peft_config: Any = None,
+        **named: Any,
+    ) -> None:
         if args is None:
             args = EMOConfig()
         elif not isinstance(args, EMOConfig):
@@ -112,16 +122,15 @@ class EMOTrainer(SFTTrainer):
                 values |= {"metric_for_best_model": None, "greater_is_better": None}
             args = EMOConfig(**values)
         check_arguments(args)
-        dataset = kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None)
-        check_dataset(dataset, args)
+        check_datasets(train_dataset, eval_dataset, args)
         use_one_device(args, loads_model=isinstance(model, str))
-        network, peft_config = model, kwargs.get("peft_config")
+        network = model
         if isinstance(model, str):
             loading = args.model_init_kwargs or {}
             trusted = loading.get("trust_remote_code", False)
             network = check_whole(model, loading.get("revision"), trusted, wanted=peft_config is not None)
-        first: dict[str, Any] = next(iter(dataset or ()), {})  # one look: a stream is opened for each
-        self._first = dataset, first
+        first: dict[str, Any] = next(iter(train_dataset or ()), {})  # one look: a stream is opened for each
+        self._first = train_dataset, first
         all_linear = getattr(peft_config, "target_modules", None) == ALL_LINEAR  # PEFT puts names in its place
         left_out = leave_layers_out(peft_config, network, first)
         mask_pictures(args, first)
@@ -129,7 +138,9 @@ class EMOTrainer(SFTTrainer):
         self._tag_names = ["trl", "sft", self._name]
         self._folder: RowFolder | None = None  # of the rows that are read here
         try:
-            super().__init__(model, args, *positional, **kwargs)
+            super().__init__(
+                model, args, data_collator, train_dataset, eval_dataset, *positional, peft_config=peft_config, **named
+            )
         except ValueError as error:
             if "adapter to `lm_head`" in str(error):  # TRL's message mentions target_modules only
                 raise ValueError(ADAPTER_ON_HEAD) from None

@@ -7,12 +7,12 @@ import importlib
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.base.options import FreeKeys, Options, Texts
+from instruct.base.options import FreeKeys, Options, Texts, with_numbers
 from instruct.data.options import DataOptions
 from instruct.training.objective_names import OBJECTIVES, OWN, is_own
 
@@ -80,7 +80,7 @@ class LoraOptions(Options):
     @model_validator(mode="before")
     @classmethod
     def _has_one_name(cls, content: Any) -> Any:
-        return own_lora_names(content) if isinstance(content, dict) else content
+        return _with_nested_numbers(own_lora_names(content)) if isinstance(content, dict) else content
 
     @model_validator(mode="after")
     def _is_loaded_as_it_was(self) -> LoraOptions:
@@ -104,6 +104,13 @@ class LoraOptions(Options):
         return arguments
 
 
+def _with_nested_numbers(section: Any) -> Any:
+    """The texts of a library's own keys stay; config.py reads them by the key's type."""
+    if not isinstance(section, dict):
+        return section
+    return {key: value if isinstance(value, str) else with_numbers(value) for key, value in section.items()}
+
+
 def _known(name: str) -> str:
     if name in (*OBJECTIVES, "none") or is_own(name):
         return name
@@ -119,7 +126,7 @@ class SystemOptions(Options):
 
     objective: Annotated[str, AfterValidator(_known), WithJsonSchema(_OBJECTIVE_SCHEMA)]
     """What is trained, see docs/objectives.md; none is the untrained base, FILE.py:NAME your own."""
-    objective_args: dict[str, Any] | None = None
+    objective_args: Annotated[dict[str, Any] | None, BeforeValidator(with_numbers)] = None
     """The objective's arguments by name; an option below is another way to give the same one."""
     variant: Literal["paper", "official"] = "official"
     """The variant of EMO: the paper's equation, or the authors' code."""
@@ -197,7 +204,7 @@ class TrainingOptions(Options):
     """The LoRA adapter; null trains the whole model."""
     from_scratch: bool = False
     """Train from random weights, drawn with each system's seed, instead of the model's; requires lora: null."""
-    train: Annotated[dict[str, Any], TRAIN_KEYS] = {}
+    train: Annotated[dict[str, Any], BeforeValidator(_with_nested_numbers), TRAIN_KEYS] = {}
     """Any argument of EMOConfig, which has those of TRL's SFTConfig."""
     systems: dict[str, SystemOptions] = {
         "mle": SystemOptions(objective="mle"),

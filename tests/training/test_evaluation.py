@@ -46,6 +46,8 @@ def test_the_best_checkpoint_is_chosen_by_cross_entropy():
         if name.endswith("loss"):
             with pytest.raises(ValueError, match=f"'{name}' is the value of the objective emo"):
                 quiet_config(**arguments, metric_for_best_model=name)
+    equal = {"objective": "label_smoothing", "objective_args": {"epsilon": 0.0}}
+    assert quiet_config(**arguments, **equal, metric_for_best_model="eval_loss").greater_is_better is False
     for wrong in ({"patience": 0}, {"patience": 2, "eval_strategy": "no"}):
         with pytest.raises(ValueError, match="must be at least 1, with eval_strategy steps or epoch"):
             quiet_config(**{**arguments, **wrong})

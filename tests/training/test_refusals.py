@@ -7,10 +7,10 @@ import torch
 from accelerate.parallelism_config import ParallelismConfig
 from datasets import Dataset
 from peft import IA3Config, LoraConfig
-from tiny import CONFIGS, make_trainer, quiet_config, tiny_model
+from tiny import CONFIGS, make_trainer, quiet_config, tiny_model, tiny_rows, tiny_tokenizer
 from transformers import LlamaModel, T5Config, T5ForConditionalGeneration
 
-from instruct import EMOConfig
+from instruct import EMOConfig, EMOTrainer
 from instruct.base.errors import InputError
 from instruct.training.checks import check_parallelism
 from instruct.training.head import output_head
@@ -56,6 +56,15 @@ def test_an_unknown_argument_names_the_nearest_ones():
         EMOConfig("out", variant="paper")
 
 
+@pytest.mark.parametrize("name", ["train_dataset", "eval_dataset"])
+def test_a_list_of_rows_is_refused(tmp_path, name):
+    rows = [{"prompt": "w1", "completion": " w2"}]
+    for given in (rows, tuple(rows), *([{"a": rows}] if name == "eval_dataset" else [])):
+        sets = {"train_dataset": tiny_rows(), name: given}
+        with pytest.raises(ValueError, match=rf"^{name} is a list; give datasets\.Dataset\.from_list\(rows\)"):
+            EMOTrainer(tiny_model(), quiet_config(tmp_path), processing_class=tiny_tokenizer(), **sets)
+
+
 @pytest.mark.parametrize("columns", ["instruction, answer", "prompt, answer"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_rows_of_no_format_are_refused(tmp_path, columns, streamed):
@@ -92,7 +101,7 @@ IGNORED = {
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        *((option, value, rf"has qproj, .* \(nearest: .*_proj.*; remove") for option, value in IGNORED.items()),
+        *((option, value, r"has qproj, .* \(nearest: .*_proj.*; remove") for option, value in IGNORED.items()),
         ("exclude_modules", "layers[.]9", "layers.*9, which is nowhere in the model"),
         ("init_lora_weights", "eva", "eva starts as true does"),
         ("init_lora_weights", "lora_ga", "lora_ga starts as true does"),
