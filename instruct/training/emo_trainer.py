@@ -55,7 +55,7 @@ from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_hea
 from instruct.training.nonfinite import NonFiniteLossError
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 from instruct.training.processes import use_one_device
-from instruct.training.trained import ALL_LINEAR, check_adapter, report_trained
+from instruct.training.trained import ALL_LINEAR, check_adapter, report_trained, warn_of_end_tokens
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -167,6 +167,7 @@ class EMOTrainer(SFTTrainer):
         head = output_head(base)
         if self.accelerator.is_main_process:
             report_trained(self.model, all_linear, left_out)
+            warn_of_end_tokens(base, head, self._tokenizer)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         if sharded_on is not None and isinstance(head, TrainableTokensWrapper):
             raise ValueError(

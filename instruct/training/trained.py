@@ -19,6 +19,7 @@ from torch.nn.modules.conv import _ConvNd
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import log_once, say, warn
+from instruct.engines.local import end_token_ids
 
 ALL_LINEAR = "all-linear"
 
@@ -83,7 +84,7 @@ def check_adapter(network: PeftModel) -> None:
     # Where PEFT looks for names, and as what; it ignores those that it does not find:
     # https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig
     for option, places, form in (
-        ("target_modules", layers, part),
+        ("target_modules", modules, part),
         ("target_parameters", layers, part),
         ("rank_pattern", layers, pattern),
         ("alpha_pattern", layers, pattern),
@@ -107,7 +108,10 @@ def check_adapter(network: PeftModel) -> None:
             "init_lora_weights: lora_ga starts as true does, because nothing here shows it the data",
         ),
         # https://github.com/huggingface/peft/pull/2609: it acts after tokens that PEFT alone looks for
-        (getattr(config, "alora_invocation_tokens", None), "alora_invocation_tokens: no engine answers with such an adapter"),
+        (
+            getattr(config, "alora_invocation_tokens", None),
+            "alora_invocation_tokens: no engine answers with such an adapter",
+        ),
         # https://github.com/huggingface/peft/pull/2237
         (
             any(
@@ -146,6 +150,23 @@ def planned_network(network: Any, peft_config: Any) -> Any:
         return made
     except ValueError as error:
         raise InputError(f"lora: {one_line(error)}") from None
+
+
+def warn_of_end_tokens(network: Any, head: nn.Module, tokenizer: Any) -> None:
+    """Say that a model cannot learn to stop: an end token's row of a frozen head is about zero, as before training.
+
+    Args:
+        head: of the network, as PEFT has left or wrapped it.
+    """
+    weight = head.weight
+    if weight.requires_grad or weight.is_meta or hasattr(weight, "ds_id"):  # DeepSpeed has it elsewhere
+        return
+    sizes = torch.linalg.vector_norm(weight, dim=1, dtype=torch.float32)
+    for token in sorted(end_token_ids(tokenizer)):
+        if sizes[token] < 0.01 * sizes.mean():
+            name = tokenizer.convert_ids_to_tokens(token)
+            line = f"the row of the end token {name} in its lm_head is not trained, so that it cannot learn to stop"
+            log_once(warn, f"warning   model {network.name_or_path}: {line}; add lm_head to modules_to_save")
 
 
 def report_trained(network: Any, all_linear: bool, notices: Iterable[str] = ()) -> None:

@@ -10,7 +10,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from population import _architecture, tiny_config, tiny_network
 from test_population import GREEN
-from tiny import make_trainer
+from tiny import make_trainer, tiny_model
 from train_configs import tiny_config as experiment
 from train_configs import write_rows
 
@@ -73,6 +73,20 @@ def test_what_all_linear_leaves_frozen_is_told_once_with_the_number_of_parameter
     for name, options in (("b", {}), ("c", {"target_parameters": EXPERTS}), ("d", {"target_modules": ["q_proj"]})):
         trainer(name, **options)
         assert "frozen" not in printed.readouterr().err
+
+
+@pytest.mark.parametrize("row", [0.0, 1e-23])
+def test_an_end_token_that_cannot_be_learned_is_told_before_training(tmp_path, printed, row):
+    def said(name: str, **options) -> str:
+        model = tiny_model(tied=False)
+        model.lm_head.weight.data[2] = row
+        config = LoraConfig(r=2, target_modules=ALL_LINEAR, **options) if name != "full" else None
+        make_trainer(tmp_path / name, model, peft_config=config)
+        return printed.readouterr().err
+
+    assert re.search(r"end token </s> .*cannot learn to stop; add lm_head to modules_to_save", said("lora"))
+    for name, options in (("saved", {"modules_to_save": ["lm_head"]}), ("full", {})):
+        assert "learn to stop" not in said(name, **options)
 
 
 def test_a_run_refuses_before_training_what_peft_or_the_engine_does_not_take(tmp_path, tiny_model_folder, capsys):
