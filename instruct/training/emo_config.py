@@ -112,8 +112,8 @@ class EMOConfig(SFTConfig):
             Stop when this many evaluations in a row have not improved `metric_for_best_model`.
         metric_for_best_model (`str`, *optional*, defaults to `"eval_ce"`):
             What `load_best_model_at_end` and `patience` compare, lower being better for `eval_ce` and
-            `eval_perplexity`. `eval_loss` is refused unless the objective is cross-entropy, as `"mle"` is: values of
-            others do not say how well a model predicts.
+            `eval_perplexity`. `eval_loss` is refused unless the objective's value is cross-entropy, as that of
+            `"mle"` and of `"emo"` by default: others do not say how well a model predicts.
         bf16 (`bool`, *optional*):
             As in TRL, but if it is not set on a CPU: whether a product in bfloat16 is measured to be faster than one in
             float32. Without AVX-512 it is some hundred times slower.

@@ -32,6 +32,9 @@ def test_an_infinite_perplexity_is_no_error(tmp_path):
     assert found["eval_perplexity"] == math.inf
 
 
+SMOOTHED_BY_0 = {"objective": "label_smoothing", "objective_args": {"epsilon": 0.0}}
+
+
 def test_the_best_checkpoint_is_chosen_by_cross_entropy():
     arguments = {"folder": "out", "eval_strategy": "steps", "save_strategy": "steps"}
     best = quiet_config(**arguments, load_best_model_at_end=True)
@@ -41,13 +44,12 @@ def test_the_best_checkpoint_is_chosen_by_cross_entropy():
     own = quiet_config(**arguments, load_best_model_at_end=True, metric_for_best_model="eval_mean_token_accuracy")
     assert own.greater_is_better is True
     for name in ("eval_a_ce", "a_perplexity", "b_loss", "loss"):
-        config = quiet_config(**arguments, metric_for_best_model=name, objective="mle")
-        assert config.greater_is_better is False
+        for cross_entropy in ({"objective": "mle"}, {"objective": "emo"}, SMOOTHED_BY_0):
+            config = quiet_config(**arguments, metric_for_best_model=name, **cross_entropy)
+            assert config.greater_is_better is False
         if name.endswith("loss"):
-            with pytest.raises(ValueError, match=f"'{name}' is the value of the objective emo"):
-                quiet_config(**arguments, metric_for_best_model=name)
-    equal = {"objective": "label_smoothing", "objective_args": {"epsilon": 0.0}}
-    assert quiet_config(**arguments, **equal, metric_for_best_model="eval_loss").greater_is_better is False
+            with pytest.raises(ValueError, match=f"'{name}' is the value of the objective energy"):
+                quiet_config(**arguments, metric_for_best_model=name, objective="energy")
     for wrong in ({"patience": 0}, {"patience": 2, "eval_strategy": "no"}):
         with pytest.raises(ValueError, match="must be at least 1, with eval_strategy steps or epoch"):
             quiet_config(**{**arguments, **wrong})
