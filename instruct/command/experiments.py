@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
-from instruct.base.output import Result, say, warn
+from instruct.base.output import Result, warn
 from instruct.base.parsing import parse_json
 from instruct.command import call, flags
 from instruct.command.flags import OVERRIDES
@@ -24,7 +24,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     for function, about in [
         (run, "the whole experiment of a config: train, answer, evaluate, judge, report; rerun it to resume"),
         (config, "print every key of a config with its default, or a config with its flags resolved"),
-        (preview, "show what training would see: rows, loss mask, lengths, memory, one step"),
+        (preview, "show what training would see: rows, loss mask, lengths, one step"),
         (train, "train every system of a config (or a single one, with flags alone)"),
     ]:
         sub = verb(function, about, OVERRIDES)
@@ -130,17 +130,9 @@ def config(arguments: argparse.Namespace) -> Result:
 
 
 def preview(arguments: argparse.Namespace) -> Result:
-    from instruct.generation.answers import evaluation_set
     from instruct.training.preview import print_preview
 
-    config = _config(arguments, arguments.overrides)
-    try:
-        evaluated = evaluation_set(config.answers).prompts if config.answers else []
-        prompts = [prompt.instruction for prompt in evaluated]
-    except InputError as error:  # the rest of the preview does not need them
-        say(f"note: overlap with the evaluation prompts not counted: {error}")
-        prompts = []
-    printed = print_preview(config, shown=arguments.rows, prompts=prompts)
+    printed = print_preview(_config(arguments, arguments.overrides), shown=arguments.rows)
     return Result(printed, printed.step.words())
 
 

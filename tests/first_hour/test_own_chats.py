@@ -43,7 +43,6 @@ def test_own_chats_from_preview_to_gate(user, says, tiny_model_folder, smollm2):
 
     shown = user.types("preview", "mine.yaml", "--rows", 1)
     says(shown, "12 rows read", "⟦It is 0.<|end|>⟧", "24 answers of chats, each trained on with its end token")
-    says(shown, "overlap: 0 of 3 evaluation prompts")
 
     planned = user.types("run", "mine.yaml", "--dry-run")
     says(planned, "run       runs/mine", "train     mle, emo: ")

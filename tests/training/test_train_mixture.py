@@ -38,10 +38,8 @@ def test_a_run_on_a_mixture_records_the_rows_of_all_data_sets(tmp_path, tiny_mod
     assert "`rows.jsonl (0.75), chats.jsonl (0.25)`: 32 complete rows" in " ".join(card.split())
     assert config_summary(run.config(), run.manifest())["data"] == "rows.jsonl (0.75), chats.jsonl (0.25)"
     capsys.readouterr()
-    print_preview(config, prompts=["Say the number 3.", "Turn 0", "Something else"])
-    shown = capsys.readouterr().out
-    assert "overlap: 2 of 3 evaluation prompts (66.7 %) are in the training data word for word" in shown
-    assert "note: chats.jsonl: 8 turns after a chat's last answer: left out" in shown
+    print_preview(config)
+    assert "note: chats.jsonl: 8 turns after a chat's last answer: left out" in capsys.readouterr().out
 
 
 def test_a_mixture_of_templates_needs_one_for_the_answers(tiny_model_folder, data):
