@@ -126,14 +126,14 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     check_gpu(config)
     problems = Problems()  # of the model and of the rows: both are told
     with problems.collected():
-        network = model_network(config)
+        network = model_network(config.model)
         shape = shape_of(network, config.model.name)
     if problems.found:
         with problems.collected():
             check_sources(config.data)
         problems.refuse()
     data = load_training_rows(config, folder)
-    planned, left_out = plan_network(config, network)
+    planned, left_out = plan_network(config.lora, network)
     if answers:
         _check_served(config, planned)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.models import compute_dtype, model_path
+from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
 from instruct.training.options import LoraOptions, TrainingOptions
@@ -37,16 +37,16 @@ class ModelShape:
     vocabulary: int
 
 
-def model_shape(config: TrainingOptions) -> ModelShape:
+def model_shape(model: ModelOptions) -> ModelShape:
     """The base model's sizes, from its config; no weights are read.
 
     Raises:
         InputError: the config cannot be loaded, or the model is not a causal language model.
     """
-    return shape_of(model_network(config), config.model.name)
+    return shape_of(model_network(model), model.name)
 
 
-def model_network(config: TrainingOptions) -> Any:
+def model_network(model: ModelOptions) -> Any:
     """The base model without weights, from its config.
 
     Raises:
@@ -55,18 +55,17 @@ def model_network(config: TrainingOptions) -> Any:
     import torch
     from transformers import AutoConfig
 
-    name = model_path(config.model.name)
     try:
         loaded = AutoConfig.from_pretrained(
-            name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code
+            model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
         )
     except (OSError, ValueError) as error:
-        raise unreachable_model(config.model.name, error) from None
+        raise unreachable_model(model.name, error) from None
     try:
         with torch.device("meta"):
-            return new_network(loaded, config.model.trust_remote_code)
+            return new_network(loaded, model.trust_remote_code)
     except ValueError:
-        raise _no_head(loaded, config.model.name) from None
+        raise _no_head(loaded, model.name) from None
 
 
 def shape_of(model: Any, name: str) -> ModelShape:

@@ -9,7 +9,6 @@ from instruct.base.errors import InputError
 from instruct.base.files import new_folder, replace_folder, write_atomically
 from instruct.base.models import compute_dtype, model_path
 from instruct.base.networks import load_adapter, load_network
-from instruct.base.output import say, warn
 from instruct.engines.canary import Canary, Outcome, compare_scores, read_canary
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import merged_of, only_process
@@ -23,9 +22,8 @@ from instruct.training.train import check_weights, model_arguments, train_option
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
-    The adapter is merged in float32, and the sum is rounded once, to the dtype that the model was trained in; how many
-    of the changes that undoes is said. Before it is rounded, the merged model has the log-probabilities that training
-    kept, see engines/canary.py.
+    PEFT merges the adapter in float32. The merged model has the log-probabilities that training kept, see
+    engines/canary.py, before it is rounded once, to the dtype that the model was trained in.
 
     Raises:
         InputError: an unknown system, one that is not an adapter, or one that is another model once it is merged.
@@ -39,14 +37,14 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         if not (adapter / "adapter_config.json").is_file():
             raise InputError(f"{adapter}: has no adapter_config.json; name a LoRA system of this run")
         check_weights(run, name)
-        arguments = {**model_arguments(config), "dtype": torch.float32}
+        arguments = {**model_arguments(config.model), "dtype": torch.float32}
         try:
             base = load_network(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
         tokenizer = load_tokenizer(config)
         settle_generation_config(base, tokenizer)
-        model = _merged(load_adapter(base, adapter), adapter, compute_dtype(config.model))
+        model = _merged(load_adapter(base, adapter), adapter).to(getattr(torch, compute_dtype(config.model)))
         folder = run.folder / "merged" / name
         record = run.manifest()["steps"][f"train/{name}"]
         train, results = record.get("config", {}).get("train") or train_options(config), record["results"]
@@ -61,15 +59,11 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
     return merged
 
 
-def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
-    """The network of a PeftModel in float32, its adapter merged and rounded to `dtype`."""
+def _merged(adapted: Any, adapter: Path) -> Any:
+    """The network of a PeftModel in float32 with its adapter merged."""
     import torch
-    from peft.tuners.lora import LoraLayer
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    from instruct.training.trained import adapted_matrix
-
-    target = getattr(torch, dtype)
     base = adapted.get_base_model()
     words, head = base.get_input_embeddings(), base.get_output_embeddings()
     # A head that is tied to an embedding does not see its adapter, so it gets its own weights.
@@ -78,19 +72,6 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
         head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
         for config in (base.config, base.config.get_text_config()):
             config.tie_word_embeddings = False
-    changed = undone = 0
-    for name, layer in adapted.named_modules():
-        if isinstance(layer, LoraLayer):
-            before = adapted_matrix(layer).detach().clone()
-            last = [*layer.lora_B.values(), *layer.lora_embedding_B.values()]  # they are 0 before training
-            acts = any(bool(getattr(factor, "weight", factor).any()) for factor in last)
-            layer.merge()
-            after = adapted_matrix(layer)
-            moved = before != after
-            if acts and not moved.any():
-                raise InputError(f"{adapter}: merging does not change {name}, which the adapter does; answer with it")
-            changed += int(moved.sum())
-            undone += int((moved & (before.to(target) == after.to(target))).sum())
     network = adapted.merge_and_unload()
     if canary := read_canary(adapter):
         weights, reason = _compare_with_trained(network, canary)
@@ -99,12 +80,7 @@ def _merged(adapted: Any, adapter: Path, dtype: str) -> Any:
                 f"{adapter}: merged, it is not the model that was trained: {reason}; use the base that it was trained "
                 "on, unchanged, or answer with the adapter"
             )
-    if undone:
-        share = undone / changed
-        (warn if share > 0.5 else say)(
-            f"merge     {adapter.name}: rounding to {dtype} undid {share:.1%} of the changes"
-        )
-    return network.to(target)
+    return network
 
 
 def _compare_with_trained(network: Any, canary: Canary) -> Outcome:

@@ -149,9 +149,9 @@ On {rows}, which it was not trained on: the first of {evaluation["evaluations"]}
 """
 
 
-def name_base_model(config: TrainingOptions, folder: Path) -> None:
+def name_base_model(model: str, folder: Path) -> None:
     """Write the base model's hub id into adapter_config.json, where PEFT puts the folder that it was loaded from."""
-    path, base = folder / "adapter_config.json", hub_id(config.model.name)
+    path, base = folder / "adapter_config.json", hub_id(model)
     if base and path.is_file():
         adapter = json.loads(path.read_text(encoding="utf-8"))
         write_atomically(path, json.dumps({**adapter, "base_model_name_or_path": base}, indent=2, sort_keys=True))

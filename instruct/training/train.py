@@ -13,7 +13,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
-from instruct.base.models import compute_dtype, model_path
+from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
@@ -21,7 +21,7 @@ from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.objective_names import is_own
-from instruct.training.options import SystemOptions, TrainingOptions
+from instruct.training.options import LoraOptions, SystemOptions, TrainingOptions
 from instruct.training.precision import round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, unreachable_model
@@ -107,7 +107,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         arguments = EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
-            model_init_kwargs={**model_arguments(config), "dtype": weights_dtype(config)},
+            model_init_kwargs={**model_arguments(config.model), "dtype": weights_dtype(config)},
             **options,
         )
     except (TypeError, ValueError, ArithmeticError, OSError, ImportError) as error:  # ImportError: deepspeed is missing
@@ -129,18 +129,18 @@ def _check_numbers(options: dict[str, Any]) -> None:
             raise InputError(f"train.{key}: is {value}; give 1 or more")
 
 
-def model_arguments(config: TrainingOptions) -> dict[str, Any]:
+def model_arguments(model: ModelOptions) -> dict[str, Any]:
     """The arguments of from_pretrained."""
     passed = {"dtype", "trust_remote_code", "revision", "attn_implementation"}
     # A pickle can run code.
-    return {**config.model.model_dump(include=passed, exclude_none=True), "use_safetensors": True}
+    return {**model.model_dump(include=passed, exclude_none=True), "use_safetensors": True}
 
 
-def quantization_arguments(config: TrainingOptions) -> dict[str, Any]:
+def quantization_arguments(model: ModelOptions) -> dict[str, Any]:
     """The arguments of BitsAndBytesConfig. FSDP and ZeRO-3 shard 4-bit weights only if they are stored as floats."""
     import torch
 
-    dtype = getattr(torch, compute_dtype(config.model))
+    dtype = getattr(torch, compute_dtype(model))
     return {
         "load_in_4bit": True,
         "bnb_4bit_quant_type": "nf4",
@@ -164,18 +164,18 @@ def make_trainer(
             raise InputError("model.quantization: 4bit needs a GPU (bitsandbytes); remove it to train on a CPU")
         from transformers import BitsAndBytesConfig
 
-        quantization = BitsAndBytesConfig(**quantization_arguments(config))
+        quantization = BitsAndBytesConfig(**quantization_arguments(config.model))
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     model = f"model.name: {config.model.name}"
     with refused_by_library(f"{model}: transformers, TRL or PEFT does not take it", "use another model"):
         try:
             return EMOTrainer(
-                random_model(config, arguments) if config.from_scratch else model_path(config.model.name),
+                random_model(config.model.name, arguments) if config.from_scratch else model_path(config.model.name),
                 arguments,
                 train_dataset=rows,
                 eval_dataset=evaluation.dataset() if evaluation else None,
                 processing_class=tokenizer,
-                peft_config=_peft_config(config),
+                peft_config=_peft_config(config.lora),
                 quantization_config=quantization,
             )
         except OSError as error:
@@ -188,13 +188,13 @@ def make_trainer(
             raise InputError(f"train: {one_line(error)}") from error
 
 
-def _peft_config(config: TrainingOptions) -> Any:
+def _peft_config(lora: LoraOptions | None) -> Any:
     from peft import LoraConfig
 
-    return LoraConfig(**config.lora.lora_config()) if config.lora else None
+    return LoraConfig(**lora.lora_config()) if lora else None
 
 
-def plan_network(config: TrainingOptions, network: Any) -> tuple[Any, list[str]]:
+def plan_network(lora: LoraOptions | None, network: Any) -> tuple[Any, list[str]]:
     """What training would make of a network without weights, which is changed; and what stays frozen, and why.
 
     Raises:
@@ -203,21 +203,20 @@ def plan_network(config: TrainingOptions, network: Any) -> tuple[Any, list[str]]
     from instruct.training.checks import leave_layers_out
     from instruct.training.trained import planned_network
 
-    peft_config = _peft_config(config)
+    peft_config = _peft_config(lora)
     left_out = leave_layers_out(peft_config, network)
     return planned_network(network, peft_config), left_out
 
 
-def random_model(config: TrainingOptions, arguments: Any) -> Any:
-    """A model of the config's architecture with random weights, drawn with the arguments' seed."""
+def random_model(name: str, arguments: Any) -> Any:
+    """A model of the same architecture with random weights, drawn with the arguments' seed."""
     import torch
     from transformers import AutoConfig, set_seed
 
     chosen = arguments.model_init_kwargs
     arguments.model_init_kwargs = None  # of a model that the trainer would load
     loaded = AutoConfig.from_pretrained(
-        model_path(config.model.name),
-        **{name: chosen[name] for name in ("revision", "trust_remote_code") if name in chosen},
+        model_path(name), **{key: chosen[key] for key in ("revision", "trust_remote_code") if key in chosen}
     )
     set_seed(arguments.seed)
     return new_network(
@@ -381,7 +380,7 @@ def _finished(
     write_atomically(folder / "README.md", card)
     if is_own(config.systems[name].objective):
         shutil.copyfile(source_of(config.systems[name].objective), folder / "objective.py")
-    name_base_model(config, folder)
+    name_base_model(config.model.name, folder)
     write_atomically(folder / LOG, json.dumps(state.log_history, indent=1) + "\n")
     (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
     history = [entry for entry in state.log_history if "loss" in entry]

@@ -153,7 +153,7 @@ def test_estimates_follow_it(picked, trained_with):
     from instruct.training.estimate import disk_gib, memory_gib, model_shape
 
     config, trainer = trained_with()
-    shape = model_shape(config)
+    shape = model_shape(config.model)
     fixed = config.computing_in("float32")
     ratio = 1.0 if picked == "float32" else 0.5
     weights = [memory_gib(each, shape, trainer.args)["weights"] for each in (config, fixed)]

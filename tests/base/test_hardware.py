@@ -85,7 +85,7 @@ def estimates(name: str, folder: Path) -> list[str]:
         use_cpu=False,
         chunk_rows=None,
     )
-    shape = model_shape(config)
+    shape = model_shape(config.model)
     return [f"{sum(memory_gib(config, shape, arguments, spread(gpus)).values()):.0f}" for gpus in (1, 2, 4, 8)]
 
 

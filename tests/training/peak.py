@@ -96,7 +96,7 @@ def estimated_and_measured(model: Path, folder: Path, lora: bool, use_cpu: bool 
     )  # fmt: skip
     data = load_training_rows(config)
     arguments = trainer_arguments(config, config.systems["emo"], folder / "out")
-    estimated = sum(memory_gib(config, model_shape(config), arguments).values())
+    estimated = sum(memory_gib(config, model_shape(config.model), arguments).values())
     with PeakBytes() as measured:
         trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset())
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):

@@ -38,7 +38,7 @@ def full_13b(tmp_path):
         per_device_train_batch_size=4, max_length=512, gradient_checkpointing=True, optim="adamw_torch_fused",
         use_cpu=False, chunk_rows=None,
     )  # fmt: skip
-    return config, model_shape(config), arguments
+    return config, model_shape(config.model), arguments
 
 
 @pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["full", "lora"])

@@ -115,7 +115,7 @@ def test_float16_trains_float32_weights_with_loss_scaling(tmp_path, tiny_model_f
 def test_quantized_weights_are_stored_so_that_fsdp_shards_them(tmp_path, tiny_model_folder, rows):
     model = {"name": str(tiny_model_folder), "dtype": "bfloat16", "quantization": "4bit"}
     config = tiny_config(tiny_model_folder, rows, model=model)
-    assert quantization_arguments(config)["bnb_4bit_quant_storage"] == torch.bfloat16
+    assert quantization_arguments(config.model)["bnb_4bit_quant_storage"] == torch.bfloat16
     model = tiny_model(tied=False)
     layer = model.model.layers[0].mlp.up_proj
     layer.weight = torch.nn.Parameter(layer.weight.to(torch.uint8), requires_grad=False)
