@@ -62,6 +62,18 @@ from instruct.training.trained import ALL_LINEAR, check_adapter, report_trained,
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
 
 
+def _with_objective(args: SFTConfig | None) -> EMOConfig:
+    """The arguments as an EMOConfig; those of an SFTConfig get EMO's defaults."""
+    if args is None or isinstance(args, EMOConfig):
+        return args or EMOConfig()
+    # Not to_dict(): it hides every value whose key ends in "_token".
+    values = {field.name: getattr(args, field.name) for field in fields(args) if field.init}
+    values["assistant_only_loss"] = values["assistant_only_loss"] or None  # False is SFTConfig's default
+    if args.metric_for_best_model == "loss":  # SFTConfig's default
+        values |= {"metric_for_best_model": None, "greater_is_better": None}
+    return EMOConfig(**values)
+
+
 def _logged_weights(objective: Objective) -> dict[str, str]:
     """What an objective's weighting has for the log, by the names there."""
     if isinstance(objective, LogitLoss):
@@ -112,15 +124,7 @@ class EMOTrainer(SFTTrainer):
         peft_config: Any = None,
         **named: Any,
     ) -> None:
-        if args is None:
-            args = EMOConfig()
-        elif not isinstance(args, EMOConfig):
-            # Not to_dict(): it hides every value whose key ends in "_token".
-            values = {field.name: getattr(args, field.name) for field in fields(args) if field.init}
-            values["assistant_only_loss"] = values["assistant_only_loss"] or None  # False is SFTConfig's default
-            if args.metric_for_best_model == "loss":  # SFTConfig's default
-                values |= {"metric_for_best_model": None, "greater_is_better": None}
-            args = EMOConfig(**values)
+        args = _with_objective(args)
         check_arguments(args)
         check_datasets(train_dataset, eval_dataset, args)
         use_one_device(args, loads_model=isinstance(model, str))
@@ -147,12 +151,6 @@ class EMOTrainer(SFTTrainer):
             raise
         if peft_config is not None:
             check_adapter(self.model)
-        if self.compute_loss_func is not None:
-            raise ValueError(
-                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, "
-                "labels) -> losses, or use SFTTrainer"
-            )
-        check_parallelism(self.accelerator.parallelism_config)
         # Whatever the model's own forward accepts, this one divides by the tokens of all micro-batches. Otherwise the
         # Trainer counts none and averages the micro-batches' means.
         self.model_accepts_loss_kwargs = True
@@ -163,47 +161,73 @@ class EMOTrainer(SFTTrainer):
             record_class(base)
             base = base.get_base_model()
         settle_generation_config(base, self._tokenizer)
-        objective = args.make_objective()
+        self._objective = objective = args.make_objective()
         head = output_head(base)
         if self.accelerator.is_main_process:
             report_trained(self.model, all_linear, left_out)
             warn_of_end_tokens(base, head, self._tokenizer)
-        sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
-        if sharded_on is not None and isinstance(head, TrainableTokensWrapper):
-            raise ValueError(
-                "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
-                "(modules_to_save=['lm_head'])"
-            )
         if getattr(base, "is_quantized", False):
             keep_adapters_in_float32(self.model)
-        check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
-        inside = check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
-        if not self._is_vision_dataset and sharded_on is None:
-            check_causal(base)
+        sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-        if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
-            collator: Any = self.data_collator  # type: ignore[has-type]
-            check_packing(base, collator, narrow, loaded_on_main_only=self.is_fsdp_enabled)
+        inside = self._check_model(base, head, narrow)
+
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, sharded_on, narrow, objective)
-        reference_for = None
-        if getattr(objective, "reference", None):
-            if inside:
-                raise ValueError(
-                    f"{type(base).__name__}: an objective with a reference does not read the layers between its "
-                    "backbone and its head; choose another objective or model"
-                )
-            check_base(self.model, sharded_on is not None)
-            reference_for = functools.partial(reference_of, self.model)
+        reference_for = functools.partial(reference_of, self.model) if getattr(objective, "reference", None) else None
         attach_objective(base, objective, cost, args.chunk_rows, reference_for, inside)
-        self._objective = objective
         self._logged_weights = _logged_weights(objective)
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
         self._sums: dict[str, torch.Tensor | None] = {"train": None, "eval": None}
         self._unchecked: Callable[[], None] | None = None
+
+    def _check_model(self, base: Any, head: Any, narrow: torch.dtype | None) -> bool:
+        """Refuse what the objective would be ignored by, or wrong on.
+
+        Args:
+            base: the model without its adapter.
+            narrow: the dtype of autocast.
+
+        Returns:
+            Whether the head takes other states than the backbone's, see `check_logits`.
+        """
+        args: Any = self.args
+        sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
+        for is_so, reason in (
+            # TRL calls it with logits, which are not computed here
+            (
+                self.compute_loss_func is not None,
+                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, labels) "
+                "-> losses, or use SFTTrainer",
+            ),
+            # https://huggingface.co/docs/peft/package_reference/trainable_tokens: this wrapper has no layer of its own,
+            # in whose forward FSDP and ZeRO-3 would gather the weights
+            (
+                sharded and isinstance(head, TrainableTokensWrapper),
+                "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
+                "(modules_to_save=['lm_head'])",
+            ),
+        ):
+            if is_so:
+                raise ValueError(reason)
+        check_parallelism(self.accelerator.parallelism_config)
+        check_trained_weights(self.model, args, sharded, self.is_fsdp_enabled)
+        inside = check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
+        if getattr(self._objective, "reference", None):
+            if inside:
+                raise ValueError(
+                    f"{type(base).__name__}: an objective with a reference does not read the layers between its "
+                    "backbone and its head; choose another objective or model"
+                )
+            check_base(self.model, sharded)
+        if not self._is_vision_dataset and not sharded:
+            check_causal(base)
+        if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
+            check_packing(base, self.data_collator, narrow, loaded_on_main_only=self.is_fsdp_enabled)
+        return inside
 
     def _exchange_float32(self) -> None:
         """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.

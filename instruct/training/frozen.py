@@ -26,6 +26,9 @@ FULL_TRAINING = (
 )
 
 
+_READS = "the objective reads the model before training; "
+
+
 def check_base(model: Any, sharded: bool) -> None:
     """Refuse a model that is not the one before training while its adapter is switched off.
 
@@ -36,29 +39,34 @@ def check_base(model: Any, sharded: bool) -> None:
     Raises:
         ValueError: a sharded model; one without an adapter; an adapter without which the model is not the base.
     """
-    if sharded:
-        raise ValueError(
+    configs = list(getattr(model, "peft_config", {}).values())
+    for is_so, reason in (
+        (
+            sharded,
             "the objective reads the model before training, which FSDP and DeepSpeed would shard with the one that "
-            "trains; train in one process or with DDP"
-        )
-    if not hasattr(model, "disable_adapter"):
-        raise ValueError(FULL_TRAINING)
-    if kept := _trained_without_adapter(model):
-        raise ValueError(f"the objective reads the model before training; {kept}")
-
-
-def _trained_without_adapter(model: Any) -> str | None:
-    """What to change in an adapter, without which the model is not the base; None: nothing."""
-    if any(weight.requires_grad for weight in model.get_output_embeddings().parameters()):
-        return "its lm_head must be frozen: remove it from modules_to_save"
-    for config in model.peft_config.values():
-        if config.is_prompt_learning:
-            return f"{config.peft_type.value} has no adapter to switch off: train one of LoRA"
-        if (bias := getattr(config, "bias", "none")) != "none":
-            return f"bias {bias} stays when the adapter is switched off: set it to none"
-        if (init := getattr(config, "init_lora_weights", True)) not in INITS_OF_BASE:
-            return f"init_lora_weights {init} may change the base's weights: set it to true"
-    return None
+            "trains; train in one process or with DDP",
+        ),
+        (not hasattr(model, "disable_adapter"), FULL_TRAINING),
+        (
+            any(weight.requires_grad for weight in model.get_output_embeddings().parameters()),
+            f"{_READS}its lm_head must be frozen: remove it from modules_to_save",
+        ),
+        (
+            any(config.is_prompt_learning for config in configs),
+            f"{_READS}prompt learning has no adapter to switch off: train one of LoRA",
+        ),
+        # https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig.bias
+        (
+            any(getattr(config, "bias", "none") != "none" for config in configs),
+            f"{_READS}a trained bias stays when the adapter is switched off: set bias to none",
+        ),
+        (
+            any(getattr(config, "init_lora_weights", True) not in INITS_OF_BASE for config in configs),
+            f"{_READS}this init_lora_weights may change the base's weights: set it to true",
+        ),
+    ):
+        if is_so:
+            raise ValueError(reason)
 
 
 @torch.no_grad()

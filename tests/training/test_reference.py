@@ -75,10 +75,10 @@ def lora(**arguments) -> LoraConfig:
 @pytest.mark.parametrize(
     ("peft", "message"),
     [
-        (lora(bias="all"), "bias all .*: set it to"),
-        (lora(init_lora_weights="pissa"), "init_lora_weights pissa .*: set it to"),
+        (lora(bias="all"), "a trained bias .*: set bias to none"),
+        (lora(init_lora_weights="pissa"), "init_lora_weights .*: set it to"),
         (lora(modules_to_save=["lm_head"]), "lm_head must be frozen"),
-        (PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2), "PROMPT_TUNING has no adapter to switch off"),
+        (PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2), "prompt learning has no adapter to switch off"),
     ],
 )
 def test_an_adapter_without_which_the_model_is_not_the_base_is_refused(tiny_model, tmp_path, peft, message):
