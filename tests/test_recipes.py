@@ -100,7 +100,7 @@ def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny
     run_forked(recipe("undisturbed", *tiny_flags), tmp_path)
 
     command = recipe("killed", *tiny_flags)
-    checkpoints = "checkpoints/emo/checkpoint-*/trainer_state.json"
+    checkpoints = "checkpoints/emo/checkpoint-*/sha256.json"
     run_and_kill(command, lambda: any(killed.glob(checkpoints)), cwd=tmp_path)
     assert steps(killed)["train/mle"]["status"] == "done"
     assert not (killed / "adapters" / "emo").exists()

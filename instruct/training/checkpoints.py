@@ -36,6 +36,7 @@ class RecordHashes(TrainerCallback):
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             record_hashes(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        if args.should_save:
             rotate_checkpoints(args.output_dir, self.limit, state.best_model_checkpoint, use_mtime=True)
 
 

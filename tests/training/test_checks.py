@@ -80,7 +80,6 @@ def test_packing_is_refused_where_a_row_sees_the_one_before_it(tmp_path, name):
     [
         (Dataset.from_list([]), {}, "train_dataset has no rows"),
         (tiny_rows(3), {"dataloader_drop_last": True}, "has 3 rows, fewer than a batch of 8"),
-        (list(tiny_rows(3)), {}, "train_dataset is a list"),
         (tiny_rows(), {"max_steps": 0}, "max_steps is 0"),
     ],
 )

@@ -252,7 +252,7 @@ def test_a_process_that_dies_ends_the_others_and_a_rerun_completes_the_training(
     call = [*LAUNCH, RECIPE, "--config", "tiny.yaml", "--name", "two"]
     launcher = start(tmp_path, *call)
     run = tmp_path / "runs" / "two"
-    while not any(run.glob("checkpoints/*/checkpoint-2/trainer_state.json")):
+    while not any(run.glob("checkpoints/*/checkpoint-2/sha256.json")):
         assert launcher.poll() is None, (tmp_path / "log").read_text()[-3000:]
         time.sleep(0.01)
     ranks = [process for process in psutil.Process(launcher.pid).children() if RECIPE in process.cmdline()]

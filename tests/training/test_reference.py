@@ -78,7 +78,10 @@ def lora(**arguments) -> LoraConfig:
         (lora(bias="all"), "a trained bias .*: set bias to none"),
         (lora(init_lora_weights="pissa"), "init_lora_weights .*: set it to"),
         (lora(modules_to_save=["lm_head"]), "lm_head must be frozen"),
-        (PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2), "prompt learning has no adapter to switch off"),
+        (
+            PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2),
+            "prompt learning has no adapter to switch off",
+        ),
     ],
 )
 def test_an_adapter_without_which_the_model_is_not_the_base_is_refused(tiny_model, tmp_path, peft, message):

@@ -123,7 +123,7 @@ def test_a_refusal_of_the_trainer_is_a_wrong_call(tmp_path, tiny_model_folder, r
 def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
 ):
-    """SIGKILL as soon as the first checkpoint is there, then the same command again; also with a head that trains, and
+    """SIGKILL as soon as the first checkpoint is whole, then the same command again; also with a head that trains, and
     of packed texts with evaluations."""
     if "--data.eval_fraction" in way:
         rows, way = write_texts(tmp_path / "texts.txt"), [*way, "--train.max_length", "64"]
@@ -136,7 +136,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
         [sys.executable, "-m", "instruct", *command],
-        lambda: any(checkpoints.glob("checkpoint-*/trainer_state.json")),
+        lambda: any(checkpoints.glob("checkpoint-*/sha256.json")),
         180,
         cwd=tmp_path,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
