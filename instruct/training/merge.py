@@ -42,7 +42,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             base = load_network(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
-        tokenizer = load_tokenizer(config)
+        tokenizer = load_tokenizer(config.model, config.data, config.train.get("eos_token"))
         settle_generation_config(base, tokenizer)
         model = _merged(load_adapter(base, adapter), adapter).to(getattr(torch, compute_dtype(config.model)))
         folder = run.folder / "merged" / name

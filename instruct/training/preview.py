@@ -64,7 +64,6 @@ class Preview:
         counts: rows by what became of them.
         lengths: percentiles of the lengths before truncation, in tokens.
         notes: on the rows.
-        dropped: what rows have that is not in the text that is trained on, by kind.
         rows: the rows shown: where each is from, and its text in pieces with whether they are trained on (and a
             `weight` other than 1).
         weights: of the tokens that are trained on, see `weights_record`; None if all are 1.
@@ -74,7 +73,6 @@ class Preview:
     counts: dict[str, int]
     lengths: dict[str, dict[int, int]]
     notes: list[str]
-    dropped: dict[str, int]
     rows: list[dict[str, Any]]
     step: Step
     weights: dict[str, Any] | None = None
@@ -113,7 +111,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> Preview:
             step = one_step(trainer)
             done(1)
     console.print(step.words(), highlight=False)
-    return Preview(data.counts, lengths, data.notes, data.dropped, printed, step, weights)
+    return Preview(data.counts, lengths, data.notes, printed, step, weights)
 
 
 def _print_data(console: Console, data: TrainingRows, lengths: Mapping[str, Mapping[int, int]], train_on: str) -> None:
@@ -131,8 +129,6 @@ def _print_data(console: Console, data: TrainingRows, lengths: Mapping[str, Mapp
     lines = [f"{rows.turns['answers']:,} answers of chats, {TRAINED_TEXTS[train_on]}"] if rows.turns else []
     if data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
-    if data.dropped:
-        lines.append("dropped: " + ", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items()))
     if weights := weights_record(data.encoded.weights):
         lines.append(f"weights: {weights_line(weights)}")
     for line in [*lines, *(f"note: {note}" for note in data.notes)]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
-from instruct.base.models import model_path
+from instruct.base.models import ModelOptions, model_path
 from instruct.data.arrow import RowFolder, numbers
 from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
@@ -62,19 +62,6 @@ class TrainingRows:
         """What the user has to know about the rows and their text, one line each."""
         return [*self.rows.notes, *self.encoded.notes]
 
-    @property
-    def dropped(self) -> dict[str, int]:
-        """What chats have that is not in the text that is trained on, by kind; a kind without any is absent."""
-        turns, facts = self.rows.turns, self.encoded.facts
-        kinds = {"turn after the last answer": turns.get("after", 0)}
-        kinds |= {name: count for name, count in turns.items() if name.startswith("unused key")}
-        kinds["text beside a tool call"] = facts.get("beside", 0)
-        kinds["end of an answer beyond max_length"] = facts.get("cut", 0)
-        kinds["malformed row"] = self.rows.counts.get("malformed", 0)
-        kinds["row without an answer"] = self.encoded.counts["empty"]
-        kinds["row that the chat template rejects"] = self.encoded.counts.get("rejected", 0)
-        return {kind: count for kind, count in kinds.items() if count}
-
     def made_of(self) -> dict[str, Any]:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats; and of `answers`
         what is out of the ordinary: thinking, several rows a chat, lost end tokens; `weights` of the tokens, if not all
@@ -107,7 +94,7 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
         check_prompt_weight(prompt_weight, train_on)
     except ValueError as error:
         raise InputError(f"train.{error}") from None
-    tokenizer = load_tokenizer(config)
+    tokenizer = load_tokenizer(config.model, config.data, config.train.get("eos_token"))
     rendering = config.data.rendering(RunDirectory(run).day if run else None)
     data = config.data
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
@@ -196,30 +183,31 @@ def _joined(data: DataOptions, encodings: list[EncodedRows]) -> EncodedRows:
     return mix(data, encodings) if data.mixture else encodings[0]
 
 
-def load_tokenizer(config: TrainingOptions) -> Any:
+def load_tokenizer(model: ModelOptions, data: DataOptions, end: str | None = None) -> Any:
     """The base model's tokenizer, with the chat template of the data's options.
+
+    Args:
+        end: `train.eos_token`.
 
     Raises:
         InputError: it cannot be loaded, there is no such template, or it has no end token to train on.
     """
     from transformers import AutoTokenizer
 
-    name = model_path(config.model.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code
+            model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
         )
     except Exception as error:  # of a damaged file, whatever the code that reads it raises
-        raise unreachable_model(config.model.name, error) from None
-    end = config.train.get("eos_token")
+        raise unreachable_model(model.name, error) from None
     if end is not None:
         if end not in tokenizer.get_vocab():
-            raise InputError(f"train.eos_token: {end!r} is not a token of {config.model.name}; name one that is")
+            raise InputError(f"train.eos_token: {end!r} is not a token of {model.name}; name one that is")
         tokenizer.eos_token = end
-    config.data.rendering().prepare(tokenizer)
+    data.rendering().prepare(tokenizer)
     if tokenizer.eos_token_id is None:
         raise InputError(
-            f"model {config.model.name}: its tokenizer has no end token, so the model could not learn to stop; "
+            f"model {model.name}: its tokenizer has no end token, so the model could not learn to stop; "
             "set eos_token in its tokenizer_config.json"
         )
     if tokenizer.pad_token_id is None:

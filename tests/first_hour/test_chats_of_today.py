@@ -132,7 +132,7 @@ def test_chats_of_today_are_trained_as_they_are_asked(user, says, smollm2, templ
         assert reply.removesuffix("<|im_end|>").rstrip().endswith(text), prompt
         assert (turn.get("reasoning_content") or "") in reply
         assert ("weather" in reply) == ("tool_calls" in turn)
-    assert found["dropped"] == ({} if template else {"row that the chat template rejects": 5})
+    assert found["counts"].get("rejected", 0) == (0 if template else 5)
 
     says(user.types("preview", "mine.yaml", "--rows", "20", *flags), "⟦こんにちは。<|im_end|>")
     says(user.types("run", "mine.yaml", *flags), "page: runs/mine/report/report.html")

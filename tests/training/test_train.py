@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
-from instruct.training.rows import load_tokenizer
+from instruct.training.rows import load_training_rows
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_a_tokenizer_without_an_end_token_is_refused(tmp_path, tiny_model_folder
     folder = shutil.copytree(tiny_model_folder, tmp_path / "endless")
     AutoTokenizer.from_pretrained(folder, eos_token=None).save_pretrained(folder)
     with pytest.raises(InputError, match=r"endless: its tokenizer has no end token"):
-        load_tokenizer(tiny_config(folder, rows))
+        load_training_rows(tiny_config(folder, rows))
 
 
 def test_qlora_without_a_gpu_is_refused(tmp_path, tiny_model_folder, rows):
