@@ -37,15 +37,6 @@ class ModelShape:
     vocabulary: int
 
 
-def model_shape(model: ModelOptions) -> ModelShape:
-    """The base model's sizes, from its config; no weights are read.
-
-    Raises:
-        InputError: the config cannot be loaded, or the model is not a causal language model.
-    """
-    return shape_of(model_network(model), model.name)
-
-
 def model_network(model: ModelOptions) -> Any:
     """The base model without weights, from its config.
 
@@ -139,9 +130,7 @@ def sharding_of(arguments: Any) -> Sharding:
     return Sharding(processes)
 
 
-def memory_gib(
-    config: TrainingOptions, shape: ModelShape, arguments: Any, sharding: Sharding | None = None
-) -> dict[str, float]:
+def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, sharding: Sharding) -> dict[str, float]:
     """Peak training memory of a process by part, in GiB.
 
     Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
@@ -154,13 +143,9 @@ def memory_gib(
     activations. The objective needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32
     gradient, and the copies of the head that autocast and a fixed transport cost need. A second model, which an
     objective has as its reference, counts as one of the same size.
-
-    Args:
-        sharding: None: what the environment says.
     """
     from instruct.objectives.linear import buffer_rows
 
-    sharding = sharding or sharding_of(arguments)
     width = BYTES[compute_dtype(config.model)]
     stored = BYTES.get(weights_dtype(config), width)
     inside = shape.parameters - shape.outside

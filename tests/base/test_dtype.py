@@ -150,13 +150,13 @@ def test_the_trainer_in_python_computes_in_it(picked, tmp_path):
 
 
 def test_estimates_follow_it(picked, trained_with):
-    from instruct.training.estimate import disk_gib, memory_gib, model_shape
+    from instruct.training.estimate import Sharding, disk_gib, memory_gib, model_network, shape_of
 
     config, trainer = trained_with()
-    shape = model_shape(config.model)
+    shape = shape_of(model_network(config.model), config.model.name)
     fixed = config.computing_in("float32")
     ratio = 1.0 if picked == "float32" else 0.5
-    weights = [memory_gib(each, shape, trainer.args)["weights"] for each in (config, fixed)]
+    weights = [memory_gib(each, shape, trainer.args, Sharding())["weights"] for each in (config, fixed)]
     trained = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad) * 4 / 2**30
     assert weights[0] - trained == pytest.approx(ratio * (weights[1] - trained), rel=0.2)
     whole = [disk_gib(each.model_copy(update={"lora": None}), shape) for each in (config, fixed)]

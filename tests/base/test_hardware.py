@@ -15,7 +15,7 @@ from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.memory import GIB
 from instruct.phases.train import check_training
-from instruct.training.estimate import Sharding, memory_gib, model_shape
+from instruct.training.estimate import Sharding, memory_gib, model_network, shape_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "recipes" / "configs"
@@ -85,7 +85,7 @@ def estimates(name: str, folder: Path) -> list[str]:
         use_cpu=False,
         chunk_rows=None,
     )
-    shape = model_shape(config.model)
+    shape = shape_of(model_network(config.model), config.model.name)
     return [f"{sum(memory_gib(config, shape, arguments, spread(gpus)).values()):.0f}" for gpus in (1, 2, 4, 8)]
 
 

@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.phases.train import check_memory, check_training
-from instruct.training.estimate import Sharding, memory_gib, model_shape, sharding_of
+from instruct.training.estimate import Sharding, memory_gib, model_network, shape_of, sharding_of
 from instruct.training.train import train_options
 
 SHARDINGS = {
@@ -38,7 +38,7 @@ def full_13b(tmp_path):
         per_device_train_batch_size=4, max_length=512, gradient_checkpointing=True, optim="adamw_torch_fused",
         use_cpu=False, chunk_rows=None,
     )  # fmt: skip
-    return config, model_shape(config.model), arguments
+    return config, shape_of(model_network(config.model), config.model.name), arguments
 
 
 @pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["full", "lora"])
