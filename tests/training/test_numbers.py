@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from accelerate.utils import send_to_device
 from datasets import Dataset
 from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows
 
@@ -81,19 +80,6 @@ def test_evaluation_during_training_does_not_change_the_training_log(tmp_path):
     both.train()
     logs = [entry for entry in both.state.log_history if "loss" in entry]
     assert logs == [entry for entry in alone.state.log_history if "loss" in entry]
-
-
-@pytest.mark.parametrize("objective", ["mle", "emo"])
-def test_the_loss_is_planned_from_the_collators_labels_on_the_cpu(tmp_path, objective):
-    """`labels` go to the GPU with the batch; the copy stays, and reading it does not make the host wait."""
-    trainer = make_trainer(tmp_path, tiny_model(), objective=objective)
-    batch = dict(next(iter(trainer.get_train_dataloader())))
-    assert send_to_device(batch, torch.device("meta"))["host_labels"].labels.device.type == "cpu"
-    trainer.model.train()
-    expected = trainer.compute_loss(trainer.model, {k: v for k, v in batch.items() if k != "host_labels"})
-    # Nothing else reads the labels: these could not be read.
-    unreadable = {**batch, "labels": torch.empty_like(batch["labels"], device="meta")}
-    assert torch.equal(trainer.compute_loss(trainer.model, unreadable), expected)
 
 
 def test_a_non_finite_evaluation_stops_too(tmp_path):
