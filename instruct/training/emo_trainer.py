@@ -200,8 +200,8 @@ class EMOTrainer(SFTTrainer):
             # TRL calls it with logits, which are not computed here
             (
                 self.compute_loss_func is not None,
-                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, labels) "
-                "-> losses, or use SFTTrainer",
+                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, "
+                "labels) -> losses, or use SFTTrainer",
             ),
             # https://huggingface.co/docs/peft/package_reference/trainable_tokens: this wrapper has no layer of its own,
             # in whose forward FSDP and ZeRO-3 would gather the weights
