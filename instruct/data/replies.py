@@ -123,12 +123,14 @@ class ChatTemplate:
         rest, chat = self._first_right(messages, prompt, end, more)
         self._check_calls(chat, more)
         reply = self._ended(rest, end)
-        opened = _EMPTY_THOUGHT.match(reply)
-        if not thinking and opened and not self.rendering.empty_thinking:
+        off = {**more, **dict.fromkeys(MODES, False)}
+        is_on = self._thinks and off != more and prompt != self.render(messages[:-1], prompt=True, **off)
+        unthought = not thinking and (is_on or bool(_EMPTY_THOUGHT.match(reply)))
+        if unthought and not self.rendering.empty_thinking:
             raise InputError(
                 "an answer without thinking would be trained after a prompt that asks for thinking, which teaches the "
-                "model not to think, and the chat template cannot turn thinking off; remove the row, give it "
-                "reasoning_content, or set empty_thinking: train"
+                "model not to think; remove the row, give it reasoning_content, turn thinking off if the chat template "
+                "can (enable_thinking), or set empty_thinking: train"
             )
         if self._thinks and prompt != self.render(messages[:-1], prompt=True, **default):
             facts["asked_on" if thinking or self.rendering.empty_thinking else "asked_off"] += 1
@@ -136,7 +138,7 @@ class ChatTemplate:
             answers=1,
             thinking=bool(thinking),
             without=not thinking and self._thinks,
-            empty=not thinking and bool(opened),
+            empty=unthought,
             beside=bool(message.get("tool_calls") and text.strip() and text.strip() not in rest),
         )
         return prompt, reply

@@ -21,7 +21,10 @@ from instruct.base.parsing import RepeatedKeyError, parse_json
 
 # What other tools call an answer's thinking. Here it is `reasoning_content`, as servers return it.
 REASONING = ("reasoning_content", "reasoning", "thinking")
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
+# The prompt may have opened a thought that the text only closes, at the end of a line: elsewhere, it is spoken of.
+_THOUGHT = re.compile(
+    r"\s*(?:<think>(?P<whole>.*?)</think>|(?P<closed>(?:(?!<think>).)*?)</think>[ \t]*\n)(?P<text>.*)", re.DOTALL
+)
 _PROBE = "probe"
 GEMMA_CHANNEL = "<|channel>"
 # What templates call the switch that turns thinking on and off.
@@ -164,29 +167,33 @@ def _form_of(tokenizer: Any, template: str | Mapping[str, str], remedy: str) -> 
 def _as_read(message: Mapping[str, Any], form: str, template: str | Mapping[str, str]) -> dict[str, Any]:
     """The message as the template reads it: its content as text or parts, its thinking under the template's name."""
     own = {key: value for key, value in message.items() if key not in (*REASONING, "train")}
-    content = own.get("content")
-    if form == "parts" and isinstance(content, str):
-        own["content"] = [{"type": "text", "text": content}]
     thinking, text = thinking_of(message, template)
     if thinking:
         own[_key_of(str(template)) or REASONING[0]] = thinking
-    if form == "text" and text != own.get("content") and is_text(content):
-        own["content"] = text
+    if is_text(own.get("content")):
+        own["content"] = text if form == "text" else [{"type": "text", "text": text}]
     return _with_arguments(own, lambda arguments: arguments)
 
 
 def thinking_of(message: Mapping[str, Any], template: str | Mapping[str, str]) -> tuple[str, str]:
-    """An assistant turn's thinking, which may stand in its text as `<think>…</think>`, and its text without it.
+    """An assistant turn's thinking, and its text without it.
 
-    A template that knows no thinking writes such a text as it is.
+    The thinking stands in `reasoning_content`, or before the text, between `<think>` and `</think>`, of which the
+    prompt may have the first. A template that knows no thinking writes such a text as it is.
+
+    Raises:
+        InputError: it stands in both places, and differs.
     """
     thinking, text, written = str(message.get(REASONING[0]) or ""), text_of(message), str(template)
     # One that drops all thinking tells it from text, too.
     knows_thinking = _key_of(written) or "'</think>' in content" in written or GEMMA_CHANNEL in written
-    if thinking or message.get("role") != "assistant" or not knows_thinking:
+    inside = _THOUGHT.fullmatch(text) if message.get("role") == "assistant" and knows_thinking else None
+    if inside is None:
         return thinking, text
-    inside = _THOUGHT.fullmatch(text)
-    return (inside[1].strip("\n"), inside[2].lstrip("\n")) if inside else ("", text)
+    own = (inside["whole"] or inside["closed"] or "").strip("\n")
+    if thinking.strip() and own.strip() not in ("", thinking.strip()):
+        raise InputError("the thinking of an answer in reasoning_content differs from that in its text; remove one")
+    return thinking or own, inside["text"].lstrip("\n")
 
 
 @functools.lru_cache

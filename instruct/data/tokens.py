@@ -142,7 +142,7 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
             "begins with it and the tokenizer or the chat template adds one; remove it from the text"
         )
     if facts["thinking"] or facts["without"]:
-        how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
+        how = "asked to think" if facts["empty"] else "asked with thinking turned off"
         without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
         notes.append(f"{counted(facts['thinking'], 'answer')} with thinking{without}")
     for name, mode in (("asked_on", "true"), ("asked_off", "false")):
@@ -153,8 +153,8 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
             )
     if facts["empty"]:
         notes.append(
-            f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
-            "(empty_thinking: train)"
+            f"{counted(facts['empty'], 'answer')} without thinking after a prompt that asks for it, which teaches the "
+            "model not to think (empty_thinking: train)"
         )
     if facts["beside"]:
         notes.append(

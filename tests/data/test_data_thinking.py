@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ THINKS = {"messages": [USER, {"role": "assistant", "content": "It is 1.", "reaso
 
 def encoded(name: str, file: str, rendering: Rendering) -> tuple[EncodedRows, list[str]]:
     tokenizer = small_tokenizer((Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text())
+    tokenizer.add_tokens(["<turn|>", "<｜end▁of▁sentence｜>"], special_tokens=True)
+    rendering.prepare(tokenizer)
     found = encode_rows(tokenizer, load_rows(None, files=[file]), None, rendering=rendering)
     return found, [text_of(tokenizer, row["input_ids"]) for row in found.encoded]
 
@@ -44,10 +47,7 @@ def test_empty_thoughts_are_named_in_the_plan(write):
     found, texts = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN]), Rendering(empty_thinking=True))
     assert texts[0].endswith("assistant\n<think>\n\n</think>\n\nIt is 1.<|im_end|>")
     assert found.encoded[0]["loss_tokens"] == len("\n</think>\n\nIt is 1.") + 1
-    assert found.notes == [
-        "0 answers with thinking, 1 without, with an empty thought",
-        "1 empty thought trained on, which teaches the model not to think (empty_thinking: train)",
-    ]
+    assert Counter(found.facts) == Counter(answers=1, without=1, empty=1, ends=1, asked_on=0)
 
 
 def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp_path, write):
@@ -68,3 +68,34 @@ def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp
     problem = "generation does not stop at the tokenizer's </s>; set eos_token to where it stops (<|im_end|>)"
     with pytest.raises(InputError, match=re.escape(problem)):
         answer()
+
+
+def test_an_answer_is_never_trained_after_a_prompt_that_asks_for_thinking_in_silence(write):
+    asked = Rendering(arguments={"enable_thinking": True})
+    for name in ("gemma4", "qwen3", "qwen3_5_think"):
+        with pytest.raises(InputError, match="without thinking would be trained after a prompt that asks for thinking"):
+            encoded(name, write("rows.jsonl", [PLAIN]), asked)
+    trained = Rendering(arguments=asked.arguments, empty_thinking=True)
+    found, texts = encoded("gemma4", write("rows.jsonl", [PLAIN]), trained)
+    assert (found.facts["empty"], "<|think|>" in texts[0]) == (1, True)
+    found, texts = encoded("gemma4", write("rows.jsonl", [THINKS]), asked)
+    assert (found.facts["thinking"], "<|think|>" in texts[0]) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_think", "qwen3", "gemma4", "deepseekv3"])
+def test_a_thought_is_the_same_wherever_it_stands(write, name):
+    def answer(content: str, **more: str) -> dict:
+        return {"messages": [USER, {"role": "assistant", "content": content, **more}]}
+
+    rows = [
+        answer("It is 1.", reasoning_content="Hm."),
+        answer("<think>\nHm.\n</think>\n\nIt is 1."),
+        answer("Hm.\n</think>\n\nIt is 1."),
+        answer("<think>Hm.</think>It is 1.", thinking="Hm."),
+    ]
+    found, texts = encoded(name, write("rows.jsonl", rows), Rendering())
+    assert (found.facts["thinking"], {*texts}) == (4, {texts[0]})
+    assert texts[0].count("Hm.") == 1
+    other = answer("<think>Hm.</think>It is 1.", reasoning_content="So.")
+    with pytest.raises(InputError, match=":1: the thinking of an answer in reasoning_content differs from that in"):
+        encoded(name, write("rows.jsonl", [other]), Rendering())
