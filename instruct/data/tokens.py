@@ -39,7 +39,7 @@ PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
 # Rows that take seconds to tokenize, which is shown.
 _MANY = 5000
-_FACTS = ("ends", "cut", "twice", "chats", "rows", "repeated", "weightless")
+_FACTS = ("ends", "cut", "inside", "twice", "chats", "rows", "repeated", "weightless")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ class EncodedRows:
         trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
         counts: the number of rows of the RowSet by status, and of those `rejected`; `empty` includes those that the
             RowSet left out. Only `kept` and `truncated` rows are trained on.
-        facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, and of those `cut` off; of `chats`
-            that became several rows, these `rows`, and their `repeated` tokens; of the fully masked rows those that
-            are `weightless`.
+        facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, of those `cut` off, and of answers
+            with an end token `inside`; of `chats` that became several rows, these `rows`, and their `repeated` tokens;
+            of the fully masked rows those that are `weightless`.
         bad: rows that were left out, with what is wrong, as far as they are listed.
         weights: of the rows that are trained on, the number of tokens by weight.
     """
@@ -170,6 +170,11 @@ def fact_notes(counts: Mapping[str, int]) -> list[str]:
             f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "
             f"the past differently for each answer: {facts['repeated']:,} tokens more; epochs and max_steps count "
             "rows"
+        )
+    if facts["inside"]:
+        notes.append(
+            f"warning: {counted(facts['inside'], 'answer')} with an end token inside the text, where the model learns "
+            "to stop; remove it from the text"
         )
     if facts["cut"] > MOST_CUT * facts["ends"]:
         notes.append(
@@ -375,6 +380,8 @@ class RowEncoder:
             weight, is_answer = weights[number // 2] if number % 2 else (self._context, False)
             if is_answer:
                 answers.append((begin, end))
+                *inside, last = pieces[number]
+                self.counts["inside"] += not {last, self.tokenizer.eos_token_id}.isdisjoint(inside)
             if self.prompt_weight is None:
                 weight = float(weight > 0)
             if weight:

@@ -224,3 +224,12 @@ def test_a_batch_is_encoded_like_its_single_rows(rows):
     assert {name: list(encoded[name]) for name in columns} == {
         name: [getattr(row, name) for row in single] for name in columns
     }
+
+
+def test_end_tokens_inside_answers_are_counted(smollm2_tokenizer):
+    chat = [{"role": role, "content": "Say <|im_end|> now"} for role in ("user", "assistant")]
+    rows = [HELLO, {"messages": [*USER, *chat[1:], *chat]}, {"prompt": "Say <|im_end|>", "completion": "a<|im_end|>b"}]
+    found = encode_rows(smollm2_tokenizer, row_set(*rows), None)
+    assert (found.facts["ends"], found.facts["inside"]) == (4, 3)
+    assert len(found.notes) == 1
+    assert "inside" not in encode_rows(smollm2_tokenizer, row_set(HELLO, PLAIN), None).facts
