@@ -113,8 +113,6 @@ class DatasetCard(BaseModel):
     """The expected number of rows, which is checked."""
     baseline: Source | dict[str, Source] | None = None
     """Of an evaluation set, the answers to compare with, or some for each data set in it (default: `output`)."""
-    reference: Source | None = None
-    """Of an evaluation set, the right answers, which judges may be shown."""
     temperatures: dict[str, Annotated[float, Field(ge=0)]] = {}
     """Of an evaluation set, the sampling temperature by the data set of a row; others are greedy."""
     cut: Cut | None = None
@@ -130,7 +128,7 @@ class DatasetCard(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
-        for name in ("baseline", "reference", "temperatures"):
+        for name in ("baseline", "temperatures"):
             if self.purpose != "eval" and getattr(self, name):
                 raise ValueError(f"{name} is for evaluation cards; remove it")
         if self.purpose == "continue" and self.format != "text":

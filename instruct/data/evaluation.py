@@ -25,6 +25,9 @@ from instruct.data.prompts import (
 )
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
+# The categories of MT-Bench whose judge FastChat shows a reference (lm-sys/FastChat, llm_judge/common.py).
+REFERENCED = ("math", "reasoning", "coding")
+
 
 @dataclass(frozen=True)
 class EvalSet:
@@ -82,7 +85,7 @@ def load_eval_set(
     else:
         raw += read_source(card.source, card.folder, section="answers")
         name = card.name
-    raw = [with_cluster(as_prompt(row), cluster_column) for row in raw]
+    raw = [with_cluster(row, cluster_column) for row in _asked(raw)]
     prompts = [read_prompt(row, name) for row in raw]
     seen: dict[str, RawRow] = {}
     for row, prompt in zip(raw, prompts, strict=True):
@@ -93,10 +96,6 @@ def load_eval_set(
                 f"{row.place}: instruction: {one_line(prompt.request, 60)!r} is already in {where}; remove one of them"
             )
     prompts = [replace(prompt, temperature=card.temperatures.get(prompt.dataset)) for prompt in prompts[:limit]]
-    if card.reference and not files:
-        others = _by_id(card.reference, card)
-        references = {id: tuple(turns_of(row)) for id, row in others.items()}
-        prompts = [replace(prompt, reference=references.get(str(prompt.id), ())) for prompt in prompts]
     answers = None
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
@@ -105,6 +104,25 @@ def load_eval_set(
         for row, prompt in zip(raw, prompts, strict=False):
             answers.append(_answer(row, prompt, name) | ({"id": prompt.id} if prompt.id else {}))
     return EvalSet(name, prompts, answers)
+
+
+def _asked(rows: Sequence[RawRow]) -> list[RawRow]:
+    """What rows ask, see `as_prompt`. The references of MT-Bench's questions are those that FastChat shows its judge:
+    of the file reference_answer/gpt-4.jsonl beside theirs, for some categories; not the questions' own."""
+    answers: dict[str, dict[str | None, list[str]]] = {}
+    asked = []
+    for row in map(as_prompt, rows):
+        if row.fields.get("later") and "category" in row.fields and row.fields.keys() & {"question_id", "prompt_id"}:
+            if row.origin not in answers:
+                file = Path(row.origin).with_name("reference_answer") / "gpt-4.jsonl"
+                told = read_file(file) if file.is_file() else ()
+                answers[row.origin] = {id_of(each): turns_of(each) for each in told}
+            needed = row.fields["category"] in REFERENCED
+            row = replace(
+                row, fields=row.fields | {"reference": answers[row.origin].get(id_of(row)) if needed else None}
+            )
+        asked.append(row)
+    return asked
 
 
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
@@ -139,7 +157,7 @@ class AnswerForm:
             InputError: a named column is in no file, or a file has neither it nor the usual one; as `_joined`.
         """
         asked = self.rows_of(Path(self.questions).expanduser()) if self.questions else []
-        questions = {id_of(row): read_prompt(as_prompt(row), "unknown") for row in asked}
+        questions = {id_of(row): read_prompt(row, "unknown") for row in _asked(asked)}
         files = [_joined(rows, questions, self.questions) for rows in files]
         names, problems = {"instruction": self.prompt, "output": self.response}, Problems()
         for field, key in (("instruction", "`prompt_column`"), ("output", "`response_column`")):

@@ -7,6 +7,7 @@ from typing import Any
 
 from instruct.analysis.style import length_warning
 from instruct.base.errors import counted, one_line
+from instruct.data.evaluation import REFERENCED
 from instruct.data.overlap import overlap_text
 from instruct.data.tokens import MOST_CUT
 from instruct.judging.comparison import FILES
@@ -37,6 +38,7 @@ EXTREME_PERCENT = 5
 # A seed lies far from the others if its win rate is this many points, and this many times their spread, beyond them.
 FAR_POINTS, FAR_SPREADS = 10, 3
 LONGER_PERCENT = 20
+MT_BENCH = ("mt_bench", "mt_bench_single")
 
 
 def comparison_warnings(
@@ -111,6 +113,13 @@ def _doubts(judged: Judged, figures: ComparisonReport) -> Iterator[ReportWarning
         )
     if judged.prompts and (unknown := len(judged.times.keys() - judged.prompts)):
         yield claim_warning(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
+    ours = judged.sides[0] if card and card.name in MT_BENCH and not judged.imported else None
+    asked = ours.by_pair.values() if ours else ()
+    if unlike := sum((row["dataset"] in REFERENCED) != bool(row.get("reference")) for row in asked):
+        yield claim_warning(
+            f"references: {unlike} of {counted(len(asked), 'prompt')} judged otherwise than by FastChat, which shows "
+            f"its reference_answer/gpt-4.jsonl for {', '.join(REFERENCED)} alone; put that file beside the questions"
+        )
     if card and figures.orders != "alone" and judged.leading != card.leading_policy:
         yield claim_warning(
             f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "

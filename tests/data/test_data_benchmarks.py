@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
-from instruct.data.evaluation import load_answers, load_eval_set
+from instruct.data.evaluation import AnswerForm, load_answers, load_eval_set
 from instruct.data.formats import alpaca_prompt
 from instruct.data.prompts import EvalPrompt
 
@@ -65,13 +65,34 @@ def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):
 
 
 def test_mt_bench_has_two_turns_and_references(shared_data, card):
-    folder = shared_data / "mt_bench"
-    card("mt_bench", folder / "question.jsonl", reference=files(folder / "reference_gpt-4.jsonl"))
+    asked, told = (
+        (shared_data / "mt_bench" / f"{name}.jsonl").read_text(encoding="utf-8")
+        for name in ("question", "reference_gpt-4")
+    )
+    Path("reference_answer").mkdir()
+    Path("reference_answer/gpt-4.jsonl").write_text(told, encoding="utf-8")
+    Path("question.jsonl").write_text(asked, encoding="utf-8")
+    card("mt_bench", Path("question.jsonl").resolve())
     found = load_eval_set("mt_bench")
     referenced = [prompt for prompt in found.prompts if prompt.reference]
     assert Counter(prompt.dataset for prompt in referenced) == {"math": 10, "reasoning": 10, "coding": 10}
     assert {len(prompt.later) for prompt in found.prompts} == {1}
-    assert {len(prompt.reference) for prompt in referenced} == {2}
+    official = {str(row["question_id"]): (*row["choices"][0]["turns"],) for row in map(json.loads, told.splitlines())}
+    assert {prompt.id: prompt.reference for prompt in referenced} == official
+    others = [json.loads(line) | {"turns": ["Eins?", "Zwei?"]} for line in asked.splitlines()]
+    for row in others:
+        row["turns"] = [f"{row['question_id']} {turn}" for turn in row["turns"]]
+    Path("translated.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
+    translated = load_eval_set("mt_bench", ["translated.jsonl"])
+    assert {prompt.id: prompt.reference for prompt in translated.prompts if prompt.reference} == official
+    told = [{"question_id": 95, "model_id": "m", "choices": [{"turns": ["a", "b"]}]}]  # roleplay, with a `reference`
+    Path("answers.jsonl").write_text(
+        "".join(json.dumps(row | {"question_id": id}) + "\n" for row in told for id in (95, 101))
+    )
+    rows = load_answers("answers.jsonl", AnswerForm(questions="question.jsonl"))
+    assert [row.get("reference") for row in rows] == [None, None, [official["101"][0]], [*official["101"]]]
+    Path("reference_answer/gpt-4.jsonl").unlink()
+    assert not any(prompt.reference for prompt in load_eval_set("mt_bench").prompts)
     math = next(prompt for prompt in found.prompts if prompt.reference)
     first, second = math.answered(["one", "two"], "m")
     assert (first["id"], first["reference"]) == (f"{math.id}, turn 1", [math.reference[0]])

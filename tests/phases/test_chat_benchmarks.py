@@ -19,7 +19,7 @@ BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 
 
 
 def write_lines(path: str, rows: list[dict]) -> dict[str, list[str]]:
-    Path("data").mkdir(exist_ok=True)
+    Path("data", path).parent.mkdir(parents=True, exist_ok=True)
     Path("data", path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return {"files": [path]}
 
@@ -43,8 +43,9 @@ def write_cards() -> None:
     references = [{"question_id": int(n), "choices": [{"turns": ["So.", "And so."]}]} for n in numbers[::2]]
     cards = {
         "arena_hard": {"source": write_lines("arena.jsonl", arena), "baseline": write_lines("gpt4.jsonl", told)},
-        "mt_bench": {"source": write_lines("mt.jsonl", turns), "reference": write_lines("ref.jsonl", references)},
+        "mt_bench": {"source": write_lines("mt.jsonl", turns)},
     }
+    write_lines("reference_answer/gpt-4.jsonl", references)
     for name, files in cards.items():
         content = yaml.safe_load((Path(__file__).parents[2] / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
         Path("data", f"{name}.yaml").write_text(yaml.safe_dump(content | files), encoding="utf-8")

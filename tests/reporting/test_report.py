@@ -230,3 +230,20 @@ def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_an
     }
     trained = {training.system: (training.objective, training.learning_rate) for training in report.trainings}
     assert trained == {"mle": ("mle", None), "emo": ("emo, paper", 0.5)}
+
+
+def test_other_references_than_fastchats_are_said(run, card, judge_pairs, write_answers):
+    card("mt_bench")
+    path = write_answers("emo", 4)
+    write_answers("mle", 4)
+    judge_pairs([WIN] * 4, judge="mt_bench")
+    asked = [("math", ["4"]), ("coding", None), ("writing", ["Dear"]), ("stem", None)]
+    rows = json.loads(path.read_text())
+    for row, (dataset, reference) in zip(rows, asked, strict=True):
+        row |= {"dataset": dataset, "reference": reference}
+    path.write_text(json.dumps(rows))
+    assert any("references: 2 of 4 prompts" in text for text in warned(only_comparison(run)))
+    for row in rows:
+        row["reference"] = ["4"] if row["dataset"] in ("math", "coding") else None
+    path.write_text(json.dumps(rows))
+    assert not any("references" in text for text in warned(only_comparison(run)))
