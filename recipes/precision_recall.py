@@ -68,7 +68,6 @@ def sampled_texts(config: ExperimentConfig, reference: ModelOptions) -> Path:
         raise InputError(f"{config.name}: no texts for the reference's prefixes; set data.eval_files or data.files")
     continuations = {
         "files": source,
-        "encoding": config.data.encoding,
         "prefix": "5 words",
         "limit": TEXTS,
         "generation": {

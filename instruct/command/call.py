@@ -97,7 +97,7 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
     return comparisons
 
 
-FORM = ("prompt_column", "response_column", "encoding", "questions", "cluster_column")  # the flags of an AnswerForm
+FORM = ("prompt_column", "response_column", "questions", "cluster_column")  # the flags of an AnswerForm
 
 
 def refuse_without(needed: str, arguments: argparse.Namespace, *names: str) -> None:

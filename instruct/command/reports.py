@@ -39,8 +39,6 @@ def _add_report(verb: flags.AddVerb) -> None:
     flags.add_answer_form_flags(sub)
     text = "a column with the same value in rows that depend on each other (default: `cluster`, else the prompt's text)"
     sub.add_argument("--cluster-column", metavar="NAME", help=text)
-    text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
-    sub.add_argument("--encoding", metavar="NAME", help=text)
     text = "AlpacaEval's instruction difficulties, for its length-controlled win rate"
     sub.add_argument("--instruction-difficulty", metavar="FILE", help=text)
     text = "the prompts in the order of that file, if it identifies them only by position"

@@ -107,8 +107,6 @@ class DatasetCard(BaseModel):
     """The column that has the fields as a mapping, if they are not columns themselves; of plain text, its column."""
     documents: Documents | None = None
     """What a text is in a plain text file (default: line)."""
-    encoding: str | None = None
-    """The encoding of plain text files that are not UTF-8."""
     rows: int | None = Field(default=None, ge=1)
     """The expected number of rows, which is checked."""
     baseline: Source | dict[str, Source] | None = None
@@ -141,8 +139,8 @@ class DatasetCard(BaseModel):
             raise ValueError("an evaluation card needs format: alpaca and takes no column")
         if self.format == "text" and "template" in self.model_fields_set:
             raise ValueError("template is for prompts; remove it from a card with format: text")
-        if self.format != "text" and (self.documents or self.encoding):
-            raise ValueError("documents and encoding are for format: text; remove them")
+        if self.format != "text" and self.documents:
+            raise ValueError("documents is for format: text; remove it")
         return self
 
     @property

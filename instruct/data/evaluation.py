@@ -106,7 +106,7 @@ def load_eval_set(
     return EvalSet(name, prompts, answers)
 
 
-def _asked(rows: Sequence[RawRow]) -> list[RawRow]:
+def _asked(rows: Iterable[RawRow]) -> list[RawRow]:
     """What rows ask, see `as_prompt`. The references of MT-Bench's questions are those that FastChat shows its judge:
     of the file reference_answer/gpt-4.jsonl beside theirs, for some categories; not the questions' own."""
     answers: dict[str, dict[str | None, list[str]]] = {}
@@ -136,19 +136,14 @@ class AnswerForm:
     """How answers from elsewhere are written.
 
     `prompt` and `response` name columns, in the files that have them, for `instruction` and `output`, and `cluster` one
-    with the same value in rows that depend on each other; `encoding` is that of files that are not UTF-8. `questions`
-    is the benchmark's file of questions, for its files of answers.
+    with the same value in rows that depend on each other. `questions` is the benchmark's file of questions, for its
+    files of answers.
     """
 
     prompt: str | None = None
     response: str | None = None
-    encoding: str | None = None
     questions: str | None = None
     cluster: str | None = None
-
-    def rows_of(self, path: Path) -> list[RawRow]:
-        """The rows of a file; raises as `read_file`."""
-        return list(read_file(path, encoding=self.encoding, option="`encoding`"))
 
     def renamed(self, files: Sequence[Sequence[RawRow]]) -> list[list[RawRow]]:
         """Each file's rows, with `instruction` and `output`; benchmarks' answers are joined with their questions.
@@ -156,8 +151,8 @@ class AnswerForm:
         Raises:
             InputError: a named column is in no file, or a file has neither it nor the usual one; as `_joined`.
         """
-        asked = self.rows_of(Path(self.questions).expanduser()) if self.questions else []
-        questions = {id_of(row): read_prompt(row, "unknown") for row in _asked(asked)}
+        asked = _asked(read_file(Path(self.questions).expanduser())) if self.questions else []
+        questions = {id_of(row): read_prompt(row, "unknown") for row in asked}
         files = [_joined(rows, questions, self.questions) for rows in files]
         names, problems = {"instruction": self.prompt, "output": self.response}, Problems()
         for field, key in (("instruction", "`prompt_column`"), ("output", "`response_column`")):
@@ -230,8 +225,8 @@ def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[
             without ids.
     """
     path = Path(path).expanduser()
-    rows = list(read_file(path)) if form is None else form.renamed([form.rows_of(path)])[0]
-    return answers_of(rows, answers_name(path))
+    rows = list(read_file(path))
+    return answers_of(form.renamed([rows])[0] if form else rows, answers_name(path))
 
 
 def answers_name(path: Path) -> str:

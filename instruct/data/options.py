@@ -35,8 +35,6 @@ class SourceOptions(Options):
     """Use the first rows only."""
     documents: Documents | None = None
     """What a text is in a plain text file (default: the card's)."""
-    encoding: str | None = None
-    """The encoding of plain text files (default: the card's, else UTF-8)."""
 
     @property
     def label(self) -> str:
@@ -54,7 +52,6 @@ class SourceOptions(Options):
             "files": self.files,
             "template": self.template,
             "documents": self.documents,
-            "encoding": self.encoding,
         }
 
 

@@ -68,7 +68,6 @@ def load_prefixes(
     *,
     files: list[str] | None = None,
     documents: Documents | None = None,
-    encoding: str | None = None,
     column: str | None = None,
     cluster_column: str | None = None,
     limit: int | None = None,
@@ -80,7 +79,7 @@ def load_prefixes(
         cut: what is None is as the card says.
         files: .txt, .tokens, .json, .jsonl or .csv, each also compressed (.gz), or .parquet. A table with the columns
             `prefix` and `reference` needs no cut.
-        documents, encoding: of text files, instead of the card's.
+        documents: of text files, instead of the card's.
         column: with the texts of a table, instead of the card's (default: `text`).
         cluster_column: in which rows have the same value if they depend on each other (default: `cluster`).
         limit: the first prefixes only.
@@ -99,7 +98,7 @@ def load_prefixes(
     if cut.windows and not base.windows:  # a card's shortest length of a whole text says nothing about windows
         base = base.model_copy(update={"min_characters": None, "min_words": None})
     cut = base.model_copy(update=cut.model_dump(exclude_none=True))
-    reader = RowReader(card, files, documents=documents, encoding=encoding, section="continuations")
+    reader = RowReader(card, files, documents=documents, section="continuations")
     if cut.prefix is None and files and column is None:
         reader = RowReader(card, files, section="continuations")
         return _already_cut(itertools.islice(reader.raw_rows(), limit), files, cut, cluster_column)

@@ -98,7 +98,6 @@ class RowReader:
         source: rows in memory, instead of both.
         template: instead of the card's (without a card: `chat`).
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
-        encoding: of text files, instead of the card's (default: UTF-8).
         section: of the config, for errors.
         train_on: `last_turn` makes the answers before the last one part of the prompt.
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on; once a row
@@ -112,7 +111,6 @@ class RowReader:
     source: Iterable[RawRow] | None = None
     template: Template | None = None
     documents: Documents | None = None
-    encoding: str | None = None
     section: str = "data"
     train_on: TrainOn = "assistant_turns"
     format: Format | None = None
@@ -186,15 +184,9 @@ class RowReader:
     def _read(self, path: Path, origin: str | None = None) -> Iterator[RawRow]:
         """The rows of a table or of a text file."""
         if is_text_file(Path(origin or path)):
-            documents, encoding = (self.card.documents, self.card.encoding) if self.card else (None, None)
-            return read_texts(
-                path, origin, self.documents or documents or "line", self.encoding or encoding, self.section
-            )
-        if self.documents or self.encoding:
-            raise InputError(
-                f"{origin or path}: is not a text file; remove {self.section}.documents and {self.section}.encoding "
-                "(a table is in UTF-8)"
-            )
+            return read_texts(path, origin, self.documents or (self.card and self.card.documents) or "line")
+        if self.documents:
+            raise InputError(f"{origin or path}: is not a text file; remove {self.section}.documents")
         return read_file(path, origin)
 
 

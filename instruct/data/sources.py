@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import functools
@@ -29,25 +28,13 @@ from instruct.data.nulls import ArrowRows
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")
-# Characters; a longer line is no row, but would fill the memory.
-_LONGEST_LINE = 1 << 27
-# How archives and compressed files begin; a tar archive says so later.
-_ARCHIVES = {
-    "a tar archive": rb".{257}ustar",
-    "a zip archive": rb"PK\x03\x04",
-    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
-    "a rar archive": rb"Rar!\x1a\x07",
-    "a gzip file": rb"\x1f\x8b\x08",
-    "a bzip2 file": rb"BZh[1-9]1AY&SY",
-    "an xz file": rb"\xfd7zXZ\x00",
-    "a Zstandard file": rb"\x28\xb5\x2f\xfd",
-}
-
-
 # Bytes that any compressed file may hold, and how many times its size a larger one. As JSON they may take 25 times as
 # much memory.
 _MOST_UNPACKED = 32 * 2**20
 _MOST_RATIO = 100
+
+
+_Reader = Callable[[io.TextIOWrapper, str], Iterator["RawRow"]]
 
 
 @dataclass(frozen=True)
@@ -111,33 +98,23 @@ def read_source(
     yield from read(Path(path), f"{source.hub}/{source.file}")
 
 
-def read_file(
-    path: Path, origin: str | None = None, *, encoding: str | None = None, option: str | None = None
-) -> Iterator[RawRow]:
-    """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file.
+def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
+    """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file, in UTF-8.
 
     All but the last may be compressed (.gz).
 
-    Args:
-        encoding: of text that is neither UTF-8 nor UTF-16 with its mark, such as cp1252.
-        option: what sets the encoding, for errors.
-
     Raises:
-        InputError: a missing file, an unknown type or encoding, no rows, or an unreadable row.
+        InputError: a missing file, an unknown type, no rows, or an unreadable row.
     """
-    origin = origin or str(path)
-    rows = _table_rows(path, origin, encoding, option)
-    return _checked_rows(path, origin, rows, ", ".join(SUFFIXES), "has no rows; give a file with at least one")
+    packed, suffix = path.suffix.lower() == ".gz", Path(path.name.lower().removesuffix(".gz")).suffix
+    readers: dict[str, _Reader] = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv}
+    if not packed:
+        readers[".parquet"] = lambda file, name: _read_parquet(file.buffer, name, most_bytes(path))
+    return _rows(path, origin or str(path), ", ".join(SUFFIXES), readers.get(suffix))
 
 
-def read_texts(
-    path: Path,
-    origin: str | None = None,
-    documents: Documents = "line",
-    encoding: str | None = None,
-    section: str = "data",
-) -> Iterator[RawRow]:
-    """The documents of a text file, as rows with the field `text`.
+def read_texts(path: Path, origin: str | None = None, documents: Documents = "line") -> Iterator[RawRow]:
+    """The documents of a text file in UTF-8, as rows with the field `text`.
 
     White space is kept: only the line break that ends a line, LF or CRLF, belongs to no document. A row's number is
     that of its line.
@@ -146,22 +123,18 @@ def read_texts(
         path: a text file, or one compressed with gzip (.gz).
         origin: the file's name in errors.
         documents: `line`: each line is a document; `file`: the file is one.
-        encoding: Python's name of the encoding; None: UTF-8, with or without a byte order mark.
-        section: the config's section that sets the encoding, for errors.
 
     Raises:
-        InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
+        InputError: a missing or empty file, or one that is not UTF-8.
     """
-    name, option = origin or str(path), f"{section}.encoding"
 
-    def rows() -> Iterator[RawRow]:
-        with _opened(path, name, text_codec(encoding, name, option), option, "row", newline="\n") as lines:
-            for number, line in enumerate([lines.read()] if documents == "file" else lines, start=1):
-                text = line if documents == "file" else re.sub(r"\r?\n\Z", "", line)
-                if line:
-                    yield RawRow(name, number, {"text": text})
+    def read(file: io.TextIOWrapper, name: str) -> Iterator[RawRow]:
+        for number, line in enumerate([file.read()] if documents == "file" else file, start=1):
+            text = line if documents == "file" else re.sub(r"\r?\n\Z", "", line)
+            if line:
+                yield RawRow(name, number, {"text": text})
 
-    return _checked_rows(path, name, rows(), "text", "is empty; give a file with text")
+    return _rows(path, origin or str(path), "text", read)
 
 
 def is_text_file(path: Path) -> bool:
@@ -170,90 +143,51 @@ def is_text_file(path: Path) -> bool:
     return suffix in TEXT_SUFFIXES or (suffix == ".gz" and Path(path.stem).suffix.lower() not in SUFFIXES)
 
 
-def _checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, empty: str) -> Iterator[RawRow]:
-    """The rows of a file, which are not read before it is known to be there.
+def _rows(path: Path, origin: str, kind: str, read: _Reader | None) -> Iterator[RawRow]:
+    """The rows of a file.
 
     Args:
         kind: of file, for the error that there is none.
-        empty: what a file without rows is, and what to do.
+        read: the rows of an open file, which may be compressed, and is called `origin`; None: nobody can read it.
 
     Raises:
-        InputError: no such file, no complete gzip file, or no row.
+        InputError: no such file, no complete gzip file, a tar archive, no UTF-8, or no row.
     """
     if path.is_dir():
         raise InputError(f"{origin}: is a folder; give the files inside it")
     if not path.is_file():
         raise InputError(f"{origin}: no such file; give the path of an existing {kind} file")
+    if read is None:
+        raise InputError(f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {kind} file")
     row = None
     try:
-        for row in rows:
-            yield row
+        with _open_bytes(path, origin) as file:
+            beginning = file.read(262)
+        if beginning[257:] == b"ustar":
+            raise InputError(f"{origin}: holds a tar archive; unpack it and give the files inside")
+        # A carriage return may be inside a row.
+        with io.TextIOWrapper(_open_bytes(path, origin), "utf-8-sig", newline="\n") as text:
+            for row in read(text, origin):
+                yield row
+    except UnicodeDecodeError:
+        with _open_bytes(path, origin) as file:
+            lines = enumerate(file, start=1)
+            wrong = next(number for number, line in lines if line.decode(errors="ignore").encode() != line)
+        raise InputError(f"{origin}, line {wrong}: is not UTF-8 text; save the file as UTF-8, or unpack it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError(f"{origin}: is not a complete gzip file; download or compress it again") from None
     except OSError as error:
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if row is None:
-        raise InputError(f"{origin}: {empty}")
-
-
-def _table_rows(path: Path, origin: str, encoding: str | None, option: str | None) -> Iterator[RawRow]:
-    compressed = path.suffix.lower() == ".gz"
-    suffix = Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
-    if suffix == ".parquet" and not compressed:
-        yield from _read_parquet(path, origin)
-        return
-    reader = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv}.get(suffix)
-    if reader is None:
-        raise InputError(
-            f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
-        )
-    with _open_bytes(path, origin) as content:
-        beginning = content.read(2)
-        data = beginning + content.read() if encoding else b""
-    if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        codec = "utf-16"
-    else:
-        codec = text_codec(encoding, origin, option)
-        if not encoding or _is_utf8(data):  # the named one reads only what is neither
-            codec = "utf-8-sig"
-    # A carriage return alone may be inside a row.
-    newline = "" if suffix == ".csv" else "\n"
-    with _opened(path, origin, codec, option, "line", newline) as file:
-        yield from reader(file, origin)
-
-
-@contextlib.contextmanager
-def _opened(
-    path: Path, origin: str, codec: str, option: str | None, unit: str, newline: str
-) -> Iterator[io.TextIOWrapper]:
-    """A file, which may be compressed, as text; while it is read, bytes that do not fit are refused."""
-    try:
-        with _open_bytes(path, origin) as file, io.TextIOWrapper(file, codec, newline=newline) as text:
-            yield text
-    except UnicodeError:
-        with _open_bytes(path, origin) as file:
-            raise _wrong_encoding(file.read(), origin, codec, option, unit) from None
+        raise InputError(f"{origin}: has no rows; give a file with at least one")
 
 
 def _open_bytes(path: Path, origin: str) -> IO[bytes]:
-    """A file's bytes; those inside it if it is compressed (.gz), see `_checked_rows`.
-
-    Raises:
-        InputError: they are an archive, or compressed (once more), and would be read as text.
-    """
-
-    def opened() -> IO[bytes]:
-        file = open_to_read(path)
-        if path.suffix.lower() != ".gz":
-            return file
-        return io.BufferedReader(_Unpacked(file, most_bytes(path), origin))
-
-    with opened() as file:
-        beginning = file.read(512)
-    for kind, pattern in _ARCHIVES.items():
-        if re.match(pattern, beginning, re.DOTALL):
-            raise InputError(f"{origin}: holds {kind}; unpack it and give the files inside")
-    return opened()
+    """A file's bytes; those inside it if it is compressed (.gz)."""
+    file = open_to_read(path)
+    if path.suffix.lower() != ".gz":
+        return file
+    return io.BufferedReader(_Unpacked(file, most_bytes(path), origin))
 
 
 def most_bytes(path: Path) -> int:
@@ -306,12 +240,7 @@ def check_names(names: Iterable[str], place: str) -> None:
 
 
 def _read_jsonl(file: io.TextIOBase, origin: str) -> Iterator[RawRow]:
-    for number, line in enumerate(iter(functools.partial(file.readline, _LONGEST_LINE), ""), start=1):
-        if len(line) == _LONGEST_LINE:
-            raise InputError(
-                f"{origin}, row {number}: has more than {_LONGEST_LINE >> 20} Mi characters; write one JSON object per "
-                "line"
-            )
+    for number, line in enumerate(file, start=1):
         if line.isspace():
             continue
         try:
@@ -353,7 +282,7 @@ def _read_json(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
 
 
 def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
-    """Columns are separated by commas, or as Excel saves them: by semicolons, or by tabs in UTF-16."""
+    """Columns are separated by commas, or as some programs save them, by semicolons or tabs."""
     # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     number = 0
@@ -373,13 +302,13 @@ def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
         raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 
 
-def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
+def _read_parquet(content: Any, origin: str, left: int) -> Iterator[RawRow]:
     import pyarrow
     import pyarrow.parquet
 
-    number, left = 0, most_bytes(path)
+    number = 0
     try:
-        metadata, schema = pyarrow.parquet.read_metadata(path), pyarrow.parquet.read_schema(path)
+        metadata, schema = pyarrow.parquet.read_metadata(content), pyarrow.parquet.read_schema(content)
         if sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) > left:
             raise too_large(origin)
         _check_fields(list(schema), origin)
@@ -387,7 +316,7 @@ def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
         columns = map(metadata.schema.column, range(len(metadata.schema)))
         # A value that many rows have is in memory once.
         texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-        with pyarrow.parquet.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
+        with pyarrow.parquet.ParquetFile(content, metadata=metadata, read_dictionary=texts) as file:
             for batch in file.iter_batches(batch_size=10_000):
                 left -= sum(map(_unpacked_bytes, batch.columns))
                 if left < 0:
@@ -467,48 +396,3 @@ def _unreachable(source: Source, section: str, error: Exception) -> InputError:
         return InputError(access)
     reason = one_line(error, 140) or type(error).__name__
     return InputError(f"{what}: could not be downloaded ({reason}); check the network and HF_ENDPOINT, {local}")
-
-
-def text_codec(encoding: str | None, origin: str, option: str | None) -> str:
-    """The name of the codec of an encoding; that of UTF-8, the default, skips a byte order mark.
-
-    Raises:
-        InputError: Python knows no such encoding of text.
-    """
-    try:
-        codec = codecs.lookup(encoding or "utf-8")
-        if not codec._is_text_encoding:
-            raise LookupError
-    except (LookupError, ValueError):  # ValueError: half a surrogate pair, a null character
-        raise InputError(
-            f"{origin}: unknown encoding {one_line(encoding, 40)!r}; set {option} to one that Python knows, such as "
-            "latin-1"
-        ) from None
-    return "utf-8-sig" if codec.name == "utf-8" else codec.name
-
-
-def _wrong_encoding(data: bytes, origin: str, encoding: str, option: str | None, unit: str) -> InputError:
-    """One line on where a file does not fit its encoding.
-
-    Args:
-        option: what sets the encoding, if anything does.
-        unit: what a line of the file is called.
-    """
-    name, place = "UTF-8" if encoding == "utf-8-sig" else encoding, ""
-    try:
-        data.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        place = f", {unit} {line}: byte {data[error.start]:#04x}"
-    except UnicodeError:  # of a codec that does not say where
-        pass
-    set_it = f"set {option} to the file's encoding, or " if option else ""
-    return InputError(f"{origin}{place}: is not {name} text; {set_it}save the file as UTF-8")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -75,7 +75,6 @@ def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> Prefix
         options.cut,
         files=options.files,
         documents=options.documents,
-        encoding=options.encoding,
         column=options.column,
         cluster_column=options.cluster_column,
         limit=options.limit,

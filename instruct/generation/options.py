@@ -111,8 +111,6 @@ class ContinuationOptions(Cut):
     """Your own files, instead of the card's source: plain text, JSON, JSON lines, CSV (all also .gz) or Parquet."""
     documents: Documents | None = None
     """What a text is in a plain text file (default: the card's, else line)."""
-    encoding: str | None = None
-    """The encoding of plain text files (default: the card's, else UTF-8)."""
     column: str | None = None
     """The column with the text (default: the card's, else text)."""
     cluster_column: str | None = None

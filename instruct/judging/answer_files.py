@@ -13,7 +13,7 @@ from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say
 from instruct.data.evaluation import AnswerForm, answers_name, answers_of, load_answers
 from instruct.data.prompts import identity, say_unread
-from instruct.data.sources import RawRow
+from instruct.data.sources import RawRow, read_file
 from instruct.judging.comparison import FILES, file_name
 from instruct.judging.presentations import Answers, joined
 from instruct.run.directory import RunDirectory, whole_run
@@ -89,7 +89,7 @@ class _Side:
 def _sides(systems: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]:
     paths = [Path(answers).expanduser() if isinstance(answers, str | Path) else None for answers in systems.values()]
     raw = [
-        form.rows_of(path) if path else _rows(label, answers)
+        list(read_file(path)) if path else _rows(label, answers)
         for path, (label, answers) in zip(paths, systems.items(), strict=True)
     ]
     renamed = form.renamed(raw)

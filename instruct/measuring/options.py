@@ -33,8 +33,6 @@ class HeldOutOptions(Options):
     """Use the first texts only."""
     documents: Documents | None = None
     """What a text is in a plain text file (default: the card's)."""
-    encoding: str | None = None
-    """The encoding of plain text files (default: the card's, else UTF-8)."""
 
     @model_validator(mode="after")
     def _names_data(self) -> HeldOutOptions:

@@ -86,7 +86,6 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
         files=options.files,
         limit=options.limit,
         documents=options.documents,
-        encoding=options.encoding,
         section="evaluation.texts.held_out",
     )
     name = ", ".join(options.files or []) or str(options.card)

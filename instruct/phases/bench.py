@@ -281,7 +281,7 @@ def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) ->
 
 def _with_rows(config: ExperimentConfig, folder: Path) -> dict[str, Any]:
     files = {"files": [f"{folder}/train.jsonl"], "eval_files": [f"{folder}/choose.jsonl"]}
-    read = dict.fromkeys(("card", "limit", "documents", "encoding", "on_bad_row"))  # what reads the rows, to split them
+    read = dict.fromkeys(("card", "limit", "documents", "on_bad_row"))  # what reads the rows, to split them
     own = read | {"template": template_of(config.data), "eval_samples": 0}
     return {**config.model_dump(mode="json"), "data": {**config.data.model_dump(mode="json"), **own, **files}}
 

@@ -148,7 +148,6 @@ def compare_answers(
     prompt_column: str | None = None,
     response_column: str | None = None,
     cluster_column: str | None = None,
-    encoding: str | None = None,
     questions: str | None = None,
 ) -> Report:
     """Let a judge compare two systems' answers to the same prompts, and report who won.
@@ -175,7 +174,6 @@ def compare_answers(
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
         cluster_column: has the same value in rows that depend on each other; by default `cluster`, else those with the
             same prompt do.
-        encoding: of files that are not UTF-8, such as cp1252.
         questions: a benchmark's file of questions, for its files of answers that have only their ids.
 
     Returns:
@@ -203,7 +201,7 @@ def compare_answers(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "comparison")
         else:
             folder = Path(output).expanduser()
-        form = AnswerForm(prompt_column, response_column, encoding, questions, cluster_column)
+        form = AnswerForm(prompt_column, response_column, questions, cluster_column)
         run, pairs = run_of_answers(folder, [candidate], baseline, form, common_prompts)
         report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
     if failure:

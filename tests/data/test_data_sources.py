@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import io
 import json
-import lzma
 import tarfile
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,13 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
-from instruct.data.sources import read_file, read_texts
+from instruct.data.sources import is_text_file, read_file, read_texts
 
 ROWS = [
     {"instruction": "Quote, and break", "input": "", "output": 'He said "no",\nthen left.'},
@@ -90,13 +87,6 @@ def columns(*names: str, fields: tuple[str, ...] = ("c",)) -> bytes:
 
 LINE = json.dumps(ROWS[0]) + "\n"
 TAR = archive(lambda file: tarfile.TarFile(fileobj=file, mode="w").addfile(tarfile.TarInfo("rows.txt")))
-ARCHIVES = {
-    "a tar archive": TAR,
-    "a zip archive": archive(lambda file: zipfile.ZipFile(file, "w").writestr("rows.txt", "a")),
-    "a gzip file": gzip.compress(b"a"),
-    "a bzip2 file": bz2.compress(b"a"),
-    "an xz file": lzma.compress(b"a"),
-}
 UNREADABLE = [
     ("bad.jsonl", LINE + "\n{'instruction': 'x'}\n", "bad.jsonl, row 3: is not JSON (Expecting property name"),
     ("list.jsonl", LINE + '["x"]\n', "list.jsonl, row 2: is a JSON array, not an object; write"),
@@ -104,7 +94,7 @@ UNREADABLE = [
     (
         "latin.jsonl",
         LINE.encode() + b'{"a": "\xe9"}\n',
-        "latin.jsonl, line 2: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
+        "latin.jsonl, line 2: is not UTF-8 text; save the file as UTF-8",
     ),
     ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
@@ -119,7 +109,7 @@ UNREADABLE = [
     (
         "latin.csv",
         b"instruction,output\na,b\n\xe9,c\n",
-        "latin.csv, line 3: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
+        "latin.csv, line 3: is not UTF-8 text; save the file as UTF-8",
     ),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
     ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
@@ -137,11 +127,9 @@ UNREADABLE = [
     ),
     ("space.jsonl", LINE + '{"a ": 1}', "space.jsonl, row 2: the column 'a ' begins or ends with white space; rename"),
     ("rows.tar.gz", gzip.compress(TAR), "rows.tar.gz: holds a tar archive; unpack it and give the files inside"),
-    *(
-        (f"rows{suffix}", content, f"rows{suffix}: holds {kind}; unpack it and give the files inside")
-        for suffix in (".txt", ".jsonl", ".json", ".csv")
-        for kind, content in ARCHIVES.items()
-    ),
+    ("rows.txt", TAR, "rows.txt: holds a tar archive; unpack it and give the files inside"),
+    ("zip.txt", bz2.compress(b"a"), "zip.txt, line 1: is not UTF-8 text; save the file as UTF-8, or unpack it"),
+    ("utf16.csv", "a,b\n1,2\n".encode("utf-16"), "utf16.csv, line 1: is not UTF-8 text; save the file as UTF-8"),
 ]
 
 
@@ -163,49 +151,33 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path):
         load_rows(None)
 
 
-@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16")])
-def test_csv_as_excel_saves_it(tmp_path, separator, encoding):
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_csv_as_excel_saves_it(tmp_path, separator):
     path = tmp_path / "rows.csv"
-    lines = [["instruction", "output"], ["Wie heißt das, bitte?", '"Käse; und\tBrot, ja"'], ["b", "c"]]
-    path.write_bytes("\r\n".join(separator.join(cells) for cells in lines).replace("das, b", "das b").encode(encoding))
+    lines = [["instruction", "output"], ["Wie heißt das bitte?", '"Käse; und\tBrot, ja"'], ["b", "c"]]
+    path.write_text("\r\n".join(map(separator.join, lines)), encoding="utf-8-sig", newline="")
     assert [row.fields for row in read_file(path)] == [
         {"instruction": "Wie heißt das bitte?", "output": "Käse; und\tBrot, ja"},
         {"instruction": "b", "output": "c"},
     ]
 
 
-EXCEL = "instruction;output\r\n“Grüße” – in €;schön\r\n"
-
-
-def test_windows_code_page_is_read_if_named_and_else_refused_with_its_row(tmp_path):
-    rows = [{"instruction": "“Grüße” – in €", "output": "schön"}]
-    path, other = tmp_path / "excel.csv", tmp_path / "utf8.csv"
-    path.write_bytes(EXCEL.encode("cp1252"))
-    other.write_bytes(EXCEL.encode())
-    with pytest.raises(InputError, match=r"excel\.csv, line 2: byte 0x93: is not UTF-8 text; set `encoding` to the"):
-        list(read_file(path, option="`encoding`"))
-    # The name is that of files that are not UTF-8: beside one from Excel may be others.
-    for file in (path, other):
-        assert [row.fields for row in read_file(file, encoding="cp1252", option="`encoding`")] == rows
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
 @given(
     data=st.lists(
-        st.lists(st.text(st.characters(codec="cp1252", exclude_characters="\r")), min_size=2, max_size=2), min_size=1
+        st.lists(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\ufeff")), min_size=2, max_size=2
+        ),
+        min_size=1,
     )
 )
-def test_rows_are_the_same_in_every_encoding(data, encoding, suffix, tmp_path):
+def test_rows_are_the_same_with_and_without_a_mark(data, encoding, suffix, tmp_path):
     rows = [{"a": one, "b": other} for one, other in data]
     path = tmp_path / f"rows{suffix}"
-    content = _text_of(rows, suffix).encode(encoding)
-    # Letters such as ÂŒ are in cp1252 what another character is in UTF-8.
-    with contextlib.suppress(UnicodeDecodeError):
-        assume(encoding != "cp1252" or content.isascii() or not content.decode())
-    path.write_bytes(content)
-    assert [row.fields for row in read_file(path, encoding="cp1252")] == rows
+    path.write_bytes(_text_of(rows, suffix).encode(encoding))
+    assert [row.fields for row in read_file(path)] == rows
 
 
 def _text_of(rows: list[dict[str, str]], suffix: str) -> str:
@@ -220,14 +192,13 @@ def _text_of(rows: list[dict[str, str]], suffix: str) -> str:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=60),
-    name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]),
-    encoding=st.sampled_from([None, "cp1252", "utf-16"]),
+    name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet", "f.txt", "f.gz"]),
 )
-def test_any_bytes_give_rows_or_a_one_line_error(content, name, encoding, tmp_path):
+def test_any_bytes_give_rows_or_a_one_line_error(content, name, tmp_path):
     path = tmp_path / name
     path.write_bytes(content)
     try:
-        rows = list(read_file(path, encoding=encoding, option="`encoding`"))
+        rows = list(read_texts(path) if is_text_file(path) else read_file(path))
     except InputError as error:
         message = str(error)
     else:

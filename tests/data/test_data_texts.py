@@ -38,63 +38,41 @@ def test_a_line_is_a_document_to_the_letter(name, tmp_path):
     lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r")), min_size=1),
     ending=st.sampled_from(["\n", "\r\n"]),
     last=st.booleans(),
-    encoding=st.sampled_from([None, "utf-8", "utf-16", "utf-32-be", "gb18030"]),
     compressed=st.booleans(),
 )
-def test_any_text_is_read_as_it_was_written(lines, ending, last, encoding, compressed, tmp_path):
+def test_any_text_is_read_as_it_was_written(lines, ending, last, compressed, tmp_path):
     """But for a byte order mark, which is no part of a UTF-8 text."""
     text = ending.join(lines) + (ending if last else "")
-    content = text.encode(encoding or "utf-8")
+    content = text.encode()
     path = tmp_path / ("f.gz" if compressed else "f.txt")
     path.write_bytes(gzip.compress(content) if compressed else content)
-    if text.startswith("\ufeff") and encoding in (None, "utf-8", "gb18030"):
+    if text.startswith("\ufeff"):
         return
     if not text:
-        with pytest.raises(InputError, match="is empty; give a file with text"):
-            texts(path, encoding=encoding)
+        with pytest.raises(InputError, match="has no rows; give a file"):
+            texts(path)
         return
-    assert texts(path, encoding=encoding) == (lines if last or lines[-1] else lines[:-1])
-    assert texts(path, encoding=encoding, documents="file") == [text]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    content=st.binary(max_size=60),
-    name=st.sampled_from(["f.txt", "f.gz"]),
-    encoding=st.sampled_from([None, "utf-16", "ascii", "cp1252", "idna", "undefined"]),
-    documents=st.sampled_from(["line", "file"]),
-)
-def test_any_bytes_give_texts_or_a_one_line_error(content, name, encoding, documents, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(content)
-    found, message = [], ""
-    try:
-        found = texts(path, encoding=encoding, documents=documents)
-    except InputError as error:
-        message = str(error)
-    assert found or message.startswith(f"{path}")
-    assert len(message.splitlines()) <= 1
+    assert texts(path) == (lines if last or lines[-1] else lines[:-1])
+    assert texts(path, documents="file") == [text]
 
 
 WESTERN = "Ich schätze die Übung sehr: größer als je zuvor.\n" * 3
 UNREADABLE = [
-    ("empty.txt", b"", {}, "empty.txt: is empty; give a file with text"),
-    ("bom.txt", b"\xef\xbb\xbf", {}, "bom.txt: is empty; give a file with text"),
+    ("empty.txt", b"", {}, "empty.txt: has no rows; give a file with at least one"),
+    ("bom.txt", b"\xef\xbb\xbf", {}, "bom.txt: has no rows; give a file with at least one"),
     ("blank.txt", b" \n\t\n", {}, "blank.txt: all 2 texts are blank; fill them in or give other files"),
     (
         "latin.txt",
         b"plain\n" + WESTERN.encode("latin-1"),
         {},
-        "latin.txt, row 2: byte 0xe4: is not UTF-8 text; set data.encoding to the file's encoding, or",
+        "latin.txt, line 2: is not UTF-8 text; save the file as UTF-8",
     ),
-    ("hex.txt", b"a", {"encoding": "hex"}, "hex.txt: unknown encoding 'hex'; set data.encoding to one that Python"),
-    ("any.txt", b"a", {"encoding": "utf9"}, "any.txt: unknown encoding 'utf9'; set data.encoding to one that Python"),
     ("torn.gz", gzip.compress(b"text" * 99)[:-9], {}, "torn.gz: is not a complete gzip file; download or compress"),
     (
         "rows.jsonl",
         b'{"text": "a"}\n',
         {"documents": "file"},
-        "rows.jsonl: is not a text file; remove data.documents and data.encoding",
+        "rows.jsonl: is not a text file; remove data.documents",
     ),
     ("a.txt", b"a", {"template": "chat"}, "a.txt: has texts without prompts, which take no template; remove data.temp"),
     ("n.jsonl", b'{"text": 3}\n', {}, "n.jsonl, row 1: text: must be text (given: 3); write a string"),
@@ -136,8 +114,8 @@ CARD = "name: mine\npurpose: train\nformat: text\nlicence: none\nsource: {files:
 
 
 def test_a_card_describes_texts(write):
-    Path(write("f.txt", "")).write_bytes("Größe\nzwei".encode("latin-1"))
-    card = load_dataset_card(write("mine.yaml", CARD + "encoding: latin-1\ndocuments: file\n"))
+    write("f.txt", "Größe\nzwei")
+    card = load_dataset_card(write("mine.yaml", CARD + "documents: file\n"))
     assert list(load_rows(card).rows) == [{"text": "Größe\nzwei"}]
     assert list(load_rows(card, documents="line").rows) == [{"text": "Größe"}, {"text": "zwei"}]
     other = write("g.jsonl", [{"text": "a", "content": "b"}])
@@ -150,7 +128,7 @@ def test_a_card_describes_texts(write):
     ("text", "message"),
     [
         (CARD + "template: chat\n", "template is for prompts; remove it from a card with format: text"),
-        (CARD.replace("text\n", "alpaca\n") + "encoding: latin-1\n", "documents and encoding are for format: text"),
+        (CARD.replace("text\n", "alpaca\n") + "documents: line\n", "documents is for format: text"),
         (CARD.replace("[f.txt]", "[f.txt], subset: raw"), "source: subset requires hub; remove it"),
     ],
 )

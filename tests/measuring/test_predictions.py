@@ -126,16 +126,11 @@ def test_held_out_text_is_read_to_the_letter_and_blank_lines_are_counted(tmp_pat
     assert read_held_out(HeldOutOptions(card="mine.yaml")).texts == found.texts
 
 
-def test_rows_with_prompts_and_another_encoding_are_no_held_out_text(tmp_path):
+def test_rows_with_prompts_are_no_held_out_text(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "a", "completion": "b"}) + "\n")
     with pytest.raises(InputError, match=r"held_out: .*rows.jsonl has prompts and answers; give plain texts"):
         read_held_out(HeldOutOptions(files=[str(path)]))
-    path = tmp_path / "held_out.txt"
-    path.write_bytes("Zürich is näher.\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"row 1: byte 0xfc: .* set evaluation.texts.held_out.encoding to"):
-        read_held_out(HeldOutOptions(files=[str(path)]))
-    assert read_held_out(HeldOutOptions(files=[str(path)], encoding="latin-1")).texts == ["Zürich is näher."]
 
 
 def test_entropies_equal_those_of_torch_s_categorical_at_every_temperature(read, model, tiny_model):

@@ -117,7 +117,7 @@ def test_a_config_without_answers_has_none_when_it_is_read_again(experiment) -> 
     ("changes", "message"),
     [
         ({"files": None}, "names no corpus; set card (see `instruct list data`) or files"),
-        ({"files": ["latin.txt"]}, "set continuations.encoding to the file"),
+        ({"files": ["latin.txt"]}, "line 1: is not UTF-8 text; save the file as UTF-8"),
         ({"min_words": 60}, "no text is left to cut of 4 rows (1 blank, 3 shorter than 60 words)"),
         ({"card": "starter"}, "card starter: is a training set; name a corpus to continue instead"),
         ({"seeds": [1, 1]}, "a seed is given twice"),

@@ -134,7 +134,7 @@ VALUES = {
     "cluster": {"workers": 2},
 }
 # Read before the rows are split: see `test_rows_are_read_as_the_config_says`.
-READ = {f"data.{key}" for key in ("card", "files", "limit", "documents", "encoding", "on_bad_row")}
+READ = {f"data.{key}" for key in ("card", "files", "limit", "documents", "on_bad_row")}
 NOT_KEYS = {"name", "systems", "model", "data", "answers", "evaluation", "judges", "train", "lora"} | {
     "answers.generation",  # sections of their own
     "judges.0.card",

@@ -53,7 +53,7 @@ def read_annotations(
             or one name for two systems.
     """
     path = Path(path).expanduser()
-    rows = form.rows_of(path) if form else list(read_file(path))
+    rows = list(read_file(path))
     if form and (not (outputs or reference) or any(form.cluster in row.fields for row in rows)):
         rows, form = [with_cluster(row, form.cluster) for row in rows], replace(form, cluster=None)
     for field, file in (("output_1", reference), ("output_2", outputs)):
