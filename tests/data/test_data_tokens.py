@@ -73,26 +73,6 @@ def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer, instruction):
     assert prompt_token_ids(smollm2_tokenizer, plain) == smollm2_tokenizer(plain)["input_ids"]
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(2036, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_training_prompts_equal_those_of_generation_on_real_rows(smollm2_tokenizer, shared_data, template, count):
-    file = str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")
-    rows = load_rows(None, files=[file], template=template, limit=count)
-    encoded = encode_rows(smollm2_tokenizer, rows, 512)
-    assert len(encoded.encoded) == encoded.counts["kept"] + encoded.counts["truncated"] == count
-    for row, encoded_row in zip(rows.rows, encoded.encoded, strict=True):
-        prompt = prompt_token_ids(smollm2_tokenizer, row["prompt"])
-        answer = row["completion"] if template == "alpaca" else row["completion"][0]["content"]
-        ids, labels = encoded_row["input_ids"], encoded_row["labels"]
-        assert ids[: len(prompt)] == prompt
-        assert labels == [-100] * len(prompt) + ids[len(prompt) :]
-        if encoded_row["status"] == "kept":
-            assert text_of(smollm2_tokenizer, ids[len(prompt) :]) == answer + "<|im_end|>"
-        else:
-            assert len(ids) == 512
-            assert answer.startswith(text_of(smollm2_tokenizer, ids[len(prompt) :]).rstrip("\ufffd"))
-
-
 def test_a_plain_prompt_gets_the_start_token_but_no_end_token():
     begins = small_tokenizer(before="<s>")
     assert text_of(begins, prompt_token_ids(begins, "hi")) == "<s>hi"
