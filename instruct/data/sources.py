@@ -32,6 +32,8 @@ TEXT_SUFFIXES = (".txt", ".tokens")
 # much memory.
 _MOST_UNPACKED = 32 * 2**20
 _MOST_RATIO = 100
+# Characters of one row of JSON lines.
+_LONGEST_LINE = 1 << 27
 
 
 _Reader = Callable[[io.TextIOWrapper, str], Iterator["RawRow"]]
@@ -240,7 +242,12 @@ def check_names(names: Iterable[str], place: str) -> None:
 
 
 def _read_jsonl(file: io.TextIOBase, origin: str) -> Iterator[RawRow]:
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(iter(functools.partial(file.readline, _LONGEST_LINE), ""), start=1):
+        if len(line) == _LONGEST_LINE:
+            raise InputError(
+                f"{origin}, row {number}: has more than {_LONGEST_LINE >> 20} Mi characters; write one JSON object per "
+                "line"
+            )
         if line.isspace():
             continue
         try:

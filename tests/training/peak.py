@@ -13,7 +13,7 @@ from train_configs import tiny_config, write_rows
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
 
 from instruct.engines.memory import GIB
-from instruct.training.estimate import Sharding, memory_gib, model_network, shape_of
+from instruct.training.estimate import memory_gib, model_network, shape_of, sharding_of
 from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 
@@ -97,7 +97,9 @@ def estimated_and_measured(model: Path, folder: Path, lora: bool, use_cpu: bool 
     data = load_training_rows(config)
     arguments = trainer_arguments(config, config.systems["emo"], folder / "out")
     estimated = sum(
-        memory_gib(config, shape_of(model_network(config.model), config.model.name), arguments, Sharding()).values()
+        memory_gib(
+            config, shape_of(model_network(config.model), config.model.name), arguments, sharding_of(arguments)
+        ).values()
     )
     with PeakBytes() as measured:
         trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset())

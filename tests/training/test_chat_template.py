@@ -56,9 +56,8 @@ def config_of(model: Path, rows: str, template: Path, **data):
 def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
     tiny_model_folder: Path, tmp_path: Path, template: Path, asked
 ) -> None:
-    config = config_of(
-        tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={"enable_thinking": True}
-    )
+    thinks = {"chat_template_kwargs": {"enable_thinking": True}, "empty_thinking": "train"}
+    config = config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, **thinks)
     run = RunDirectory(tmp_path / "run")
     run.start(config.model_dump(mode="json"))
     manifest = json.loads(run.manifest_path.read_text())
