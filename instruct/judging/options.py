@@ -30,7 +30,7 @@ class JudgeOptions(Options):
     replicas: Texts = []
     """Further servers of the same model, asked in turn with the one at base_url."""
     engine: Literal["vllm", "transformers", "server"] | None = None
-    """What runs the model (default: chosen by what is installed)."""
+    """What runs the model (default: vLLM on a GPU where it is installed, else transformers)."""
     concurrency: int = Field(default=64, ge=1)
     """Requests to a server at a time."""
     timeout: float = Field(default=300.0, gt=0, allow_inf_nan=False)
