@@ -104,9 +104,9 @@ def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny
     run_and_kill(command, lambda: any(killed.glob(checkpoints)), cwd=tmp_path)
     assert steps(killed)["train/mle"]["status"] == "done"
     assert not (killed / "adapters" / "emo").exists()
-    # The first batch of the first system is stored.
+    # A reply of the first system is stored.
     outputs = killed / "outputs"
-    run_and_kill(command, lambda: any(stored.finished(outputs, name) for name in ("mle", "emo")), cwd=tmp_path)
+    run_and_kill(command, lambda: any(stored.count(outputs, name) for name in ("mle", "emo")), cwd=tmp_path)
     assert steps(killed)["answers"]["status"] == "started"
     run_and_kill(command, lambda: len(completions(killed)) > 0, cwd=tmp_path)
     committed, asked_before = completions(killed), asked(killed)
