@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,11 +125,16 @@ class VLLMEngine(InVLLM):
                 f"--max-loras={len(adapters) + 1}",
                 # Else the head is wrapped as well, and scoring several texts at once ends the engine.
                 "--lora-target-modules",
-                *sorted({name for adapter in adapters for name in adapted_modules(adapter)}),
+                *sorted(self._adapted),
                 "--lora-modules",
                 *map(json.dumps, modules),
             ]
         return arguments
+
+    @cached_property
+    def _adapted(self) -> set[str]:
+        """The modules that the adapters have layers for."""
+        return {name for adapter in self.options.adapters for name in adapted_modules(adapter)}
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. Each request has a seed of its own: a sample does not depend on its batch."""
@@ -153,7 +159,7 @@ class VLLMEngine(InVLLM):
         row = super()._resolved(request)
         several = request.scored is not None and len(row.prompt) - request.scored > 1 if isinstance(row, Request) else 0
         on_gpu = self._where is not None or has_gpu_device()  # where scoring beside adapters was never tried
-        if several and any(on_gpu or "lm_head" in adapted_modules(folder) for folder in self.options.adapters):
+        if several and self.options.adapters and (on_gpu or "lm_head" in self._adapted):
             raise InputError(
                 f"{self.options.subject}: vLLM with adapters answers, but does not score given text; leave the "
                 "engine out for tasks that score it"
