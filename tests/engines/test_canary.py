@@ -13,7 +13,7 @@ import pytest
 import stored
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
@@ -231,12 +231,7 @@ def test_transformers_that_loads_other_weights_is_refused(tiny_model, tiny_adapt
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_vllm_that_loads_other_weights_is_refused(tiny_model, make_adapter, tmp_path, monkeypatch):
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model)
-    config = LlamaConfig.from_pretrained(tiny_model)
-    config.update({"hidden_size": 64, "head_dim": 32})  # vLLM's attention on a CPU has no narrower heads
-    torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(model)
-    adapters = {name: make_adapter(model, tmp_path / name, seed, 0.5) for seed, name in enumerate(("mle", "emo"), 1)}
-    check_each_kind_of_wrong_weights("vllm", model, adapters, tmp_path, monkeypatch)
+def test_vllm_that_loads_other_weights_is_refused(wide_heads, make_adapter, tmp_path, monkeypatch):
+    names = enumerate(("mle", "emo"), 1)
+    adapters = {name: make_adapter(wide_heads, tmp_path / name, seed, 0.5) for seed, name in names}
+    check_each_kind_of_wrong_weights("vllm", wide_heads, adapters, tmp_path, monkeypatch)

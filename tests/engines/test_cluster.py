@@ -17,8 +17,6 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.base.files import network_file_system
@@ -144,16 +142,11 @@ def _processes(said: str) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.timeout(1200)
-def test_answers_are_complete_though_a_worker_is_killed(tiny_model, make_adapter, tmp_path, monkeypatch):
+def test_answers_are_complete_though_a_worker_is_killed(wide_heads, make_adapter, tmp_path, monkeypatch):
     for package in ("ray", "vllm"):
         pytest.importorskip(package)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model)
-    config = LlamaConfig.from_pretrained(tiny_model)
-    config.update({"hidden_size": 64, "head_dim": 32})  # vLLM's attention on a CPU has no narrower heads
-    torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(model)
+    model = wide_heads
     adapter = make_adapter(model, tmp_path / "adapter", 1, 0.5)
     with two_nodes() as cluster:
         options = EngineOptions(
